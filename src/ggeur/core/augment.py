@@ -1,0 +1,154 @@
+"""GGEUR, Algorithms 1 and 2: simulate the global distribution locally by drawing along the global shape.
+
+Which sample is drawn around which row is arithmetic (`plan_draws`); what is added to it is noise along the
+class's shape (`shape_noise`). `augment` puts the two together for one client. Leaving the noise out gives the two
+controls every reader asks for: Step 1 without noise only repeats rows (`resample`), Steps 1 and 2 without noise
+repeat rows and prototypes (`prototypes`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.geometry import Geometry, Scale
+from ggeur.core.statistics import ClassStatistics
+from ggeur.core.validate import check_embeddings, check_labels
+
+Int = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Prototypes:
+    """Class means of the *other* domains: mean (D, C, p), and which of them exist, present (D, C)."""
+
+    mean: NDArray[Any]
+    present: NDArray[np.bool_]
+
+    @classmethod
+    def from_statistics(cls, domains: Sequence[ClassStatistics]) -> Self:
+        """One prototype per class from the merged statistics of each other domain."""
+        return cls(np.stack([s.mean for s in domains]), np.stack([s.present for s in domains]))
+
+
+class Draws(NamedTuple):
+    """The new samples as indices: around which row (own rows, then prototypes d * C + c), of which class."""
+
+    row: Int
+    label: Int
+
+
+def plan_draws(
+    y: Int,
+    n_classes: int,
+    *,
+    target: int = 2000,
+    per_sample: int | None = None,
+    prototypes: NDArray[np.bool_] | None = None,
+    per_prototype: int = 500,
+    empty_cell: Literal["all", "first"] = "all",
+) -> Draws:
+    """Which draws a client with labels `y` makes: class by class, Step 1 and then Step 2.
+
+    Step 1 tops each class the client holds up to `target` (or adds `per_sample`, the N of Algorithm 1, to each
+    row): draw i is around own row i mod n. Step 2 adds `per_prototype` draws around each prototype that
+    `prototypes` (D, C) marks, also for classes the client lacks; there `empty_cell="first"` uses one prototype only.
+    """
+    for name, value in (("target", target), ("per_prototype", per_prototype), ("per_sample", per_sample)):
+        if value is not None and value <= 0:
+            raise GgeurError(f"{name} is {value}; it must be positive.")
+    if prototypes is None:
+        prototypes = np.zeros((0, n_classes), np.bool_)
+    held = np.bincount(y, minlength=n_classes)
+    own = np.split(np.argsort(y, kind="stable"), np.cumsum(held)[:-1])
+    rows: list[Int] = []
+    for c, n in enumerate(held):
+        if n:
+            extra = n * per_sample if per_sample is not None else max(target - n, 0)
+            rows.append(np.resize(own[c], extra))  # np.resize repeats in turn: own row i mod n
+        domains = np.flatnonzero(prototypes[:, c])
+        if n == 0 and empty_cell == "first":
+            domains = domains[:1]
+        rows.append(np.repeat(len(y) + domains * n_classes + c, per_prototype))
+    row = np.concatenate(rows) if rows else np.zeros(0, np.int64)
+    labels = np.concatenate([y, np.tile(np.arange(n_classes), len(prototypes))])
+    return Draws(row, labels[row])
+
+
+def shape_noise(
+    geometry: Geometry, c: int, n: int, scale: Scale, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """n vectors beta (Algorithm 1, line 4) for class c: one factorisation, one matrix product."""
+    eps = rng.standard_normal((n, geometry.dimension), dtype=np.float32)
+    return np.asarray(eps @ geometry.factor(c, scale).astype(np.float32))
+
+
+def augment(
+    x: ArrayLike,
+    y: ArrayLike,
+    geometry: Geometry | None,
+    *,
+    target: int = 2000,
+    per_sample: int | None = None,
+    prototypes: Prototypes | ArrayLike | None = None,
+    per_prototype: int = 500,
+    scale: Scale | None = "sqrt-eigenvalue",
+    empty_cell: Literal["all", "first"] = "all",
+    seed: int | Sequence[int] | np.random.Generator = 0,
+) -> tuple[NDArray[Any], Int]:
+    """One client's augmented set: its own rows first, whole, then the draws of Algorithm 1 (and 2, with prototypes).
+
+    `scale="eigenvalue"` is the printed beta = sum eps lambda xi; `"sqrt-eigenvalue"` draws from a Gaussian with the
+    class covariance; `None` adds no noise (the controls; `geometry` may then be None). `prototypes` is a
+    `Prototypes`, or an array (D, C, p) of class means of D other domains, all present.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x, y = rng.normal(size=(30, 4)), np.repeat([0, 1], [25, 5])
+    >>> g = Geometry.from_statistics(ClassStatistics.from_embeddings(x, y, 2))
+    >>> x2, y2 = augment(x, y, g, target=100)
+    >>> x2.shape, np.bincount(y2), np.array_equal(x2[:30], x)
+    ((200, 4), array([100, 100]), True)
+    """
+    x = check_embeddings(x)
+    x = x if x.dtype in (np.float32, np.float64) else x.astype(np.float32)
+    if prototypes is not None and not isinstance(prototypes, Prototypes):
+        mean = np.asarray(prototypes)
+        prototypes = Prototypes(mean, np.ones(mean.shape[:2], np.bool_))
+    if geometry is not None:
+        n_classes = geometry.n_classes
+    elif scale is not None:
+        raise GgeurError("augment needs a geometry to draw along; pass scale=None for no noise.")
+    else:
+        n_classes = prototypes.mean.shape[1] if prototypes is not None else int(np.max(y, initial=-1)) + 1
+    y = check_labels(y, n_classes, rows=len(x))
+    if prototypes is not None and prototypes.mean.shape[1:] != (n_classes, x.shape[1]):
+        raise GgeurError(
+            f"The prototypes have shape {prototypes.mean.shape}; they must be (domains, {n_classes}, {x.shape[1]})."
+        )
+    if geometry is not None and geometry.dimension != x.shape[1]:
+        raise GgeurError(
+            f"The geometry has {geometry.dimension} dimensions and the embeddings {x.shape[1]}: use one encoder."
+        )
+    draws = plan_draws(
+        y,
+        n_classes,
+        target=target,
+        per_sample=per_sample,
+        prototypes=None if prototypes is None else prototypes.present,
+        per_prototype=per_prototype,
+        empty_cell=empty_cell,
+    )
+    base = x if prototypes is None else np.concatenate([x, prototypes.mean.reshape(-1, x.shape[1])], dtype=x.dtype)
+    new = base[draws.row]
+    if geometry is not None and scale is not None:
+        if scale == "eigenvalue":
+            geometry.warn_about_units()
+        streams = np.random.default_rng(seed).spawn(n_classes)  # a class's noise does not depend on the others
+        count = np.bincount(draws.label, minlength=n_classes)
+        ends = np.cumsum(count)
+        for c in np.flatnonzero(count):
+            new[ends[c] - count[c] : ends[c]] += shape_noise(geometry, int(c), int(count[c]), scale, streams[c])
+    return np.concatenate([x, new]), np.concatenate([y, draws.label])

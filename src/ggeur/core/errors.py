@@ -1,0 +1,12 @@
+"""The one error that a user's mistake may raise, and the one warning."""
+
+
+class GgeurError(Exception):
+    """Bad input or an impossible request, told in one sentence: what, where, and what to do.
+
+    The command line prints it and exits with code 2; everything else is a defect of ours.
+    """
+
+
+class GgeurWarning(UserWarning):
+    """Legal, but probably not what was meant."""

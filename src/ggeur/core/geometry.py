@@ -1,0 +1,113 @@
+"""The geometric shape of a class: eigenvectors and eigenvalues of its covariance (Section 2 of the paper)."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.statistics import ClassStatistics
+
+Float = NDArray[np.float64]
+Scale = Literal["eigenvalue", "sqrt-eigenvalue"]
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """GD of Eq. 2 for every class: eigenvalues (C, r), descending, and eigenvectors (C, p, r), as columns."""
+
+    eigenvalues: Float
+    eigenvectors: Float
+    present: NDArray[np.bool_]  # classes without samples have no shape
+    centred: bool = True
+
+    @classmethod
+    def from_statistics(
+        cls,
+        statistics: ClassStatistics,
+        rank: int | None = None,
+        *,
+        energy: float | None = None,
+        centred: bool = True,
+    ) -> Self:
+        """Eigendecompose every class's covariance.
+
+        `rank` keeps the leading directions; `energy` (0..1) keeps as many as carry that share of each class's
+        variance and zeroes the rest. `centred=False` is Eq. 1 as printed, X X' / n, good for `similarity` only.
+        """
+        p = statistics.dimension
+        if rank is not None and not 1 <= rank <= p:
+            raise GgeurError(f"rank is {rank}; it must be between 1 and the {p} dimensions of the embeddings.")
+        if energy is not None and not 0 < energy <= 1:
+            raise GgeurError(f"energy is {energy}; it must be above 0 and at most 1.")
+        values, vectors = np.linalg.eigh(statistics.covariance if centred else statistics.uncentred)
+        values = np.clip(values[:, ::-1], 0.0, None)  # rounding leaves tiny negatives
+        vectors = vectors[:, :, ::-1]
+        if energy is not None:
+            total = values.sum(axis=1, keepdims=True)
+            before = np.cumsum(values, axis=1) - values  # variance carried by the directions ahead of this one
+            values = np.where(before < energy * total, values, 0.0)
+        return cls(
+            np.ascontiguousarray(values[:, :rank]),
+            np.ascontiguousarray(vectors[:, :, :rank]),
+            statistics.present,
+            centred,
+        )
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.eigenvalues)
+
+    @property
+    def dimension(self) -> int:
+        return int(self.eigenvectors.shape[1])
+
+    def require(self, classes: Sequence[int] | NDArray[np.integer]) -> None:
+        """Raise unless every one of `classes` has a shape to draw along."""
+        if not self.centred:
+            raise GgeurError("This geometry is of uncentred moments (Eq. 1): it serves similarity, not drawing.")
+        absent = [int(c) for c in classes if not self.present[c]]
+        if absent:
+            raise GgeurError(f"No client holds class {absent[0]}, so it has no shape; leave it out.")
+
+    def factor(self, c: int, scale: Scale) -> Float:
+        """V s(L) V' of class c: it turns white noise into noise along the shape.
+
+        With eps in R^p, V s(L) V' eps has the law of sum_m eps_m s(lambda_m) xi_m and does not depend on the
+        signs and the basis that the eigensolver happened to choose.
+        """
+        self.require([c])
+        values, vectors = self.eigenvalues[c], self.eigenvectors[c]
+        return np.asarray((vectors * (values if scale == "eigenvalue" else np.sqrt(values))) @ vectors.T)
+
+    def warn_about_units(self) -> None:
+        """The printed formula scales noise by lambda, in squared units: it fits only where lambda is about 1."""
+        top = float(self.eigenvalues.max(initial=0.0))
+        if self.present.any() and not 0.1 <= top <= 10:
+            warnings.warn(
+                f"scale='eigenvalue' depends on the embedding's units, and the largest eigenvalue, {top:.3g}, is "
+                "outside 0.1..10; scale='sqrt-eigenvalue' is free of units.",
+                GgeurWarning,
+                stacklevel=3,
+            )
+
+
+def similarity(a: Geometry, b: Geometry, top: int = 5) -> Float:
+    """S of Eq. 3 between every class of `a` and every class of `b`, (C_a, C_b), over the `top` eigenvectors.
+
+    Between 0 and `top`; pairs are compared rank by rank, as the paper writes it.
+    """
+    for g in (a, b):
+        if not g.present.all():
+            raise GgeurError(f"Class {int(np.argmin(g.present))} has no samples, so it has no shape to compare.")
+    ranks = min(a.eigenvalues.shape[1], b.eigenvalues.shape[1])
+    if a.dimension != b.dimension or not 1 <= top <= ranks:
+        raise GgeurError(
+            f"Cannot compare the top {top} eigenvectors of geometries with dimensions {a.dimension} and "
+            f"{b.dimension} and {ranks} common directions."
+        )
+    inner = np.einsum("apm,bpm->abm", a.eigenvectors[:, :, :top], b.eigenvectors[:, :, :top], optimize=True)
+    return np.asarray(np.abs(inner).sum(axis=2))

@@ -1,0 +1,17 @@
+"""Random streams known by name, so that no draw depends on order, batching or engine."""
+
+import zlib
+
+import numpy as np
+
+
+def generator(seed: int, purpose: str, *names: int | str) -> np.random.Generator:
+    """The stream of one purpose and, say, one client: the same wherever it is asked for.
+
+    >>> a = generator(0, "split", "webcam").integers(100, size=3)
+    >>> b = generator(0, "split", "webcam").integers(100, size=3)
+    >>> bool((a == b).all())
+    True
+    """
+    entropy = [name if isinstance(name, int) else zlib.crc32(name.encode()) for name in (purpose, *names)]
+    return np.random.default_rng(np.random.SeedSequence([seed, *entropy]))

@@ -1,0 +1,148 @@
+"""What a client shares: per class the count, the sum and the second moment of its embeddings.
+
+The three add up, so the statistics of a federation are the sum of its clients' in any order and any tree, and a
+client that leaves is subtracted again. Means and covariances (Eq. 4 of the paper) are read off the total: the
+paper's "local covariances plus scatter of the local means" is the same number written another way.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.validate import check_embeddings, check_labels
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class ClassStatistics:
+    """Count, sum and second moment of each class, about a shared public `center`; float64.
+
+    With a mean far above the spread, `second / n - mean mean'` cancels; forming the moments about a center near
+    the mean keeps the digits. The center is public and must be the same at every client.
+
+    >>> x, y = np.array([[0.0, 1.0], [2.0, 1.0], [5.0, 5.0]]), np.array([0, 0, 1])
+    >>> s = ClassStatistics.from_embeddings(x[:1], y[:1], 2) + ClassStatistics.from_embeddings(x[1:], y[1:], 2)
+    >>> s.mean[0], s.covariance[0, 0, 0]
+    (array([1., 1.]), np.float64(1.0))
+    """
+
+    count: Float  # (C,)
+    sum: Float  # (C, p), of x - center
+    second: Float  # (C, p, p), of (x - center)(x - center)'
+    center: Float = field(repr=False)  # (p,)
+
+    @classmethod
+    def from_embeddings(
+        cls, x: ArrayLike, y: ArrayLike, n_classes: int, *, center: ArrayLike | None = None
+    ) -> Self:
+        """Statistics of the rows of `x` (n, p) with labels `y` in 0..n_classes-1.
+
+        Raises GgeurError for NaN or infinite values, shapes that do not match and labels out of range.
+        """
+        x = check_embeddings(x)
+        y = check_labels(y, n_classes, rows=len(x))
+        p = x.shape[1]
+        center = np.zeros(p) if center is None else np.asarray(center, np.float64)
+        if center.shape != (p,):
+            raise GgeurError(f"The center has shape {center.shape}; it must have shape ({p},) like a row of x.")
+        count = np.bincount(y, minlength=n_classes).astype(np.float64)
+        total, second = np.zeros((n_classes, p)), np.zeros((n_classes, p, p))
+        rows_by_class = np.split(np.argsort(y, kind="stable"), np.cumsum(count[:-1]).astype(int))
+        for c, rows in enumerate(rows_by_class):
+            if len(rows):  # in float64 class by class, so that a float16 table is never copied whole
+                z = x[rows].astype(np.float64) - center
+                total[c], second[c] = z.sum(axis=0), z.T @ z
+        return cls(count, total, second, center)
+
+    @classmethod
+    def merge(cls, parts: Iterable[Self]) -> Self:
+        """Fold many clients into one, holding two at a time."""
+        try:
+            return reduce(add, parts)
+        except TypeError as error:
+            raise GgeurError("There are no statistics to merge: the federation has no clients.") from error
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.count)
+
+    @property
+    def dimension(self) -> int:
+        return int(self.sum.shape[1])
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """Which classes have samples; the others' means and covariances are zero and mean nothing."""
+        return self.count > 0
+
+    @property
+    def _n(self) -> Float:
+        return np.where(self.present, self.count, 1.0)
+
+    @property
+    def mean(self) -> Float:
+        """(C, p): mu_i of Eq. 4; zero for a class without samples (see `present`)."""
+        return np.where(self.present[:, None], self.center + self.sum / self._n[:, None], 0.0)
+
+    @property
+    def covariance(self) -> Float:
+        """(C, p, p): Sigma_i of Eq. 4, centred and divided by n; zero for a class without samples."""
+        shift = self.sum / self._n[:, None]  # mean - center
+        sigma = self.second / self._n[:, None, None] - shift[:, :, None] * shift[:, None, :]
+        return np.asarray((sigma + sigma.swapaxes(1, 2)) / 2)
+
+    def about(self, center: ArrayLike) -> Self:
+        """The same statistics with moments about another center."""
+        center = np.asarray(center, np.float64)
+        d = self.center - center
+        cross = self.sum[:, :, None] * d
+        second = self.second + cross + cross.swapaxes(1, 2) + self.count[:, None, None] * np.outer(d, d)
+        return replace(self, sum=self.sum + self.count[:, None] * d, second=second, center=center)
+
+    @property
+    def uncentred(self) -> Float:
+        """(C, p, p): X X' / n, Eq. 1 as printed."""
+        return self.about(np.zeros(self.dimension)).second / self._n[:, None, None]
+
+    def __add__(self, other: Any) -> Self:
+        if not isinstance(other, ClassStatistics):
+            return NotImplemented
+        self._check_alike(other)
+        return replace(
+            self, count=self.count + other.count, sum=self.sum + other.sum, second=self.second + other.second
+        )
+
+    def __sub__(self, other: Any) -> Self:
+        if not isinstance(other, ClassStatistics):
+            return NotImplemented
+        self._check_alike(other)
+        count = self.count - other.count
+        if (count < 0).any():
+            c = int(np.argmin(count))
+            raise GgeurError(
+                f"Cannot remove {other.count[c]:g} samples of class {c} from {self.count[c]:g}: "
+                "those statistics were never added."
+            )
+        here = count > 0  # an emptied class is exactly empty, free of rounding
+        return replace(
+            self,
+            count=count,
+            sum=np.where(here[:, None], self.sum - other.sum, 0.0),
+            second=np.where(here[:, None, None], self.second - other.second, 0.0),
+        )
+
+    def _check_alike(self, other: "ClassStatistics") -> None:
+        if self.sum.shape != other.sum.shape:
+            raise GgeurError(
+                f"Cannot merge statistics of shape {self.sum.shape} and {other.sum.shape} (classes, dimensions): "
+                "all clients must use the same classes and the same encoder."
+            )
+        if not np.array_equal(self.center, other.center):
+            raise GgeurError("Cannot merge statistics about different centers: use s.about(center) first.")

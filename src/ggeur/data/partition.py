@@ -1,0 +1,135 @@
+"""How rows fall to clients: by label (Dirichlet), by domain, or by both at once (Office-Home-LDS).
+
+Every function returns one sorted array of row indices per client, never of test rows; client k is known by k.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.seeding import generator
+
+Rows = NDArray[np.int64]
+_SMALLEST_BETA = 1e-3  # below it a Dirichlet draw is one-hot in float64, and its gamma variates underflow
+
+
+def dirichlet(
+    y: ArrayLike,
+    clients: int = 10,
+    beta: float = 0.1,
+    *,
+    min_per_class: int = 1,
+    test: ArrayLike | None = None,
+    seed: int = 0,
+) -> list[Rows]:
+    """Label skew: of each class every client gets `min_per_class` rows, the rest goes by Dirichlet(beta) shares.
+
+    Raises GgeurError where a class is too small to give every client `min_per_class` rows.
+
+    >>> parts = dirichlet([0] * 50 + [1] * 50, clients=3, beta=0.5)
+    >>> sorted(np.concatenate(parts).tolist()) == list(range(100))
+    True
+    """
+    y, train = _labels(y, test)
+    _check_beta(beta)
+    if clients < 1 or min_per_class < 0:
+        raise GgeurError(f"clients is {clients} and min_per_class {min_per_class}; they must be positive.")
+    parts: list[list[Rows]] = [[] for _ in range(clients)]
+    for c in np.unique(y[train]):
+        rng = generator(seed, "dirichlet", int(c))
+        rows = rng.permutation(np.flatnonzero(train & (y == c)))
+        rest = len(rows) - clients * min_per_class
+        if rest < 0:
+            raise GgeurError(
+                f"Class {c} has {len(rows)} training rows, too few to give each of {clients} clients "
+                f"{min_per_class}: use fewer clients or a smaller min_per_class."
+            )
+        count = min_per_class + _whole_shares(_dirichlet_shares(rng, beta, clients), rest)
+        for part, own in zip(parts, np.split(rows, np.cumsum(count)[:-1]), strict=True):
+            part.append(own)
+    return [np.sort(np.concatenate(part)) if part else np.zeros(0, np.int64) for part in parts]
+
+
+def by_domain(
+    domain: ArrayLike,
+    *,
+    share: float = 1.0,
+    taken: float | None = None,
+    test: ArrayLike | None = None,
+    seed: int = 0,
+) -> list[Rows]:
+    """Domain skew: client k holds `share` of all rows of domain k, drawn from its training rows.
+
+    `taken` is the share of a domain that the training rows already are (a table's `meta["share"]`): of those only
+    share / taken is kept, so a share is never taken twice.
+    """
+    domain, train = _labels(domain, test)
+    if not 0 < share <= 1 or (taken is not None and not 0 < taken <= 1):
+        raise GgeurError(f"The share {share} (already taken: {taken}) must be above 0 and at most 1.")
+    parts = []
+    for d in range(int(domain.max(initial=-1)) + 1):
+        rows = np.flatnonzero(train & (domain == d))
+        whole = int((domain == d).sum()) if taken is None else len(rows)
+        keep = min(int(share / (taken or 1.0) * whole + 1e-9), len(rows))
+        order = generator(seed, "by-domain", d).permutation(len(rows))
+        parts.append(np.sort(rows[order[:keep]]))
+    return parts
+
+
+def label_and_domain(
+    y: ArrayLike, domain: ArrayLike, beta: float = 0.1, *, test: ArrayLike | None = None, seed: int = 0
+) -> list[Rows]:
+    """Both skews at once (Office-Home-LDS): client k holds, of domain k's class c, the share M[k, c].
+
+    M is clients x classes; its columns are Dirichlet(beta) and sum to 1. What a client does not take is left unused,
+    as in the paper's constructor.
+    """
+    y, train = _labels(y, test)
+    domain, _ = _labels(domain, test)
+    if domain.shape != y.shape:
+        raise GgeurError(f"There are {len(y)} labels and {len(domain)} domains; each row needs both.")
+    n_classes, n_domains = int(y.max(initial=-1)) + 1, int(domain.max(initial=-1)) + 1
+    shares = share_matrix(n_domains, n_classes, beta, seed=seed)
+    parts = []
+    for d in range(n_domains):
+        rng = generator(seed, "label-and-domain", d)
+        rows = rng.permutation(np.flatnonzero(train & (domain == d)))
+        own = [rows[y[rows] == c] for c in range(n_classes)]
+        kept = [r[: int(shares[d, c] * len(r) + 1e-9)] for c, r in enumerate(own)]
+        parts.append(np.sort(np.concatenate(kept)) if kept else rows)
+    return parts
+
+
+def share_matrix(clients: int, n_classes: int, beta: float, *, seed: int = 0) -> NDArray[np.float64]:
+    """The clients x classes matrix of Office-Home-LDS: each column is one Dirichlet(beta) draw."""
+    _check_beta(beta)
+    rng = generator(seed, "share-matrix")
+    return np.stack([_dirichlet_shares(rng, beta, clients) for _ in range(n_classes)], axis=1)
+
+
+def _dirichlet_shares(rng: np.random.Generator, beta: float, clients: int) -> NDArray[np.float64]:
+    if beta < _SMALLEST_BETA:
+        return np.asarray(rng.permutation(np.eye(clients)[0]))
+    return rng.dirichlet(np.full(clients, beta))
+
+
+def _whole_shares(shares: NDArray[np.float64], total: int) -> Rows:
+    """`total` things by `shares`, in whole numbers that add up: the largest remainders get one more."""
+    exact = shares * total
+    count = np.floor(exact).astype(np.int64)
+    short = total - int(count.sum())
+    count[np.argsort(count - exact, kind="stable")[:short]] += 1
+    return count
+
+
+def _labels(labels: ArrayLike, test: ArrayLike | None) -> tuple[Rows, NDArray[np.bool_]]:
+    labels = np.asarray(labels, np.int64)
+    train = np.ones(len(labels), np.bool_) if test is None else ~np.asarray(test, np.bool_)
+    if train.shape != labels.shape:
+        raise GgeurError(f"The test mask has shape {train.shape} and the labels {labels.shape}; they must match.")
+    return labels, train
+
+
+def _check_beta(beta: float) -> None:
+    if not (beta > 0 and np.isfinite(beta)):
+        raise GgeurError(f"beta is {beta}; a Dirichlet parameter must be positive and finite.")

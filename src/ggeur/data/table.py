@@ -1,0 +1,192 @@
+"""EmbeddingTable: embeddings with labels and, where known, domains and a test mask; one `.npz` file, no pickles."""
+
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import ArrayLike, NDArray
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.seeding import generator
+from ggeur.core.validate import check_embeddings, check_labels
+from ggeur.data.files import write_atomically
+
+TRAIN_SHARE = 0.7  # of each domain, where a table brings no test mask of its own
+_ARRAYS = ("x", "y", "domain", "test", "class_names", "domain_names", "text", "meta")
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingTable:
+    """Rows of embeddings `x` (N, p) with labels `y` (N,); checked when made.
+
+    Optional: `domain` (N,) with `domain_names`, `test` (N,) bool, `text` (C, p) embeddings of the class names, and
+    `meta` (encoder, weights hash, preprocessing, dataset, the share already taken).
+
+    >>> t = EmbeddingTable(x=np.eye(4, dtype=np.float32), y=[0, 1, 0, 1], class_names=("cat", "dog"))
+    >>> t.n_classes, t.domain_names, len(t.subset([0, 2]))
+    (2, ('all',), 2)
+    """
+
+    x: NDArray[Any]
+    y: NDArray[np.int64]
+    domain: NDArray[np.int64] | None = None
+    test: NDArray[np.bool_] | None = None
+    class_names: tuple[str, ...] = ()
+    domain_names: tuple[str, ...] = ()
+    text: NDArray[Any] | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        def put(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        put("x", check_embeddings(self.x))
+        if self.x.dtype not in (np.float16, np.float32):
+            put("x", self.x.astype(np.float32))
+            check_embeddings(self.x)  # a float64 beyond float32's range becomes infinite
+        rows = len(self.x)
+        y = np.asarray(self.y)
+        n_classes = len(self.class_names) or int(y.max(initial=-1)) + 1
+        put("y", check_labels(y, n_classes, rows))
+        put("class_names", tuple(map(str, self.class_names)) or tuple(map(str, range(n_classes))))
+        if self.domain is None:
+            put("domain_names", tuple(map(str, self.domain_names)) or ("all",))
+            put("domain", np.zeros(rows, np.int64))
+        else:
+            domain = np.asarray(self.domain)
+            n_domains = len(self.domain_names) or int(domain.max(initial=-1)) + 1
+            put("domain", check_labels(domain, n_domains, rows, "domain"))
+            put("domain_names", tuple(map(str, self.domain_names)) or tuple(map(str, range(n_domains))))
+        for kind, names in (("class", self.class_names), ("domain", self.domain_names)):
+            if len(set(names)) < len(names):
+                raise GgeurError(f"Two {kind}es or more share one name among {names}; names must differ.")
+        if self.test is not None:
+            test = np.asarray(self.test)
+            if test.shape != (rows,) or not np.isin(test, (0, 1)).all():
+                raise GgeurError(f"The test mask has shape {test.shape}; it must be {rows} booleans.")
+            put("test", test.astype(np.bool_))
+        if self.text is not None:
+            put("text", check_embeddings(self.text, "text"))
+            if self.text.shape != (self.n_classes, self.dimension):
+                raise GgeurError(
+                    f"The text embeddings have shape {self.text.shape}; with {self.n_classes} classes and "
+                    f"{self.dimension} dimensions they must be ({self.n_classes}, {self.dimension})."
+                )
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.class_names)
+
+    @property
+    def n_domains(self) -> int:
+        return len(self.domain_names)
+
+    @property
+    def dimension(self) -> int:
+        return int(self.x.shape[1])
+
+    @property
+    def domains(self) -> NDArray[np.int64]:
+        """The domain of each row, never None."""
+        assert self.domain is not None
+        return self.domain
+
+    def subset(self, rows: ArrayLike) -> Self:
+        """The table of these rows (indices or a mask), with the same classes and domains."""
+        rows = np.asarray(rows)
+        test = None if self.test is None else self.test[rows]
+        return replace(self, x=self.x[rows], y=self.y[rows], domain=self.domains[rows], test=test)
+
+    def split(self, seed: int) -> Self:
+        """This table with a test mask: its own, or 70/30 within each domain.
+
+        The permutation depends on the seed and the domain's name alone, so a site that holds one domain finds the
+        same split as a simulation that holds all.
+        """
+        if self.test is not None:
+            return self
+        test = np.zeros(len(self), np.bool_)
+        for d, name in enumerate(self.domain_names):
+            rows = np.flatnonzero(self.domains == d)
+            order = generator(seed, "split", name).permutation(len(rows))
+            test[rows[order[int(TRAIN_SHARE * len(rows)) :]]] = True
+        return replace(self, test=test)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the table to `path` (.npz), whole or not at all."""
+        arrays: dict[str, NDArray[Any]] = {
+            "x": self.x,
+            "y": self.y,
+            "domain": self.domains,
+            "class_names": np.array(self.class_names, np.str_),
+            "domain_names": np.array(self.domain_names, np.str_),
+            "meta": np.array(json.dumps(dict(self.meta), sort_keys=True)),
+        }
+        optional = {"test": self.test, "text": self.text}
+        arrays |= {name: array for name, array in optional.items() if array is not None}
+        with write_atomically(path) as file:
+            np.savez(file, allow_pickle=False, **arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a table; a damaged or foreign file gives a GgeurError that names it."""
+        path = Path(path)
+        arrays = _read_arrays(path)
+        if "x" not in arrays or "y" not in arrays:
+            raise GgeurError(f"{path} is not an embedding table: it must hold the arrays x and y.")
+        try:
+            meta = json.loads(str(arrays.pop("meta", "{}")))
+            if not isinstance(meta, dict):
+                raise GgeurError(f"The meta of {path} must be a JSON object.")
+            names = {k: tuple(str(n) for n in arrays.pop(k).ravel()) for k in ("class_names", "domain_names") if k in arrays}
+            return cls(**arrays, **names, meta=meta)
+        except GgeurError as error:
+            raise GgeurError(f"{path}: {error}") from error
+        except (ValueError, TypeError) as error:
+            raise GgeurError(f"{path} is damaged: {error}.") from error
+
+
+def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The known arrays of an .npz, never unpickled and never larger than the bytes that are there."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            arrays = {}
+            for name in _ARRAYS:
+                if f"{name}.npy" in archive.namelist():
+                    arrays[name] = _read_array(archive, f"{name}.npy", path)
+            return arrays
+    except FileNotFoundError as error:
+        raise GgeurError(f"There is no file {path}; make one with `ggeur embed`.") from error
+    except OSError as error:
+        raise GgeurError(f"Cannot read {path}: {error.strerror or error}.") from error
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise GgeurError(f"{path} is damaged or not an .npz file ({error}); embed it again.") from error
+
+
+def _read_array(archive: zipfile.ZipFile, member: str, path: Path) -> NDArray[Any]:
+    info = archive.getinfo(member)
+    with archive.open(info) as file:
+        try:
+            version = npy.read_magic(file)  # type: ignore[no-untyped-call]
+            read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+            shape, _, dtype = read_header(file)  # type: ignore[no-untyped-call]
+        except ValueError as error:
+            raise GgeurError(f"The array {member} in {path} is damaged ({error}); embed it again.") from error
+        claimed = int(np.prod([int(n) for n in shape], dtype=object)) * dtype.itemsize
+        if dtype.hasobject or claimed > info.file_size:
+            raise GgeurError(f"The array {member} in {path} is not plain numbers or text, or is cut short.")
+    with archive.open(info) as file:
+        try:
+            return np.asarray(npy.read_array(file, allow_pickle=False))  # type: ignore[no-untyped-call]
+        except ValueError as error:
+            raise GgeurError(f"The array {member} in {path} is damaged ({error}); embed it again.") from error
