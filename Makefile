@@ -1,0 +1,84 @@
+# Everything runs in .venv, made on first use. `make` alone lists what there is.
+
+PYTHON ?= python3
+ARGS ?=
+# More extras to test with, for example GGEUR_EXTRAS=onnx,flower. The extras hf and bench bring torch.
+GGEUR_EXTRAS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+LOG := $(VENV)/install.log
+
+comma := ,
+empty :=
+# The extras as pip wants them, however they were separated: dev,onnx,flower
+DEV := $(subst $(empty) $(empty),$(comma),$(strip dev $(subst $(comma), ,$(GGEUR_EXTRAS))))
+
+# A stamp is written after its install has succeeded and is out of date once one of these is newer.
+CORE_STAMP := $(VENV)/.installed-core
+DEV_STAMP := $(VENV)/.installed-$(DEV)
+BENCH_STAMP := $(VENV)/.installed-bench
+INPUTS := pyproject.toml constraints.txt
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-slow lint format types bench venv install clean
+
+help: ## List these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(CORE_STAMP) ## Install the core and run the demonstration
+	@$(BIN)/ggeur demo $(ARGS)
+
+test: $(DEV_STAMP) ## Run the tests and doctests (more with GGEUR_EXTRAS=onnx,flower; options in ARGS)
+	@$(BIN)/pytest -n 2 -rs $(ARGS)
+
+test-slow: $(DEV_STAMP) ## Run the tests that take minutes
+	@$(BIN)/pytest -n 2 -rs -m slow $(ARGS)
+
+lint: $(DEV_STAMP) ## Check style and formatting
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+format: $(DEV_STAMP) ## Repair style and formatting where that is safe
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+types: $(DEV_STAMP) ## Check the types
+	@$(BIN)/mypy
+
+bench: $(BENCH_STAMP) ## Run the benchmarks (installs torch)
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+venv: $(VENV)/.created ## Make an empty .venv
+
+install: $(DEV_STAMP) ## Install for development, without running anything
+
+clean: ## Remove .venv, caches and built files
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	find src tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "ggeur needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) -V 2>&1 | tail -n 1): name another with PYTHON=..."; \
+	  exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# $(call pip,what): pip's own words go to a log and are shown only if it fails. An extra that does not exist is a
+# mere warning to pip, and an error here.
+define pip
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-input -c constraints.txt $(1) >$(LOG) 2>&1 \
+	  && ! grep 'does not provide the extra' $(LOG) \
+	  || { tail -n 20 $(LOG); echo "The installation failed; $(LOG) has all of it."; exit 1; }
+endef
+
+$(CORE_STAMP): $(INPUTS) | $(VENV)/.created
+	@echo "Installing ggeur into $(VENV) (about a minute, once)"
+	$(call pip,-e .)
+	@touch $@
+
+$(VENV)/.installed-%: $(INPUTS) | $(VENV)/.created
+	@echo "Installing ggeur into $(VENV) with: $* (a minute or more, once)"
+	$(call pip,-e ".[$*]")
+	@touch $@ $(CORE_STAMP)
