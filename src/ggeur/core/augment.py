@@ -60,6 +60,8 @@ def plan_draws(
     for name, value in (("target", target), ("per_prototype", per_prototype), ("per_sample", per_sample)):
         if value is not None and value <= 0:
             raise GgeurError(f"{name} is {value}; it must be positive.")
+    if empty_cell not in ("all", "first"):
+        raise GgeurError(f"empty_cell is {empty_cell!r}; it must be all or first.")
     if prototypes is None:
         prototypes = np.zeros((0, n_classes), np.bool_)
     held = np.bincount(y, minlength=n_classes)
@@ -116,14 +118,21 @@ def augment(
     x = x if x.dtype in (np.float32, np.float64) else x.astype(np.float32)
     if prototypes is not None and not isinstance(prototypes, Prototypes):
         mean = np.asarray(prototypes)
+        if mean.ndim != 3:
+            raise GgeurError(
+                f"The prototypes have shape {mean.shape}; they must be (domains, classes, dimensions)."
+            )
         prototypes = Prototypes(mean, np.ones(mean.shape[:2], np.bool_))
+    n_classes: int | None = None
     if geometry is not None:
         n_classes = geometry.n_classes
     elif scale is not None:
         raise GgeurError("augment needs a geometry to draw along; pass scale=None for no noise.")
-    else:
-        n_classes = prototypes.mean.shape[1] if prototypes is not None else int(np.max(y, initial=-1)) + 1
+    elif prototypes is not None:
+        n_classes = prototypes.mean.shape[1]
     y = check_labels(y, n_classes, rows=len(x))
+    if n_classes is None:
+        n_classes = int(y.max(initial=-1)) + 1
     if prototypes is not None and prototypes.mean.shape[1:] != (n_classes, x.shape[1]):
         raise GgeurError(
             f"The prototypes have shape {prototypes.mean.shape}; they must be (domains, {n_classes}, {x.shape[1]})."
@@ -141,7 +150,10 @@ def augment(
         per_prototype=per_prototype,
         empty_cell=empty_cell,
     )
-    base = x if prototypes is None else np.concatenate([x, prototypes.mean.reshape(-1, x.shape[1])], dtype=x.dtype)
+    base = x
+    if prototypes is not None:
+        means = check_embeddings(prototypes.mean.reshape(-1, x.shape[1]), "of the prototypes")
+        base = np.concatenate([x, means], dtype=x.dtype)
     new = base[draws.row]
     if geometry is not None and scale is not None:
         if scale == "eigenvalue":

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +80,8 @@ class Geometry:
         signs and the basis that the eigensolver happened to choose.
         """
         self.require([c])
+        if scale not in get_args(Scale):
+            raise GgeurError(f"scale is {scale!r}; it must be one of {', '.join(get_args(Scale))}.")
         values, vectors = self.eigenvalues[c], self.eigenvectors[c]
         return np.asarray((vectors * (values if scale == "eigenvalue" else np.sqrt(values))) @ vectors.T)
 

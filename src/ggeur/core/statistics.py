@@ -52,6 +52,8 @@ class ClassStatistics:
         center = np.zeros(p) if center is None else np.asarray(center, np.float64)
         if center.shape != (p,):
             raise GgeurError(f"The center has shape {center.shape}; it must have shape ({p},) like a row of x.")
+        if not np.isfinite(center).all():
+            raise GgeurError("The center holds NaN or infinite values; it must be a public, finite point.")
         count = np.bincount(y, minlength=n_classes).astype(np.float64)
         total, second = np.zeros((n_classes, p)), np.zeros((n_classes, p, p))
         rows_by_class = np.split(np.argsort(y, kind="stable"), np.cumsum(count[:-1]).astype(int))
@@ -64,10 +66,11 @@ class ClassStatistics:
     @classmethod
     def merge(cls, parts: Iterable[Self]) -> Self:
         """Fold many clients into one, holding two at a time."""
-        try:
-            return reduce(add, parts)
-        except TypeError as error:
-            raise GgeurError("There are no statistics to merge: the federation has no clients.") from error
+        parts = iter(parts)
+        first = next(parts, None)
+        if first is None:
+            raise GgeurError("There are no statistics to merge: the federation has no clients.")
+        return reduce(add, parts, first)
 
     @property
     def n_classes(self) -> int:

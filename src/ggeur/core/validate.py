@@ -8,6 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 from ggeur.core.errors import GgeurError
 
 
+_MOST_CLASSES = 1_000_000  # a label beyond it, where nothing names the classes, is damage and not a class
+
+
 def check_embeddings(x: ArrayLike, name: str = "x") -> NDArray[Any]:
     """An (n, p) array of finite floats, or a GgeurError."""
     try:
@@ -27,15 +30,20 @@ def check_embeddings(x: ArrayLike, name: str = "x") -> NDArray[Any]:
     return x
 
 
-def check_labels(y: ArrayLike, n_classes: int, rows: int, name: str = "y") -> NDArray[np.int64]:
-    """`rows` whole numbers in 0..n_classes-1, or a GgeurError."""
-    y = np.asarray(y)
-    if y.shape != (rows,):
-        raise GgeurError(f"The labels {name} have shape {y.shape}; with {rows} embeddings it must be ({rows},).")
-    if y.size and (y.dtype.kind not in "iu" and not np.array_equal(y, np.round(y))):
+def check_labels(y: ArrayLike, n_classes: int | None, rows: int | None, name: str = "y") -> NDArray[np.int64]:
+    """`rows` whole numbers in 0..n_classes-1, or a GgeurError; None where nothing says how many there are."""
+    try:
+        y = np.asarray(y)
+    except ValueError as error:  # rows of different lengths
+        raise GgeurError(f"The labels {name} are ragged: every row has one label.") from error
+    if y.ndim != 1 or rows not in (None, len(y)):
+        raise GgeurError(f"The labels {name} have shape {y.shape}; they must be ({rows or 'rows'},).")
+    whole = y.dtype.kind in "biu" or (y.dtype.kind == "f" and (np.isfinite(y) & (y == np.round(y))).all())
+    if not whole:
         raise GgeurError(f"The labels {name} must be whole numbers.")
-    y = y.astype(np.int64)
-    if y.size and (y.min() < 0 or y.max() >= n_classes):
-        bad = int(np.argmax((y < 0) | (y >= n_classes)))
-        raise GgeurError(f"The label {y[bad]} in row {bad} of {name} is outside 0..{n_classes - 1}.")
-    return y
+    most = _MOST_CLASSES if n_classes is None else n_classes
+    outside = (y < 0) | (y >= most)
+    if outside.any():
+        bad = int(np.argmax(outside))
+        raise GgeurError(f"The label {y[bad]} in row {bad} of {name} is outside 0..{most - 1}.")
+    return y.astype(np.int64)

@@ -8,9 +8,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.seeding import generator
+from ggeur.core.validate import check_labels
 
 Rows = NDArray[np.int64]
 _SMALLEST_BETA = 1e-3  # below it a Dirichlet draw is one-hot in float64, and its gamma variates underflow
+_LARGEST_BETA = 1e15  # above it all shares are equal in float64, and the sum of the gamma variates overflows
 
 
 def dirichlet(
@@ -104,13 +106,14 @@ def share_matrix(clients: int, n_classes: int, beta: float, *, seed: int = 0) ->
     """The clients x classes matrix of Office-Home-LDS: each column is one Dirichlet(beta) draw."""
     _check_beta(beta)
     rng = generator(seed, "share-matrix")
-    return np.stack([_dirichlet_shares(rng, beta, clients) for _ in range(n_classes)], axis=1)
+    columns = [_dirichlet_shares(rng, beta, clients) for _ in range(n_classes)]
+    return np.reshape(columns, (n_classes, clients)).T
 
 
 def _dirichlet_shares(rng: np.random.Generator, beta: float, clients: int) -> NDArray[np.float64]:
     if beta < _SMALLEST_BETA:
         return np.asarray(rng.permutation(np.eye(clients)[0]))
-    return rng.dirichlet(np.full(clients, beta))
+    return rng.dirichlet(np.full(clients, min(beta, _LARGEST_BETA)))
 
 
 def _whole_shares(shares: NDArray[np.float64], total: int) -> Rows:
@@ -123,7 +126,7 @@ def _whole_shares(shares: NDArray[np.float64], total: int) -> Rows:
 
 
 def _labels(labels: ArrayLike, test: ArrayLike | None) -> tuple[Rows, NDArray[np.bool_]]:
-    labels = np.asarray(labels, np.int64)
+    labels = check_labels(labels, None, rows=None)
     train = np.ones(len(labels), np.bool_) if test is None else ~np.asarray(test, np.bool_)
     if train.shape != labels.shape:
         raise GgeurError(f"The test mask has shape {train.shape} and the labels {labels.shape}; they must match.")

@@ -1,10 +1,11 @@
 """EmbeddingTable: embeddings with labels and, where known, domains and a test mask; one `.npz` file, no pickles."""
 
 import json
+import math
 import os
 import zipfile
-import zlib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +20,7 @@ from ggeur.core.validate import check_embeddings, check_labels
 from ggeur.data.files import write_atomically
 
 TRAIN_SHARE = 0.7  # of each domain, where a table brings no test mask of its own
+_MOST_INFLATED = 1032  # bytes that one deflated byte can give
 _ARRAYS = ("x", "y", "domain", "test", "class_names", "domain_names", "text", "meta")
 
 
@@ -49,24 +51,20 @@ class EmbeddingTable:
 
         put("x", check_embeddings(self.x))
         if self.x.dtype not in (np.float16, np.float32):
-            put("x", self.x.astype(np.float32))
+            with np.errstate(over="ignore"):
+                put("x", self.x.astype(np.float32))
             check_embeddings(self.x)  # a float64 beyond float32's range becomes infinite
         rows = len(self.x)
-        y = np.asarray(self.y)
-        n_classes = len(self.class_names) or int(y.max(initial=-1)) + 1
-        put("y", check_labels(y, n_classes, rows))
-        put("class_names", tuple(map(str, self.class_names)) or tuple(map(str, range(n_classes))))
+        put("y", check_labels(self.y, len(self.class_names) or None, rows))
+        put("class_names", _names(self.class_names, self.y, "class"))
+        if self.domain is None and len(self.domain_names) > 1:
+            raise GgeurError(f"The table names {len(self.domain_names)} domains but gives its rows none.")
         if self.domain is None:
             put("domain_names", tuple(map(str, self.domain_names)) or ("all",))
             put("domain", np.zeros(rows, np.int64))
         else:
-            domain = np.asarray(self.domain)
-            n_domains = len(self.domain_names) or int(domain.max(initial=-1)) + 1
-            put("domain", check_labels(domain, n_domains, rows, "domain"))
-            put("domain_names", tuple(map(str, self.domain_names)) or tuple(map(str, range(n_domains))))
-        for kind, names in (("class", self.class_names), ("domain", self.domain_names)):
-            if len(set(names)) < len(names):
-                raise GgeurError(f"Two {kind}es or more share one name among {names}; names must differ.")
+            put("domain", check_labels(self.domain, len(self.domain_names) or None, rows, "domain"))
+            put("domain_names", _names(self.domain_names, self.domain, "domain"))
         if self.test is not None:
             test = np.asarray(self.test)
             if test.shape != (rows,) or not np.isin(test, (0, 1)).all():
@@ -104,6 +102,7 @@ class EmbeddingTable:
     def subset(self, rows: ArrayLike) -> Self:
         """The table of these rows (indices or a mask), with the same classes and domains."""
         rows = np.asarray(rows)
+        rows = rows if rows.size else np.zeros(0, np.int64)  # [] is of floats to numpy
         test = None if self.test is None else self.test[rows]
         return replace(self, x=self.x[rows], y=self.y[rows], domain=self.domains[rows], test=test)
 
@@ -141,19 +140,31 @@ class EmbeddingTable:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a table; a damaged or foreign file gives a GgeurError that names it."""
         path = Path(path)
-        arrays = _read_arrays(path)
+        arrays: dict[str, Any] = _read_arrays(path)
         if "x" not in arrays or "y" not in arrays:
             raise GgeurError(f"{path} is not an embedding table: it must hold the arrays x and y.")
         try:
             meta = json.loads(str(arrays.pop("meta", "{}")))
             if not isinstance(meta, dict):
                 raise GgeurError(f"The meta of {path} must be a JSON object.")
-            names = {k: tuple(str(n) for n in arrays.pop(k).ravel()) for k in ("class_names", "domain_names") if k in arrays}
-            return cls(**arrays, **names, meta=meta)
+            for names in ("class_names", "domain_names"):
+                arrays[names] = tuple(arrays[names].ravel()) if names in arrays else ()
+            return cls(**arrays, meta=meta)
         except GgeurError as error:
             raise GgeurError(f"{path}: {error}") from error
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise GgeurError(f"{path} is damaged: {error}.") from error
+
+
+def _names(names: Sequence[Any], labels: NDArray[np.int64], kind: str) -> tuple[str, ...]:
+    """The names as text, or 0, 1, 2, ... for as many as the labels need."""
+    if len(names) == 0:
+        return tuple(map(str, range(int(labels.max(initial=-1)) + 1)))
+    texts = tuple(map(str, names))
+    twice = [text for text, times in Counter(texts).items() if times > 1]
+    if twice:
+        raise GgeurError(f"More than one {kind} is named {twice[0]!r}; names must differ.")
+    return texts
 
 
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -169,24 +180,24 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise GgeurError(f"There is no file {path}; make one with `ggeur embed`.") from error
     except OSError as error:
         raise GgeurError(f"Cannot read {path}: {error.strerror or error}.") from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except GgeurError:
+        raise
+    except Exception as error:  # on damaged bytes zipfile, its codecs and numpy raise a dozen types
         raise GgeurError(f"{path} is damaged or not an .npz file ({error}); embed it again.") from error
 
 
 def _read_array(archive: zipfile.ZipFile, member: str, path: Path) -> NDArray[Any]:
     info = archive.getinfo(member)
+    there = min(info.file_size, _MOST_INFLATED * path.stat().st_size)  # the archive's own word is not enough
     with archive.open(info) as file:
-        try:
-            version = npy.read_magic(file)  # type: ignore[no-untyped-call]
-            read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-            shape, _, dtype = read_header(file)  # type: ignore[no-untyped-call]
-        except ValueError as error:
-            raise GgeurError(f"The array {member} in {path} is damaged ({error}); embed it again.") from error
-        claimed = int(np.prod([int(n) for n in shape], dtype=object)) * dtype.itemsize
-        if dtype.hasobject or claimed > info.file_size:
+        version = npy.read_magic(file)
+        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, _, dtype = read_header(file)
+        claimed = math.prod(map(int, shape)) * max(dtype.itemsize, 1)
+        if dtype.hasobject or claimed > there:
             raise GgeurError(f"The array {member} in {path} is not plain numbers or text, or is cut short.")
     with archive.open(info) as file:
-        try:
-            return np.asarray(npy.read_array(file, allow_pickle=False))  # type: ignore[no-untyped-call]
-        except ValueError as error:
-            raise GgeurError(f"The array {member} in {path} is damaged ({error}); embed it again.") from error
+        array = np.asarray(npy.read_array(file, allow_pickle=False))
+        if file.read(1):  # reading to the end also checks the checksum
+            raise GgeurError(f"The array {member} in {path} is longer than it says; embed it again.")
+    return array
