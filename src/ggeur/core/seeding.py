@@ -13,5 +13,10 @@ def generator(seed: int, purpose: str, *names: int | str) -> np.random.Generator
     >>> bool((a == b).all())
     True
     """
-    entropy = [name if isinstance(name, int) else zlib.crc32(name.encode()) for name in (purpose, *names)]
+    entropy = [name if isinstance(name, int) else stream(name) for name in (purpose, *names)]
     return np.random.default_rng(np.random.SeedSequence([seed, *entropy]))
+
+
+def stream(name: str) -> int:
+    """A stable number for a name (Python's own hash differs from process to process)."""
+    return zlib.crc32(name.encode())

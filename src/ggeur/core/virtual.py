@@ -1,0 +1,105 @@
+"""An augmented set need not exist: clients share the class's geometry, so indices into a bank of noise are the set.
+
+A sample is `base[row] + sign * bank[noise]`. Client k takes, of each class, as many consecutive rows of that class's
+bank as it has draws, from where the clients before it stopped. While the bank is as large as all draws together no
+row serves twice and the law is Algorithm 1's, client by client and across clients; past `BANK_BYTES` the bank wraps
+around: draws of one client stay distinct, those of different clients may then share a noise vector up to its sign.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.augment import Draws
+from ggeur.core.geometry import Geometry, Scale
+from ggeur.core.seeding import generator
+
+Int = NDArray[np.int64]
+BANK_BYTES = 2**30
+_BLOCK = 256  # rows drawn from one stream, so that a site can make the few rows it needs
+
+
+class VirtualSet(NamedTuple):
+    """One client's training set as indices; its first `originals` rows are the client's own, without noise."""
+
+    row: NDArray[np.int32]  # into the base: table rows, then prototypes
+    noise: NDArray[np.int32]  # row of the bank, negative for sign -1; 0 is the zero row
+    y: NDArray[np.int32]
+    originals: int
+
+    def materialise(self, base: NDArray[Any], bank: NDArray[np.float32] | None) -> NDArray[np.float32]:
+        """The set as an array."""
+        x = base[self.row].astype(np.float32)
+        if bank is not None:
+            x += np.sign(self.noise)[:, None] * bank[np.abs(self.noise)]
+        return x
+
+
+@dataclass(frozen=True)
+class BankLayout:
+    """How many rows each class's bank has, and where each client starts in it; row 0 of the whole bank is zero."""
+
+    size: Int  # (C,)
+    offset: Int  # (K, C)
+
+    @classmethod
+    def of(cls, draws: Int, dimension: int, bank_bytes: int = BANK_BYTES) -> "BankLayout":
+        """The layout for `draws` (K, C), the number of draws of each client and class."""
+        total, largest = draws.sum(axis=0), draws.max(axis=0, initial=0)
+        room = bank_bytes // (4 * dimension)
+        fair = int(room * min(1.0, 1.0 / max(np.count_nonzero(total), 1)))
+        size = total if total.sum() <= room else np.maximum(np.minimum(total, fair), largest)
+        before = np.cumsum(draws, axis=0) - draws
+        return cls(size, before % np.maximum(size, 1))
+
+    def noise_rows(self, k: int, label: Int, seed: int) -> NDArray[np.int32]:
+        """Signed bank rows for client k's draws, whose labels come class by class."""
+        first = 1 + np.cumsum(self.size) - self.size
+        rows = [
+            first[c] + (self.offset[k, c] + np.arange(m)) % self.size[c]
+            for c, m in enumerate(np.bincount(label, minlength=len(self.size)))
+            if m
+        ]
+        sign = generator(seed, "signs", k).choice(np.array([-1, 1]), len(label))
+        return (sign * np.concatenate([np.zeros(0, np.int64), *rows])).astype(np.int32)
+
+
+def noise_bank(geometry: Geometry, layout: BankLayout, scale: Scale, seed: int) -> NDArray[np.float32]:
+    """The bank (1 + sum of sizes, p): a zero row, then each class's noise vectors in turn."""
+    bank = np.zeros((1 + int(layout.size.sum()), geometry.dimension), np.float32)
+    end = np.cumsum(layout.size)
+    for c in np.flatnonzero(layout.size):
+        factor = geometry.factor(int(c), scale).astype(np.float32)
+        rows = bank[1 + end[c] - layout.size[c] : 1 + end[c]]
+        for block in range(0, len(rows), _BLOCK):
+            part = rows[block : block + _BLOCK]
+            rng = generator(seed, "noise", int(c), block)
+            part[:] = rng.standard_normal((_BLOCK, geometry.dimension), np.float32)[: len(part)]
+        rows[:] = rows @ factor
+    return bank
+
+
+def virtual_set(
+    own: Int, y: Int, draws: Draws, noise: NDArray[np.int32] | None, prototypes_at: int
+) -> VirtualSet:
+    """The set of a client that holds table rows `own` with labels `y` and makes `draws`.
+
+    A draw around prototype j is around base row `prototypes_at + j`.
+    """
+    n = len(own)
+    row = np.where(draws.row < n, np.append(own, 0)[np.minimum(draws.row, n)], prototypes_at + draws.row - n)
+    still = np.zeros(len(row), np.int32) if noise is None else noise
+    return VirtualSet(
+        np.concatenate([own, row]).astype(np.int32),
+        np.concatenate([np.zeros(n, np.int32), still]),
+        np.concatenate([y, draws.label]).astype(np.int32),
+        n,
+    )
+
+
+def count_draws(draws: Sequence[Draws], n_classes: int) -> Int:
+    """(K, C): how many draws each client makes of each class."""
+    return np.stack([np.bincount(d.label, minlength=n_classes) for d in draws])

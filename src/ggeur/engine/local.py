@@ -1,0 +1,168 @@
+"""Local training, compiled: many clients of like size take their steps side by side in one program.
+
+A lane is one client of one run. Lanes share the matrix of embeddings and the bank of noise; what differs between
+them are indices. The loop runs as many steps as the busiest lane needs; a lane that is done keeps its parameters.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from numpy.typing import NDArray
+
+from ggeur.core.seeding import generator
+from ggeur.core.virtual import VirtualSet
+from ggeur.methods.method import Batch, ClientData, Method, Sent, Tree
+
+
+class Lanes(NamedTuple):
+    """Inputs of a group of lanes, stacked on axis 0."""
+
+    row: Any  # (L, n) into the base
+    noise: Any  # (L, n) signed row of the bank
+    y: Any  # (L, n)
+    n: Any  # (L,) rows that are real
+    class_count: Any  # (L, C)
+
+    @classmethod
+    def of(cls, sets: Sequence[VirtualSet], width: int, n_classes: int) -> "Lanes":
+        """The clients' sets, each filled up to `width` rows."""
+
+        def stacked(columns: list[NDArray[np.int32]]) -> NDArray[np.int32]:
+            full = np.zeros((len(columns), width), np.int32)
+            for line, column in zip(full, columns, strict=True):
+                line[: len(column)] = column
+            return full
+
+        return cls(
+            stacked([s.row for s in sets]),
+            stacked([s.noise for s in sets]),
+            stacked([s.y for s in sets]),
+            np.array([len(s.y) for s in sets], np.int32),
+            np.stack([np.bincount(s.y, minlength=n_classes) for s in sets]).astype(np.int32),
+        )
+
+
+class LocalOptimiser(NamedTuple):
+    """[train]'s optimiser, as torch has it: decay is added to the gradient before momentum."""
+
+    name: str = "sgd"
+    momentum: float = 0.9
+    weight_decay: float = 1e-5
+
+    def build(self, rate: Any) -> optax.GradientTransformation:
+        if self.name == "adam":
+            return optax.chain(optax.add_decayed_weights(self.weight_decay), optax.adam(rate))
+        momentum = self.momentum or None  # optax keeps no trace for None
+        return optax.chain(optax.add_decayed_weights(self.weight_decay), optax.sgd(rate, momentum))
+
+
+def folded_key(names: Any) -> jax.Array:
+    """The key of (seed, purpose, round, client); where a method draws nothing, the compiler drops it."""
+    key = jax.random.key(names[0])
+    for name in names[1:]:
+        key = jax.random.fold_in(key, name)
+    return key
+
+
+def steps_per_epoch(n: int, batch: int) -> int:
+    return -(-n // batch)
+
+
+def batch_order(
+    seed: int, round_: int, client: int, n: int, steps: int, batch: int
+) -> NDArray[np.int32]:
+    """Which rows the client takes in each step, (steps * batch,); -1 fills up an epoch's last, short batch.
+
+    It depends on nothing else, so an engine that sees one client finds the same order as one that sees all.
+    """
+    per_epoch = steps_per_epoch(n, batch)
+    epochs = -(-steps // per_epoch)
+    rng = generator(seed, "order", client, round_)
+    order = np.full((epochs, per_epoch * batch), -1, np.int32)
+    for epoch in order:
+        epoch[:n] = rng.permutation(n)
+    return order.reshape(-1)[: steps * batch]
+
+
+def _gather(base: jax.Array, bank: jax.Array | None, lane: Lanes, at: jax.Array) -> Batch:
+    """The rows at positions `at` of the lane's set; a negative position is filling."""
+    mask = (at >= 0) & (at < lane.n)
+    at = jnp.clip(at, 0, lane.row.shape[0] - 1)
+    x = base[lane.row[at]].astype(jnp.promote_types(base.dtype, jnp.float32))
+    if bank is not None:
+        noise = lane.noise[at]
+        x = x + jnp.sign(noise).astype(x.dtype)[:, None] * bank[jnp.abs(noise)]
+    return Batch(x, lane.y[at], mask.astype(x.dtype))
+
+
+def _client_data(base: jax.Array, bank: jax.Array | None, lane: Lanes, batch: int) -> ClientData:
+    def fold(f: Callable[[Tree, Batch], Tree], start: Tree) -> Tree:
+        def body(i: jax.Array, total: Tree) -> Tree:
+            return f(total, _gather(base, bank, lane, i * batch + jnp.arange(batch)))
+
+        return jax.lax.fori_loop(0, steps_per_epoch(lane.row.shape[0], batch), body, start)
+
+    return ClientData(lane.class_count, fold)
+
+
+@lru_cache(maxsize=64)
+def local_training(
+    method: Method, optimiser: LocalOptimiser, batch: int, *, one_server: bool, one_start: bool
+) -> Callable[..., tuple[Tree, Tree, Tree, jax.Array]]:
+    """(base, bank, lanes, order, steps, longest, start, sent, client, names, rate) -> messages, states, ends, losses.
+
+    All arguments but base, bank, longest and rate are stacked over lanes; so is `sent` unless there is `one_server`,
+    and `start` unless there is `one_start`.
+    """
+
+    def train_lane(
+        base: jax.Array,
+        bank: jax.Array | None,
+        lane: Lanes,
+        order: jax.Array,  # (longest possible * batch,)
+        steps: jax.Array,
+        longest: jax.Array,  # steps of the busiest lane here
+        start: Tree,
+        sent: Sent,
+        client: Tree,
+        names: jax.Array,
+        rate: jax.Array,
+    ) -> tuple[Tree, Tree, Tree, jax.Array]:
+        context = {**sent, "client": client}
+        key = folded_key(names)
+        transform = (method.optimiser or optimiser.build)(rate)
+        gradient = jax.value_and_grad(method.loss, has_aux=True)
+
+        def step(t: jax.Array, state: tuple[Tree, Tree, Tree, jax.Array]) -> tuple[Tree, Tree, Tree, jax.Array]:
+            params, memory, carry, total = state
+            rows = _gather(base, bank, lane, jax.lax.dynamic_slice_in_dim(order, t * batch, batch))
+            (loss, new_carry), g = gradient(params, rows, context, carry, jax.random.fold_in(key, t))
+            update, new_memory = transform.update(g, memory, params)
+            new = optax.apply_updates(params, update), new_memory, new_carry, total + loss
+            return jax.tree.map(lambda a, b: jnp.where(t < steps, a, b), new, state)
+
+        zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(start)))
+        begin = (start, transform.init(start), method.begin(context), zero)
+        end, _, carry, total = jax.lax.fori_loop(0, longest, step, begin)
+        data = _client_data(base, bank, lane, batch)
+        upload_key = jax.random.fold_in(key, 2**32 - 1)  # no step has this number
+        message, new_client = method.upload(start, end, data, context, carry, steps, rate, upload_key)
+        return message, new_client, end, total / jnp.maximum(steps, 1)
+
+    axes = (None, None, 0, 0, 0, None, None if one_start else 0, None if one_server else 0, 0, 0, None)
+    return jax.jit(jax.vmap(train_lane, in_axes=axes))
+
+
+@lru_cache(maxsize=64)
+def preparation(method: Method, batch: int) -> Callable[..., Tree]:
+    """(base, bank, lanes, names) -> every lane's message before round 1."""
+
+    def prepare_lane(base: jax.Array, bank: jax.Array | None, lane: Lanes, names: jax.Array) -> Tree:
+        return method.prepare(_client_data(base, bank, lane, batch), folded_key(names))
+
+    return jax.jit(jax.vmap(prepare_lane, in_axes=(None, None, 0, 0)))
