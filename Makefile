@@ -51,16 +51,18 @@ bench: $(BENCH_STAMP) ## Run the benchmarks (installs torch)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 venv: $(VENV)/.created ## Make an empty .venv
+	@:
 
 install: $(DEV_STAMP) ## Install for development, without running anything
+	@:
 
 clean: ## Remove .venv, caches and built files
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
 	find src tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(VENV)/.created:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "ggeur needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) -V 2>&1 | tail -n 1): name another with PYTHON=..."; \
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "ggeur needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) -V 2>/dev/null || echo "not there"): name another with PYTHON=..."; \
 	  exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
