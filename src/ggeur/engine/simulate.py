@@ -71,6 +71,8 @@ class Round(NamedTuple):
     params: list[Tree]
     loss: list[float]
     participants: list[Int]
+    bytes_up: int  # of one client's message
+    bytes_down: int
 
 
 class _Chunk(NamedTuple):
@@ -154,7 +156,9 @@ class Simulation:
             _put(state.clients, done.lanes, done.clients),
             () if self.training.broadcast else _put(state.own, done.lanes, done.ends),
         )
-        return Round(new, [self.method.broadcast(s)["params"] for s in servers], losses, chosen)
+        heads = [self.method.broadcast(s)["params"] for s in servers]
+        up = _bytes(done.messages) // len(done.lanes)
+        return Round(new, heads, losses, chosen, up, _bytes(sent[0]) if self.training.broadcast else 0)
 
     def _participants(self, r: int, number: int) -> Int:
         """Who trains this round; a client without samples sits out."""
@@ -262,6 +266,10 @@ def _take(tree: Tree, at: Any) -> Tree:
 
 def _concatenate(trees: Sequence[Tree]) -> Tree:
     return jax.tree.map(lambda *a: np.concatenate(a), *trees)
+
+
+def _bytes(tree: Tree) -> int:
+    return sum(int(leaf.nbytes) for leaf in jax.tree.leaves(tree))
 
 
 def _put(tree: Tree, at: Int, values: Tree) -> Tree:

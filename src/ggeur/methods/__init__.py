@@ -1,0 +1,73 @@
+"""The methods by name, and how to build one: `resolve("fedavg", head, {})`, or a user's own "package.module:name"."""
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from ggeur.core.errors import GgeurError
+
+if TYPE_CHECKING:
+    from ggeur.heads.head import Head
+    from ggeur.methods.method import Method
+
+METHODS = ("fedavg",)  # each is a function of that name in the module of that name
+
+
+def factory(name: str) -> Callable[..., "Method"]:
+    """The function that builds the method: (head, **parameters) -> Method."""
+    if ":" in name:
+        return _own(name)
+    if name not in METHODS:
+        raise GgeurError(
+            f"There is no method '{name}'; there are {', '.join(METHODS)}, or your own as package.module:name."
+        )
+    found: Callable[..., Method] = getattr(importlib.import_module(f"ggeur.methods.{name}"), name)
+    return found
+
+
+def _own(name: str) -> Callable[..., "Method"]:
+    module, _, attribute = name.partition(":")
+    if (here := str(Path.cwd())) not in sys.path:  # a method beside the experiment file, as `python -m` would find it
+        sys.path.append(here)
+    try:
+        found: Callable[..., Method] = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise GgeurError(f"Cannot load the method '{name}': {error}.") from error
+    return found
+
+
+def parameters(name: str) -> dict[str, inspect.Parameter]:
+    """The method's own parameters, by name: the keywords of its function."""
+    keywords = inspect.signature(factory(name), eval_str=True).parameters.values()
+    return {p.name: p for p in keywords if p.kind is p.KEYWORD_ONLY}
+
+
+def checked_parameters(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """`given` converted to the types the method declares; unknown names and values are errors."""
+    known, values = parameters(name), {}
+    for key, value in given.items():
+        if key not in known:
+            allowed = ", ".join(known) or "none"
+            raise GgeurError(f"[method.{name}] has no parameter '{key}'; it has: {allowed}.")
+        try:
+            values[key] = TypeAdapter(known[key].annotation).validate_python(value)
+        except ValidationError as error:
+            reason = error.errors()[0]["msg"]
+            raise GgeurError(f"[method.{name}] {key} = {value!r}: {reason}.") from error
+    return values
+
+
+def resolve(name: str, head: "Head", given: Mapping[str, Any]) -> "Method":
+    """The method, built; the same arguments give the same object, so that nothing is compiled twice."""
+    return _build(name, head, tuple(sorted(checked_parameters(name, given).items())))
+
+
+@lru_cache(maxsize=64)
+def _build(name: str, head: "Head", values: tuple[tuple[str, Any], ...]) -> "Method":
+    return factory(name)(head, **dict(values))

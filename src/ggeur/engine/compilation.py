@@ -1,0 +1,19 @@
+"""Compiled programs are kept on disk, so that a second run of the same shapes starts at once."""
+
+import os
+from pathlib import Path
+
+import jax
+
+
+def cache_folder() -> Path:
+    """$GGEUR_CACHE, else ggeur's own under the user's cache folder."""
+    own = os.environ.get("GGEUR_CACHE")
+    return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ggeur"
+
+
+def keep_compiled_programs() -> None:
+    """Turn on JAX's persistent compilation cache, unless the user has set one up already."""
+    if jax.config.jax_compilation_cache_dir is None:
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "jax"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)

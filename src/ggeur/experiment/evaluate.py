@@ -1,0 +1,72 @@
+"""Accuracy of the global head on every domain's test rows, and what is read off the rounds at the end."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.errors import GgeurError
+from ggeur.data.table import EmbeddingTable
+from ggeur.heads.head import Head, Params
+
+LAST_ROUNDS = 5  # the paper's "average of the last five rounds"
+
+
+@lru_cache(maxsize=16)
+def _predict(head: Head) -> Any:
+    return jax.jit(lambda params, x: jnp.argmax(head.logits(params, x.astype(jnp.float32)), axis=-1))
+
+
+class TestSet:
+    """The test rows of a split table, ready to score heads on."""
+
+    def __init__(self, table: EmbeddingTable, head: Head) -> None:
+        rows = np.flatnonzero(table.test) if table.test is not None else np.zeros(0, int)
+        if not len(rows):
+            raise GgeurError("The table has no test rows: its test mask must mark some.")
+        self._x, self._y, self._domain = jnp.asarray(table.x[rows]), table.y[rows], table.domains[rows]
+        self._head, self._n_classes = head, table.n_classes
+        self._names = {d: table.domain_names[d] for d in np.unique(self._domain)}
+
+    def accuracy(self, params: Params) -> dict[str, float]:
+        """Percent right in each domain that has test rows."""
+        right = np.asarray(_predict(self._head)(params, self._x)) == self._y
+        return {name: 100 * float(right[self._domain == d].mean()) for d, name in self._names.items()}
+
+    def by_class(self, params: Params) -> tuple[list[float | None], float]:
+        """Recall of each class in percent (None without test rows), and macro-F1 over classes that occur."""
+        predicted = np.asarray(_predict(self._head)(params, self._x))
+        confusion = np.zeros((self._n_classes, self._n_classes), int)
+        np.add.at(confusion, (self._y, predicted), 1)
+        hit, true, said = np.diag(confusion), confusion.sum(axis=1), confusion.sum(axis=0)
+        recall = [100 * float(h / t) if t else None for h, t in zip(hit, true, strict=True)]
+        occurs = true + said > 0
+        return recall, 100 * float((2 * hit[occurs] / (true + said)[occurs]).mean())
+
+
+class Summary(NamedTuple):
+    """The paper's figures of a cell: each domain's mean over the last rounds, their mean and their spread."""
+
+    domains: dict[str, float]
+    avg: float
+    std: float | None
+    rounds_to_95: int | None
+
+
+def summarise(rounds: Sequence[dict[str, float]]) -> Summary:
+    """From the per-round accuracies; `std` is the population's over domains, None where there is one.
+
+    >>> summarise([{"a": 50.0, "b": 70.0}, {"a": 60.0, "b": 80.0}])
+    Summary(domains={'a': 55.0, 'b': 75.0}, avg=65.0, std=10.0, rounds_to_95=2)
+    """
+    last = rounds[-LAST_ROUNDS:]
+    domains = {name: float(np.mean([r[name] for r in last])) for name in rounds[-1]}
+    values: NDArray[np.float64] = np.array(list(domains.values()))
+    avg = float(values.mean())
+    per_round = [float(np.mean(list(r.values()))) for r in rounds]
+    reached = next((i for i, a in enumerate(per_round, 1) if a >= 0.95 * avg), None)
+    return Summary(domains, avg, float(values.std()) if len(values) > 1 else None, reached)

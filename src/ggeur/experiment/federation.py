@@ -1,0 +1,171 @@
+"""From a table and settings to a run: partition, statistics, geometry, virtual training sets, weights, first head."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.augment import Draws, Prototypes, plan_draws
+from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.geometry import Geometry
+from ggeur.core.seeding import stream
+from ggeur.core.statistics import ClassStatistics
+from ggeur.core.virtual import BankLayout, VirtualSet, count_draws, noise_bank, virtual_set
+from ggeur.data import partition
+from ggeur.data.table import EmbeddingTable
+from ggeur.engine.federation import Run
+from ggeur.experiment.config import Augment, Settings
+from ggeur.heads import resolve as resolve_head
+from ggeur.heads.head import Head, Params
+
+Int = NDArray[np.int64]
+
+
+def partition_rows(table: EmbeddingTable, settings: Settings, seed: int) -> list[Int]:
+    """Each client's rows of a table that has been split."""
+    p = settings.partition
+    if p.kind == "dirichlet":
+        return partition.dirichlet(
+            table.y, p.clients, p.beta, min_per_class=p.min_per_class, test=table.test, seed=seed
+        )
+    if p.kind == "domain":
+        taken = table.meta.get("share")
+        return partition.by_domain(table.domains, share=p.share, taken=taken, test=table.test, seed=seed)
+    return partition.label_and_domain(table.y, table.domains, p.beta, test=table.test, seed=seed)
+
+
+class Augmented(NamedTuple):
+    """What Section 3 of the paper makes of the clients' rows."""
+
+    sets: list[VirtualSet]
+    prototypes: NDArray[Any]  # (D * C, p)
+    bank: NDArray[np.float32] | None
+
+
+def augment_clients(table: EmbeddingTable, parts: Sequence[Int], a: Augment, seed: int) -> Augmented:
+    """The clients' training sets under `[augment]`."""
+    n_classes, rows = table.n_classes, len(table)
+    nothing = np.zeros((0, table.dimension), np.float32)
+    if a.kind == "none":
+        none = Draws(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        return Augmented([virtual_set(p, table.y[p], none, None, rows) for p in parts], nothing, None)
+    homes = [_home(table, p) for p in parts]
+    with_prototypes = a.kind in ("prototypes", "ggeur") and a.steps == 2 and _several_domains(table, homes)
+    domains = [d for d in range(table.n_domains) if d in homes]
+    shapes = a.kind == "ggeur"
+    prototypes = Prototypes(nothing.reshape(0, n_classes, table.dimension), np.zeros((0, n_classes), np.bool_))
+    if with_prototypes:
+        prototypes = Prototypes.from_statistics(
+            [_means(table, [p for p, home in zip(parts, homes, strict=True) if home == d]) for d in domains]
+        )
+    draws = []
+    for own, home in zip(parts, homes, strict=True):
+        others = prototypes.present & (np.array(domains)[: len(prototypes.present)] != home)[:, None]
+        draws.append(
+            plan_draws(
+                table.y[own],
+                n_classes,
+                target=a.target or 0,
+                per_sample=a.per_sample,
+                prototypes=others if home is not None else None,
+                per_prototype=a.per_prototype,
+                empty_cell=a.empty_cell,
+            )
+        )
+    noise: list[NDArray[np.int32] | None] = [None] * len(parts)
+    bank = None
+    if shapes:
+        geometry = Geometry.from_statistics(_federation_statistics(table, parts, a.guided))
+        if a.scale == "eigenvalue":
+            geometry.warn_about_units()
+        layout = BankLayout.of(count_draws(draws, n_classes), table.dimension)
+        noise = [layout.noise_rows(k, d.label, seed) for k, d in enumerate(draws)]
+        bank = noise_bank(geometry, layout, a.scale, seed)
+    sets = [
+        virtual_set(own, table.y[own], d, z, rows) for own, d, z in zip(parts, draws, noise, strict=True)
+    ]
+    return Augmented(sets, prototypes.mean.reshape(-1, table.dimension).astype(np.float32), bank)
+
+
+def _home(table: EmbeddingTable, rows: Int) -> int | None:
+    """The one domain a client holds, or None for a client that mixes domains or holds nothing."""
+    domains = np.unique(table.domains[rows])
+    return int(domains[0]) if len(domains) == 1 else None
+
+
+def _several_domains(table: EmbeddingTable, homes: Sequence[int | None]) -> bool:
+    if len({home for home in homes if home is not None}) > 1:
+        return True
+    why = "the table has one domain" if table.n_domains == 1 else "the clients mix domains"
+    warnings.warn(f"Step 2 adds nothing: {why}, so there are no prototypes of others.", GgeurWarning, stacklevel=3)
+    return False
+
+
+def _means(table: EmbeddingTable, parts: Sequence[Int]) -> ClassStatistics:
+    rows = np.concatenate(parts)
+    return ClassStatistics.from_embeddings(table.x[rows], table.y[rows], table.n_classes)
+
+
+def _federation_statistics(table: EmbeddingTable, parts: Sequence[Int], guided: float) -> ClassStatistics:
+    """The merged statistics of all clients; with `guided` < 1 only of the largest clients of each class.
+
+    The released scripts take, class by class, clients in order of count until they hold that share of the class.
+    """
+    n_classes = table.n_classes
+    kept: list[Int] = list(parts)
+    if guided < 1:
+        count = np.stack([np.bincount(table.y[p], minlength=n_classes) for p in parts])
+        order = np.argsort(-count, axis=0, kind="stable")
+        ranked = np.take_along_axis(count, order, axis=0)
+        enough = np.cumsum(ranked, axis=0) - ranked < guided * count.sum(axis=0)  # still short before this client
+        chosen = np.zeros_like(enough)
+        np.put_along_axis(chosen, order, enough, axis=0)
+        kept = [p[chosen[k, table.y[p]]] for k, p in enumerate(parts)]
+    return ClassStatistics.merge(
+        ClassStatistics.from_embeddings(table.x[p], table.y[p], n_classes) for p in kept if len(p)
+    )
+
+
+def client_weights(sets: Sequence[VirtualSet], kind: str) -> NDArray[np.float64]:
+    """A client's weight in the mean: the rows it trains on, its original rows, or one."""
+    rows = {
+        "samples": [len(s.y) for s in sets],
+        "original": [s.originals for s in sets],
+        "equal": [1 for s in sets],
+    }
+    return np.array(rows[kind], np.float64)
+
+
+def first_head(head: Head, seed: int, table: EmbeddingTable, client: int | None = None) -> Params:
+    """The head that training starts from: the server's, shared by all arms of a seed, or one client's own."""
+    key = jax.random.fold_in(jax.random.key(seed), stream("head"))
+    if client is not None:
+        key = jax.random.fold_in(key, client)
+    return jax.tree.map(np.asarray, head.init(key, table.dimension, table.n_classes))
+
+
+def build_run(table: EmbeddingTable, settings: Settings, seed: int) -> Run:
+    """Everything one seed of one setting trains on; `table` has been split by that seed."""
+    parts = partition_rows(table, settings, seed)
+    if not any(len(p) for p in parts):
+        raise GgeurError(f"The federation has no training samples at all (seed {seed}).")
+    augmented = augment_clients(table, parts, settings.augment, seed)
+    head = resolve_head(settings.train.head, softmax=settings.train.softmax)
+    own: Any = ()
+    if not settings.train.broadcast:
+        heads = [first_head(head, seed, table, k) for k in range(len(parts))]
+        own = jax.tree.map(lambda *a: np.stack(a), *heads)
+    return Run(
+        seed,
+        table.x,
+        augmented.prototypes,
+        augmented.bank,
+        augmented.sets,
+        client_weights(augmented.sets, settings.train.weights),
+        first_head(head, seed, table),
+        table.n_classes,
+        own,
+    )

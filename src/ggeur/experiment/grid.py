@@ -1,0 +1,180 @@
+"""An experiment: a TOML file whose lists span a grid of settings, and overrides from the command line.
+
+Values that belong together are an arm: each `[[arm]]` has a `name` and overrides in sections of its own, and the grid
+is arms times lists.
+"""
+
+import itertools
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from ggeur.core.errors import GgeurError
+from ggeur.experiment.config import PARTITION_KEYS, Settings, settings
+
+Tree = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A grid of settings; all cells of it share the seeds.
+
+    >>> e = Experiment.of({"data": {"dataset": "mini-digits"}, "augment": {"kind": ["none", "ggeur"]}})
+    >>> [(point.augment.kind, varied) for point, varied in zip(e.points, e.varied)]
+    [('none', {'augment.kind': 'none'}), ('ggeur', {'augment.kind': 'ggeur'})]
+    """
+
+    tree: Tree  # as written, with overrides
+    points: tuple[Settings, ...]
+    varied: tuple[dict[str, Any], ...]  # per point, the values of the keys that the grid varies
+
+    @classmethod
+    def of(cls, tree: Mapping[str, Any]) -> Self:
+        """Expand the lists of `tree` and check every point."""
+        points, varied = [], []
+        for arm in _arms(tree):
+            for point, values in _product(arm):
+                name = point.pop("arm", {}).get("name")
+                points.append(settings(point))
+                varied.append(values | ({"arm": name} if name else {}))
+        kinds = {p.partition.kind for p in points}
+        used = set().union(*(PARTITION_KEYS[kind] for kind in kinds))
+        unused = [key for key in tree.get("partition", {}) if key not in used]
+        if unused:
+            raise GgeurError(f"[partition] {unused[0]} has no meaning with kind = {', '.join(sorted(kinds))}.")
+        return cls(dict(tree), tuple(points), tuple(varied))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Self:
+        """Read an experiment file; `overrides` are "section.key=value"."""
+        return cls.of(override(_read(Path(path)), overrides))
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return self.points[0].run.seeds
+
+    def to_toml(self) -> str:
+        """The experiment as a file that `load` reads back."""
+        return to_toml(self.tree)
+
+
+def _read(path: Path) -> Tree:
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise GgeurError(f"There is no experiment file {path}.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise GgeurError(f"Cannot read {path}: {error}.") from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise GgeurError(f"{path} is not valid TOML: {error}.") from error
+    data = tree.get("data")
+    if isinstance(data, dict):  # tables are named relative to the file, so that an experiment runs from anywhere
+        given = data.get("table")
+        if isinstance(given, str):
+            data["table"] = str((path.parent / given).resolve())
+        elif isinstance(given, list):
+            data["table"] = [str((path.parent / name).resolve()) for name in given]
+    return tree
+
+
+def override(tree: Mapping[str, Any], assignments: Sequence[str]) -> Tree:
+    """`tree` with "section.key=value" put in; a value is read as TOML and, failing that, as text."""
+    result: Tree = {name: dict(part) if isinstance(part, Mapping) else part for name, part in tree.items()}
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        *sections, key = [part.strip() for part in name.split(".")]
+        if not equals or not sections or not all((*sections, key)):
+            raise GgeurError(f"--set {assignment} is not of the form section.key=value.")
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text.strip()
+        place: dict[str, Any] = result
+        for section in sections:
+            place[section] = dict(place.get(section) or {})
+            place = place[section]
+        place[key] = value
+    return result
+
+
+def _arms(tree: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The tree once per `[[arm]]`, overlaid with it; the name of the arm stays under "arm"."""
+    shared = {name: section for name, section in tree.items() if name != "arm"}
+    for name, section in shared.items():
+        if not isinstance(section, Mapping):
+            raise GgeurError(f"'{name}' must be a section, [{name}], with keys of its own.")
+    arms = tree.get("arm", [{}])
+    if not isinstance(arms, list) or not arms or not all(isinstance(arm, Mapping) for arm in arms):
+        raise GgeurError("'arm' must be given as [[arm]], once for each arm.")
+    names = [arm.get("name") for arm in arms]
+    if "arm" in tree and (not all(isinstance(n, str) and n for n in names) or len(set(names)) < len(names)):
+        raise GgeurError("Every [[arm]] needs a name of its own.")
+    for arm in arms:
+        overlaid: dict[str, Any] = dict(shared)
+        for section, values in arm.items():
+            if section == "name":
+                overlaid["arm"] = {"name": values}
+            elif isinstance(values, Mapping):
+                overlaid[section] = {**overlaid.get(section, {}), **values}
+            else:
+                raise GgeurError(f"'{section}' in [[arm]] must be a section, as in {section}.key = value.")
+        yield overlaid
+
+
+def _product(tree: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Every point of the grid as a tree without lists, and the values that make it that point."""
+    lists = {path: v for path, v in _flat(tree) if isinstance(v, list) and path != ("run", "seeds")}
+    for path, values in lists.items():
+        if not values:
+            raise GgeurError(f"The list {'.'.join(path)} is empty, so there is nothing to run.")
+    for combination in itertools.product(*lists.values()):
+        chosen = dict(zip(lists, combination, strict=True))
+        yield _filled(tree, chosen), {".".join(path): value for path, value in chosen.items()}
+
+
+def _filled(tree: Mapping[str, Any], chosen: Mapping[tuple[str, ...], Any], path: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {
+        name: _filled(value, chosen, (*path, name))
+        if isinstance(value, Mapping)
+        else chosen.get((*path, name), value)
+        for name, value in tree.items()
+    }
+
+
+def to_toml(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> str:
+    """A tree of sections as TOML text."""
+    arms = [] if path else tree.get("arm", [])
+    plain = {n: v for n, v in tree.items() if not isinstance(v, Mapping) and (path or n != "arm")}
+    lines = [f"[{'.'.join(map(_key, path))}]"] if path and plain else []
+    lines += [f"{_key(name)} = {_value(value)}" for name, value in plain.items()]
+    text = "".join(f"{line}\n" for line in lines)
+    text += "".join(to_toml(part, (*path, name)) for name, part in tree.items() if isinstance(part, Mapping))
+    for arm in arms:
+        text += "[[arm]]\n" + "".join(f"{'.'.join(map(_key, k))} = {_value(v)}\n" for k, v in _flat(arm))
+    return text
+
+
+def _flat(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, (*path, name))
+        else:
+            yield (*path, name), value
+
+
+def _key(name: str) -> str:
+    return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else _value(name)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    return repr(value)

@@ -1,0 +1,95 @@
+"""The result of a run: one record per cell, in `result.json`, and tables over seeds read off it."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+
+from ggeur.core.errors import GgeurError
+
+SCHEMA = 1
+
+
+@dataclass
+class Cell:
+    """One setting with one seed. Accuracies in percent, mean over the last five rounds."""
+
+    method: str
+    augment: str
+    seed: int
+    settings: dict[str, Any]  # what the grid varies
+    status: Literal["ok", "diverged", "unavailable"] = "ok"
+    domains: dict[str, float] = field(default_factory=dict)
+    avg: float | None = None
+    std: float | None = None
+    rounds: list[float] = field(default_factory=list)  # avg after each round
+    seconds: float = 0.0
+    message: str = ""
+    recall: list[float | None] = field(default_factory=list)
+    macro_f1: float | None = None
+    local_steps: list[int] = field(default_factory=list)  # per client and round
+    bytes_up: int = 0  # per client, whole run
+    bytes_down: int = 0
+    rounds_to_95: int | None = None
+
+
+class Row(NamedTuple):
+    """Cells that differ by the seed alone; spread is the sample deviation over seeds."""
+
+    settings: dict[str, Any]
+    cells: list[Cell]
+    domains: dict[str, float]
+    avg: float | None
+    spread: float | None
+    std: float | None
+
+
+@dataclass
+class Result:
+    cells: list[Cell]
+    schema: int = SCHEMA
+
+    def rows(self) -> list[Row]:
+        """One row per point of the grid, over its seeds; cells that did not finish are left out of the means."""
+        points: dict[str, list[Cell]] = {}
+        for cell in self.cells:
+            points.setdefault(json.dumps(cell.settings, sort_keys=True), []).append(cell)
+        return [_row(cells) for cells in points.values()]
+
+    def to_json(self) -> str:
+        return json.dumps({"schema": self.schema, "cells": [asdict(c) for c in self.cells]}, indent=1)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read `result.json`, or a run folder that holds one."""
+        path = Path(path)
+        path = path / "result.json" if path.is_dir() else path
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            if data["schema"] != SCHEMA:
+                raise GgeurError(f"{path} has schema {data['schema']}; this version reads {SCHEMA}.")
+            return cls([Cell(**cell) for cell in data["cells"]])
+        except FileNotFoundError as error:
+            raise GgeurError(f"There is no result at {path}; run the experiment first.") from error
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise GgeurError(f"{path} is not a result of ggeur: {error!r}.") from error
+
+
+def _row(cells: Sequence[Cell]) -> Row:
+    done = [c for c in cells if c.status == "ok" and c.avg is not None]
+    if not done:
+        return Row(cells[0].settings, list(cells), {}, None, None, None)
+    avgs = np.array([c.avg for c in done], np.float64)
+    stds = [c.std for c in done if c.std is not None]
+    return Row(
+        cells[0].settings,
+        list(cells),
+        {name: float(np.mean([c.domains[name] for c in done])) for name in done[0].domains},
+        float(avgs.mean()),
+        float(avgs.std(ddof=1)) if len(avgs) > 1 else None,
+        float(np.mean(stds)) if stds else None,
+    )
