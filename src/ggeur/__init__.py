@@ -1,4 +1,56 @@
-"""ggeur: one classifier over sites whose data may not move and does not look alike, aligned by geometry."""
-from ggeur.core.statistics import ClassStatistics
+"""ggeur: one classifier over sites whose data may not move and does not look alike, aligned by geometry.
+
+>>> import ggeur, numpy as np
+>>> x, y = np.random.default_rng(0).normal(size=(60, 8)), np.repeat([0, 1, 2], 20)
+>>> a, b = (ggeur.ClassStatistics.from_embeddings(x[i::2], y[i::2], 3) for i in (0, 1))
+>>> g = ggeur.Geometry.from_statistics(a + b)
+>>> x2, y2 = ggeur.augment(x[::2], y[::2], g, target=100)
+>>> np.bincount(y2)
+array([100, 100, 100])
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ggeur.core.augment import Prototypes, augment
+from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.geometry import Geometry, similarity
-from ggeur.core.augment import augment
+from ggeur.core.statistics import ClassStatistics
+from ggeur.data import partition
+from ggeur.data.table import EmbeddingTable
+
+if TYPE_CHECKING:
+    from ggeur.experiment.grid import Experiment
+    from ggeur.experiment.model import Model
+    from ggeur.experiment.result import Result
+    from ggeur.experiment.runner import run
+
+# Loaded on first use, so that the NumPy part of the library starts without JAX.
+_LATER = {
+    "Experiment": "ggeur.experiment.grid",
+    "Model": "ggeur.experiment.model",
+    "Result": "ggeur.experiment.result",
+    "run": "ggeur.experiment.runner",
+}
+
+__all__ = [
+    "ClassStatistics",
+    "EmbeddingTable",
+    "Experiment",
+    "Geometry",
+    "GgeurError",
+    "GgeurWarning",
+    "Model",
+    "Prototypes",
+    "Result",
+    "augment",
+    "partition",
+    "run",
+    "similarity",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
+    raise AttributeError(f"module 'ggeur' has no attribute '{name}'")

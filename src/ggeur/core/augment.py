@@ -80,9 +80,7 @@ def plan_draws(
     return Draws(row, labels[row])
 
 
-def shape_noise(
-    geometry: Geometry, c: int, n: int, scale: Scale, rng: np.random.Generator
-) -> NDArray[np.float32]:
+def shape_noise(geometry: Geometry, c: int, n: int, scale: Scale, rng: np.random.Generator) -> NDArray[np.float32]:
     """n vectors beta (Algorithm 1, line 4) for class c: one factorisation, one matrix product."""
     eps = rng.standard_normal((n, geometry.dimension), dtype=np.float32)
     return np.asarray(eps @ geometry.factor(c, scale).astype(np.float32))
@@ -119,9 +117,7 @@ def augment(
     if prototypes is not None and not isinstance(prototypes, Prototypes):
         mean = np.asarray(prototypes)
         if mean.ndim != 3:
-            raise GgeurError(
-                f"The prototypes have shape {mean.shape}; they must be (domains, classes, dimensions)."
-            )
+            raise GgeurError(f"The prototypes have shape {mean.shape}; they must be (domains, classes, dimensions).")
         prototypes = Prototypes(mean, np.ones(mean.shape[:2], np.bool_))
     n_classes: int | None = None
     if geometry is not None:

@@ -39,9 +39,7 @@ class ClassStatistics:
     center: Float = field(repr=False)  # (p,)
 
     @classmethod
-    def from_embeddings(
-        cls, x: ArrayLike, y: ArrayLike, n_classes: int, *, center: ArrayLike | None = None
-    ) -> Self:
+    def from_embeddings(cls, x: ArrayLike, y: ArrayLike, n_classes: int, *, center: ArrayLike | None = None) -> Self:
         """Statistics of the rows of `x` (n, p) with labels `y` in 0..n_classes-1.
 
         Raises GgeurError for NaN or infinite values, shapes that do not match and labels out of range.

@@ -7,7 +7,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ggeur.core.errors import GgeurError
 
-
 _MOST_CLASSES = 1_000_000  # a label beyond it, where nothing names the classes, is damage and not a class
 
 

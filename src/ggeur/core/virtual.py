@@ -50,7 +50,7 @@ class BankLayout:
         """The layout for `draws` (K, C), the number of draws of each client and class."""
         total, largest = draws.sum(axis=0), draws.max(axis=0, initial=0)
         room = bank_bytes // (4 * dimension)
-        fair = int(room * min(1.0, 1.0 / max(np.count_nonzero(total), 1)))
+        fair = room // max(int(np.count_nonzero(total)), 1)
         size = total if total.sum() <= room else np.maximum(np.minimum(total, fair), largest)
         before = np.cumsum(draws, axis=0) - draws
         return cls(size, before % np.maximum(size, 1))
@@ -64,7 +64,7 @@ class BankLayout:
             if m
         ]
         sign = generator(seed, "signs", k).choice(np.array([-1, 1]), len(label))
-        return (sign * np.concatenate([np.zeros(0, np.int64), *rows])).astype(np.int32)
+        return np.asarray(sign * np.concatenate([np.zeros(0, np.int64), *rows]), np.int32)
 
 
 def noise_bank(geometry: Geometry, layout: BankLayout, scale: Scale, seed: int) -> NDArray[np.float32]:
@@ -82,9 +82,7 @@ def noise_bank(geometry: Geometry, layout: BankLayout, scale: Scale, seed: int) 
     return bank
 
 
-def virtual_set(
-    own: Int, y: Int, draws: Draws, noise: NDArray[np.int32] | None, prototypes_at: int
-) -> VirtualSet:
+def virtual_set(own: Int, y: Int, draws: Draws, noise: NDArray[np.int32] | None, prototypes_at: int) -> VirtualSet:
     """The set of a client that holds table rows `own` with labels `y` and makes `draws`.
 
     A draw around prototype j is around base row `prototypes_at + j`.

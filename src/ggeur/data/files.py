@@ -1,13 +1,21 @@
-"""Files are written to a temporary name beside the target and renamed, so that none is ever half there."""
+"""Files in and out: written to a temporary name and renamed, so that none is ever half there; read without trust."""
 
+import math
 import os
 import tempfile
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+
+_MOST_INFLATED = 1032  # bytes that one deflated byte can give
 
 
 @contextmanager
@@ -36,3 +44,37 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def read_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+    """The named arrays of an .npz (default: all), never unpickled and never larger than the bytes that are there."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            there = [member.removesuffix(".npy") for member in archive.namelist() if member.endswith(".npy")]
+            wanted = there if names is None else [name for name in names if name in there]
+            return {name: _read_array(archive, f"{name}.npy", path) for name in wanted}
+    except FileNotFoundError as error:
+        raise GgeurError(f"There is no file {path}.") from error
+    except OSError as error:
+        raise GgeurError(f"Cannot read {path}: {error.strerror or error}.") from error
+    except GgeurError:
+        raise
+    except Exception as error:  # on damaged bytes zipfile, its codecs and numpy raise a dozen types
+        raise GgeurError(f"{path} is damaged or not an .npz file ({error}); make it again.") from error
+
+
+def _read_array(archive: zipfile.ZipFile, member: str, path: Path) -> NDArray[Any]:
+    info = archive.getinfo(member)
+    there = min(info.file_size, _MOST_INFLATED * path.stat().st_size)  # the archive's own word is not enough
+    with archive.open(info) as file:
+        version = npy.read_magic(file)
+        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, _, dtype = read_header(file)
+        claimed = math.prod(map(int, shape)) * max(dtype.itemsize, 1)
+        if dtype.hasobject or claimed > there:
+            raise GgeurError(f"The array {member} in {path} is not plain numbers or text, or is cut short.")
+    with archive.open(info) as file:
+        array = np.asarray(npy.read_array(file, allow_pickle=False))
+        if file.read(1):  # reading to the end also checks the checksum
+            raise GgeurError(f"The array {member} in {path} is longer than it says; make it again.")
+    return array

@@ -92,7 +92,5 @@ def _curve(knots: NDArray[np.float64], steps: int = 24) -> NDArray[np.float64]:
     padded = np.concatenate([2 * knots[:1] - knots[1:2], knots, 2 * knots[-1:] - knots[-2:-1]])
     p0, p1, p2, p3 = (padded[i : len(padded) - 3 + i, None, :] for i in range(4))
     t = np.linspace(0.0, 1.0, steps)[None, :, None]
-    curve = 0.5 * (
-        2 * p1 + (p2 - p0) * t + (2 * p0 - 5 * p1 + 4 * p2 - p3) * t**2 + (3 * p1 - p0 - 3 * p2 + p3) * t**3
-    )
+    curve = 0.5 * (2 * p1 + (p2 - p0) * t + (2 * p0 - 5 * p1 + 4 * p2 - p3) * t**2 + (3 * p1 - p0 - 3 * p2 + p3) * t**3)
     return np.asarray(curve.reshape(-1, 2))

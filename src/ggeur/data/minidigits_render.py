@@ -92,9 +92,7 @@ def blur(pictures: FloatArray, rng: np.random.Generator, *, widest: float) -> Fl
     return np.asarray(pictures + share * (soft - pictures))
 
 
-def colour_pairs(
-    n: int, rng: np.random.Generator, *, contrast: tuple[float, float]
-) -> tuple[FloatArray, FloatArray]:
+def colour_pairs(n: int, rng: np.random.Generator, *, contrast: tuple[float, float]) -> tuple[FloatArray, FloatArray]:
     """Background and ink colours (n, 3): random hues, their brightness `contrast` apart, either way round."""
     gap = rng.uniform(*contrast, n)
     low = rng.uniform(0.0, 1.0, n) * (1.0 - gap)

@@ -1,9 +1,7 @@
 """EmbeddingTable: embeddings with labels and, where known, domains and a test mask; one `.npz` file, no pickles."""
 
 import json
-import math
 import os
-import zipfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,16 +9,14 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import ArrayLike, NDArray
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.seeding import generator
 from ggeur.core.validate import check_embeddings, check_labels
-from ggeur.data.files import write_atomically
+from ggeur.data.files import read_arrays, write_atomically
 
 TRAIN_SHARE = 0.7  # of each domain, where a table brings no test mask of its own
-_MOST_INFLATED = 1032  # bytes that one deflated byte can give
 _ARRAYS = ("x", "y", "domain", "test", "class_names", "domain_names", "text", "meta")
 
 
@@ -140,7 +136,7 @@ class EmbeddingTable:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a table; a damaged or foreign file gives a GgeurError that names it."""
         path = Path(path)
-        arrays: dict[str, Any] = _read_arrays(path)
+        arrays: dict[str, Any] = read_arrays(path, _ARRAYS)
         if "x" not in arrays or "y" not in arrays:
             raise GgeurError(f"{path} is not an embedding table: it must hold the arrays x and y.")
         try:
@@ -165,39 +161,3 @@ def _names(names: Sequence[Any], labels: NDArray[np.int64], kind: str) -> tuple[
     if twice:
         raise GgeurError(f"More than one {kind} is named {twice[0]!r}; names must differ.")
     return texts
-
-
-def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The known arrays of an .npz, never unpickled and never larger than the bytes that are there."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            arrays = {}
-            for name in _ARRAYS:
-                if f"{name}.npy" in archive.namelist():
-                    arrays[name] = _read_array(archive, f"{name}.npy", path)
-            return arrays
-    except FileNotFoundError as error:
-        raise GgeurError(f"There is no file {path}; make one with `ggeur embed`.") from error
-    except OSError as error:
-        raise GgeurError(f"Cannot read {path}: {error.strerror or error}.") from error
-    except GgeurError:
-        raise
-    except Exception as error:  # on damaged bytes zipfile, its codecs and numpy raise a dozen types
-        raise GgeurError(f"{path} is damaged or not an .npz file ({error}); embed it again.") from error
-
-
-def _read_array(archive: zipfile.ZipFile, member: str, path: Path) -> NDArray[Any]:
-    info = archive.getinfo(member)
-    there = min(info.file_size, _MOST_INFLATED * path.stat().st_size)  # the archive's own word is not enough
-    with archive.open(info) as file:
-        version = npy.read_magic(file)
-        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, _, dtype = read_header(file)
-        claimed = math.prod(map(int, shape)) * max(dtype.itemsize, 1)
-        if dtype.hasobject or claimed > there:
-            raise GgeurError(f"The array {member} in {path} is not plain numbers or text, or is cut short.")
-    with archive.open(info) as file:
-        array = np.asarray(npy.read_array(file, allow_pickle=False))
-        if file.read(1):  # reading to the end also checks the checksum
-            raise GgeurError(f"The array {member} in {path} is longer than it says; embed it again.")
-    return array

@@ -63,9 +63,7 @@ class BuiltinEncoder:
 def _check(images: NDArray[np.uint8]) -> None:
     kind = getattr(images, "dtype", type(images).__name__)
     if kind != np.uint8:
-        raise GgeurError(
-            f"the builtin encoder takes arrays of bytes, not {kind}; convert pixels to uint8 in 0..255."
-        )
+        raise GgeurError(f"the builtin encoder takes arrays of bytes, not {kind}; convert pixels to uint8 in 0..255.")
     if images.ndim not in (3, 4) or (images.ndim == 4 and images.shape[3] != 3):
         raise GgeurError(
             f"the builtin encoder takes images of shape (N, H, W, 3) or (N, H, W), not {images.shape}; "

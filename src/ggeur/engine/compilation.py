@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -14,6 +15,7 @@ def cache_folder() -> Path:
 
 def keep_compiled_programs() -> None:
     """Turn on JAX's persistent compilation cache, unless the user has set one up already."""
-    if jax.config.jax_compilation_cache_dir is None:
-        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "jax"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    config: Any = jax.config
+    if config.jax_compilation_cache_dir is None:
+        config.update("jax_compilation_cache_dir", str(cache_folder() / "jax"))
+        config.update("jax_persistent_cache_min_compile_time_secs", 0.2)

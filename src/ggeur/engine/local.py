@@ -73,9 +73,7 @@ def steps_per_epoch(n: int, batch: int) -> int:
     return -(-n // batch)
 
 
-def batch_order(
-    seed: int, round_: int, client: int, n: int, steps: int, batch: int
-) -> NDArray[np.int32]:
+def batch_order(seed: int, round_: int, client: int, n: int, steps: int, batch: int) -> NDArray[np.int32]:
     """Which rows the client takes in each step, (steps * batch,); -1 fills up an epoch's last, short batch.
 
     It depends on nothing else, so an engine that sees one client finds the same order as one that sees all.
@@ -144,7 +142,8 @@ def local_training(
             (loss, new_carry), g = gradient(params, rows, context, carry, jax.random.fold_in(key, t))
             update, new_memory = transform.update(g, memory, params)
             new = optax.apply_updates(params, update), new_memory, new_carry, total + loss
-            return jax.tree.map(lambda a, b: jnp.where(t < steps, a, b), new, state)
+            kept: tuple[Tree, Tree, Tree, jax.Array] = jax.tree.map(lambda a, b: jnp.where(t < steps, a, b), new, state)
+            return kept
 
         zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(start)))
         begin = (start, transform.init(start), method.begin(context), zero)

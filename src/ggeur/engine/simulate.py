@@ -115,9 +115,7 @@ class Simulation:
             own = slice(r * self.n_clients, (r + 1) * self.n_clients)
             server, client = self.method.init(run.params, _take(prepared, own), self.n_clients)
             servers.append(server)
-            clients.append(
-                jax.tree.map(lambda a: np.broadcast_to(a, (self.n_clients, *np.shape(a))), client)
-            )
+            clients.append(jax.tree.map(lambda a: np.broadcast_to(a, (self.n_clients, *np.shape(a))), client))
         own_heads = () if self.training.broadcast else _concatenate([run.own_params for run in self.runs])
         return State(0, servers, _concatenate(clients), own_heads)
 

@@ -145,7 +145,7 @@ def settings(tree: Mapping[str, Any]) -> Settings:
             merged[section] = values | merged[section]
     for (section, key), later in NOT_YET.items():
         if isinstance(merged.get(section), dict) and merged[section].get(key) in later:
-            raise GgeurError(f"[{section}] {key} = \"{merged[section][key]}\" is not there yet.")
+            raise GgeurError(f'[{section}] {key} = "{merged[section][key]}" is not there yet.')
     try:
         result = Settings.model_validate(merged)
     except ValidationError as error:

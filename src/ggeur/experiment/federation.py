@@ -84,9 +84,7 @@ def augment_clients(table: EmbeddingTable, parts: Sequence[Int], a: Augment, see
         layout = BankLayout.of(count_draws(draws, n_classes), table.dimension)
         noise = [layout.noise_rows(k, d.label, seed) for k, d in enumerate(draws)]
         bank = noise_bank(geometry, layout, a.scale, seed)
-    sets = [
-        virtual_set(own, table.y[own], d, z, rows) for own, d, z in zip(parts, draws, noise, strict=True)
-    ]
+    sets = [virtual_set(own, table.y[own], d, z, rows) for own, d, z in zip(parts, draws, noise, strict=True)]
     return Augmented(sets, prototypes.mean.reshape(-1, table.dimension).astype(np.float32), bank)
 
 

@@ -5,14 +5,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
-
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import write_atomically
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.config import Settings
 from ggeur.experiment.grid import Experiment
+from ggeur.experiment.model import Model
 from ggeur.experiment.result import Result
 from ggeur.heads.head import Params
 
@@ -45,21 +43,9 @@ class RunFolder:
 
     def save_model(self, cell: int, params: Params, settings: Settings, table: EmbeddingTable) -> None:
         """The head of one cell under `model/`, with what is needed to use it: classes and encoder."""
-        folder = self.path / "model" / f"cell-{cell:03d}"
-        folder.mkdir(parents=True, exist_ok=True)
-        arrays = {str(path[0].key): np.asarray(leaf) for path, leaf in jax.tree.leaves_with_path(params)}
-        with write_atomically(folder / "head.npz") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-        about = {
-            "head": settings.train.head,
-            "dimension": table.dimension,
-            "class_names": list(table.class_names),
-            "encoder": {k: table.meta[k] for k in ("encoder", "weights", "preprocessing") if k in table.meta},
-            "method": settings.train.method,
-            "augment": settings.augment.kind,
-        }
-        with write_atomically(folder / "model.json") as file:
-            file.write(json.dumps(about, indent=1).encode())
+        encoder = {k: table.meta[k] for k in ("encoder", "weights", "preprocessing") if k in table.meta}
+        model = Model(params, settings.train.head, table.dimension, table.class_names, encoder)
+        model.save(self.path / "model" / f"cell-{cell:03d}")
 
     def finish(self, result: Result) -> None:
         self._metrics.close()

@@ -135,11 +135,11 @@ def _product(tree: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str
         yield _filled(tree, chosen), {".".join(path): value for path, value in chosen.items()}
 
 
-def _filled(tree: Mapping[str, Any], chosen: Mapping[tuple[str, ...], Any], path: tuple[str, ...] = ()) -> dict[str, Any]:
+def _filled(
+    tree: Mapping[str, Any], chosen: Mapping[tuple[str, ...], Any], path: tuple[str, ...] = ()
+) -> dict[str, Any]:
     return {
-        name: _filled(value, chosen, (*path, name))
-        if isinstance(value, Mapping)
-        else chosen.get((*path, name), value)
+        name: _filled(value, chosen, (*path, name)) if isinstance(value, Mapping) else chosen.get((*path, name), value)
         for name, value in tree.items()
     }
 

@@ -12,8 +12,8 @@ from ggeur.engine.compilation import keep_compiled_programs
 from ggeur.engine.federation import Run
 from ggeur.engine.local import LocalOptimiser
 from ggeur.engine.simulate import Round, Simulation, Training
-from ggeur.experiment.cost import bytes_before_training
 from ggeur.experiment.config import Settings
+from ggeur.experiment.cost import bytes_before_training
 from ggeur.experiment.evaluate import TestSet, summarise
 from ggeur.experiment.federation import build_run
 from ggeur.experiment.folder import RunFolder

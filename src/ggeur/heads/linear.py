@@ -1,7 +1,6 @@
 """The paper's "single-layer MLP": one linear layer on the embedding, initialised as torch's Linear."""
 
 import jax
-import jax.numpy as jnp
 
 from ggeur.heads.head import Head, Params
 

@@ -1,6 +1,6 @@
 """FedAvg (McMahan et al., AISTATS 2017): local SGD from the global model, then the weighted mean of the ends.
 
-    w_k <- SGD(w_t; D_k),    w_{t+1} = sum_k (n_k / n) w_k
+w_k <- SGD(w_t; D_k),    w_{t+1} = sum_k (n_k / n) w_k
 """
 
 from ggeur.heads.head import Head

@@ -1,0 +1,5 @@
+"""`python -m ggeur`."""
+
+from ggeur.cli import main
+
+main()

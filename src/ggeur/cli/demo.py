@@ -1,0 +1,50 @@
+"""`ggeur demo`: the whole method on the built-in data, with the controls that say what the geometry adds."""
+
+from pathlib import Path
+
+from ggeur.cli.run import default_folder, execute
+from ggeur.cli.show import console
+from ggeur.experiment.grid import Experiment
+from ggeur.experiment.result import Result
+
+ARMS = {
+    "FedAvg": {"kind": "none"},
+    "+ resample": {"kind": "resample"},
+    "+ prototypes": {"kind": "prototypes"},
+    "+ GGEUR step 1": {"kind": "ggeur", "steps": 1},
+    "+ GGEUR steps 1 and 2": {"kind": "ggeur", "steps": 2},
+}
+
+
+def demo(out: Path | None, rounds: int, seeds: int) -> None:
+    console.print(
+        "Four sites each hold one domain of the built-in mini-digits (7,197 small pictures of digits), with the "
+        "classes split by Dirichlet(0.1): most sites lack most classes. The data is made on the spot and embedded by "
+        "a weight-free encoder; it is a stand-in for real images and CLIP, not a benchmark.\n",
+        highlight=False,
+    )
+    experiment = Experiment.of(
+        {
+            "data": {"dataset": "mini-digits"},
+            "partition": {"kind": "label-and-domain", "beta": 0.1},
+            "train": {"rounds": rounds},
+            "run": {"seeds": list(range(seeds))},
+            "arm": [{"name": name, "augment": values} for name, values in ARMS.items()],
+        }
+    )
+    result = execute(experiment, out or default_folder("demo"), title="mini-digits, label and domain skew")
+    console.print("\n" + explain(result), highlight=False)
+
+
+def explain(result: Result) -> str:
+    """Two sentences on what the table says, from its own numbers."""
+    avg = {row.settings["arm"]: row.avg for row in result.rows()}
+    plain, resample, prototypes, full = (avg[name] for name in ("FedAvg", "+ resample", "+ prototypes", list(ARMS)[-1]))
+    if plain is None or resample is None or prototypes is None or full is None:
+        return "Some arms did not finish, so there is nothing to compare."
+    return (
+        f"Balancing alone (repeating each site's own rows) moves FedAvg from {plain:.1f} to {resample:.1f} %, and "
+        f"repeating the other domains' class means as well gives {prototypes:.1f} %: neither uses any geometry. "
+        f"GGEUR with both steps draws around the same points along each class's global shape and reaches {full:.1f} %, "
+        f"so here the geometry itself accounts for {full - prototypes:+.1f} of the {full - plain:+.1f} points."
+    )
