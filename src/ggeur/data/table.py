@@ -142,7 +142,7 @@ class EmbeddingTable:
         try:
             meta = json.loads(str(arrays.pop("meta", "{}")))
             if not isinstance(meta, dict):
-                raise GgeurError(f"The meta of {path} must be a JSON object.")
+                raise GgeurError("The meta must be a JSON object.")
             for names in ("class_names", "domain_names"):
                 arrays[names] = tuple(arrays[names].ravel()) if names in arrays else ()
             return cls(**arrays, meta=meta)

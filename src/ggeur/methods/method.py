@@ -77,9 +77,13 @@ def weighted_mean(trees: Tree, weights: jax.Array) -> Tree:
 
 
 def cross_entropy(logits: jax.Array, y: jax.Array, mask: jax.Array) -> jax.Array:
-    """Mean over the real rows of a batch; written with one-hot labels, which compile far better than a gather."""
-    hit = jnp.sum(logits * jax.nn.one_hot(y, logits.shape[-1], dtype=logits.dtype), axis=-1)
-    each = jax.nn.logsumexp(logits, axis=-1) - hit
+    """Mean over the real rows of a batch.
+
+    One-hot labels compile far better than a gather, and reductions over a leading axis better than over a trailing one.
+    """
+    z = logits.T
+    hit = jnp.sum(z * jax.nn.one_hot(y, len(z), dtype=z.dtype, axis=0), axis=0)
+    each = jax.nn.logsumexp(z, axis=0) - hit
     return jnp.sum(each * mask) / jnp.maximum(jnp.sum(mask), 1)
 
 
