@@ -140,7 +140,7 @@ def settings(tree: Mapping[str, Any]) -> Settings:
     """Check one point of the grid; the first thing wrong becomes one sentence."""
     protocol = tree.get("run", {}).get("protocol", "sound") if isinstance(tree.get("run", {}), dict) else "sound"
     merged: dict[str, Any] = {name: dict(part) if isinstance(part, dict) else part for name, part in tree.items()}
-    for section, values in PROTOCOLS.get(protocol, {}).items():
+    for section, values in (PROTOCOLS.get(protocol, {}) if isinstance(protocol, str) else {}).items():
         if isinstance(merged.setdefault(section, {}), dict):
             merged[section] = values | merged[section]
     for (section, key), later in NOT_YET.items():
@@ -165,6 +165,8 @@ def _sentence(error: ValidationError) -> str:
         allowed = ", ".join(owner.model_fields) if owner is not None else ""
         what = "section" if len(where) == 1 else f"key in [{where[0]}]"
         return f"There is no {what} named '{where[-1]}'; allowed are: {allowed}."
+    if first["type"] == "missing":
+        return f"{place} is missing."
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "value_error":
         return f"{place}: {message}."

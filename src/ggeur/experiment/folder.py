@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ class RunFolder:
 
     def __init__(self, path: str | os.PathLike[str], experiment: Experiment) -> None:
         self.path = Path(path)
+        self._made = not self.path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if any(self.path.iterdir()):
@@ -46,6 +48,16 @@ class RunFolder:
         encoder = {k: table.meta[k] for k in ("encoder", "weights", "preprocessing") if k in table.meta}
         model = Model(params, settings.train.head, table.dimension, table.class_names, encoder)
         model.save(self.path / "model" / f"cell-{cell:03d}")
+
+    def abandon(self) -> None:
+        """After an error: leave nothing behind, unless rounds have been recorded, which the user may want."""
+        self._metrics.close()
+        with suppress(OSError):
+            if not (self.path / "metrics.jsonl").stat().st_size:
+                (self.path / "metrics.jsonl").unlink()
+                (self.path / "config.toml").unlink()
+                if self._made:
+                    self.path.rmdir()
 
     def finish(self, result: Result) -> None:
         self._metrics.close()

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from ggeur.core.errors import GgeurError
 from ggeur.experiment.config import PARTITION_KEYS, Settings, settings
 
@@ -33,19 +35,24 @@ class Experiment:
 
     @classmethod
     def of(cls, tree: Mapping[str, Any]) -> Self:
-        """Expand the lists of `tree` and check every point."""
+        """Expand the lists of `tree` and check every point; a relative table is one of the current folder."""
+        whole: Tree = _plain(tree)
+        _anchor(whole, Path.cwd())
         points, varied = [], []
-        for arm in _arms(tree):
+        for arm in _arms(whole):
             for point, values in _product(arm):
                 name = point.pop("arm", {}).get("name")
                 points.append(settings(point))
                 varied.append(values | ({"arm": name} if name else {}))
+        if len({p.run.seeds for p in points}) > 1:
+            raise GgeurError("All arms share the seeds; give them once, under [run].")
         kinds = {p.partition.kind for p in points}
         used = set().union(*(PARTITION_KEYS[kind] for kind in kinds))
-        unused = [key for key in tree.get("partition", {}) if key not in used]
+        given = [key for part in (whole, *whole.get("arm", [])) for key in part.get("partition", {})]
+        unused = [key for key in given if key not in used]
         if unused:
             raise GgeurError(f"[partition] {unused[0]} has no meaning with kind = {', '.join(sorted(kinds))}.")
-        return cls(dict(tree), tuple(points), tuple(varied))
+        return cls(whole, tuple(points), tuple(varied))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Self:
@@ -70,14 +77,31 @@ def _read(path: Path) -> Tree:
         raise GgeurError(f"Cannot read {path}: {error}.") from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise GgeurError(f"{path} is not valid TOML: {error}.") from error
-    data = tree.get("data")
-    if isinstance(data, dict):  # tables are named relative to the file, so that an experiment runs from anywhere
+    _anchor(tree, path.parent)
+    return tree
+
+
+def _plain(value: Any) -> Any:
+    """`value` as TOML has it: NumPy's numbers become Python's, and None, which means the default, is left out."""
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items() if part is not None}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _anchor(tree: Mapping[str, Any], folder: Path) -> None:
+    """Make the paths of tables absolute: those of a file are relative to it, so that it runs from anywhere."""
+    arms = tree.get("arm")
+    for part in (tree, *(arms if isinstance(arms, list) else [])):
+        data = part.get("data") if isinstance(part, dict) else None
+        if not isinstance(data, dict):
+            continue
         given = data.get("table")
         if isinstance(given, str):
-            data["table"] = str((path.parent / given).resolve())
+            data["table"] = os.path.abspath(folder / given)
         elif isinstance(given, list):
-            data["table"] = [str((path.parent / name).resolve()) for name in given]
-    return tree
+            data["table"] = [os.path.abspath(folder / name) if isinstance(name, str) else name for name in given]
 
 
 def override(tree: Mapping[str, Any], assignments: Sequence[str]) -> Tree:
@@ -90,11 +114,13 @@ def override(tree: Mapping[str, Any], assignments: Sequence[str]) -> Tree:
             raise GgeurError(f"--set {assignment} is not of the form section.key=value.")
         try:
             value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (tomllib.TOMLDecodeError, RecursionError):
             value = text.strip()
         place: dict[str, Any] = result
         for section in sections:
-            place[section] = dict(place.get(section) or {})
+            if not isinstance(place.get(section, {}), Mapping):
+                raise GgeurError(f"--set {assignment}: {section} is not a section with keys of its own.")
+            place[section] = dict(place.get(section, {}))
             place = place[section]
         place[key] = value
     return result

@@ -73,6 +73,8 @@ class Model:
             about = json.loads((folder / "model.json").read_text(encoding="utf-8"))
             names, dimension = tuple(map(str, about["class_names"])), int(about["dimension"])
             head, encoder = str(about["head"]), dict(about["encoder"])
+            if dimension < 1:
+                raise ValueError("its dimension is not positive")
         except FileNotFoundError as error:
             raise GgeurError(f"There is no trained model at {folder}.") from error
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:

@@ -44,11 +44,16 @@ def run(
         for point, varied in zip(experiment.points, experiment.varied, strict=True)
         for seed in seeds
     ]
-    for i, point in enumerate(experiment.points):
-        own = range(i * len(seeds), (i + 1) * len(seeds))
-        for stack in _stacks(point, seeds):
-            numbers = [own[seeds.index(run.seed)] for run in stack]
-            _run_stack(point, stack, numbers, cells, folder, on_round)
+    try:
+        for i, point in enumerate(experiment.points):
+            own = range(i * len(seeds), (i + 1) * len(seeds))
+            for stack in _stacks(point, seeds):
+                numbers = [own[seeds.index(run.seed)] for run in stack]
+                _run_stack(point, stack, numbers, cells, folder, on_round)
+    except BaseException:
+        if folder is not None:
+            folder.abandon()
+        raise
     result = Result(cells)
     if folder is not None:
         folder.finish(result)

@@ -1,5 +1,7 @@
 """The embeddings an experiment names: a table on disk, or a dataset through an encoder."""
 
+import os
+from contextlib import suppress
 from functools import lru_cache
 
 from ggeur.core.errors import GgeurError
@@ -9,9 +11,18 @@ from ggeur.experiment.config import Data
 DATASETS = ("mini-digits",)
 
 
-@lru_cache(maxsize=2)
 def load_table(data: Data) -> EmbeddingTable:
-    """The table of `[data]`."""
+    """The table of `[data]`; the same object while the file is the same."""
+    stamp = None
+    if data.table is not None:
+        with suppress(OSError, ValueError):  # reading it will tell
+            file = os.stat(data.table)
+            stamp = (file.st_mtime_ns, file.st_size)
+    return _load(data, stamp)
+
+
+@lru_cache(maxsize=2)
+def _load(data: Data, stamp: tuple[int, int] | None) -> EmbeddingTable:
     if data.table is not None:
         return EmbeddingTable.load(data.table)
     if data.dataset not in DATASETS:
