@@ -37,8 +37,10 @@ def _own(name: str) -> Callable[..., "Method"]:
         sys.path.append(here)
     try:
         found: Callable[..., Method] = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError, TypeError) as error:  # the last two: a name like ":f" or ".m:f"
         raise GgeurError(f"Cannot load the method '{name}': {error}.") from error
+    if not callable(found):
+        raise GgeurError(f"Cannot load the method '{name}': it is not a function.")
     return found
 
 
