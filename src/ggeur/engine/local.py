@@ -99,13 +99,16 @@ def _gather(base: jax.Array, bank: jax.Array | None, lane: Lanes, at: jax.Array)
 
 
 def _client_data(base: jax.Array, bank: jax.Array | None, lane: Lanes, batch: int) -> ClientData:
+    def take(at: jax.Array) -> Batch:
+        return _gather(base, bank, lane, at)
+
     def fold(f: Callable[[Tree, Batch], Tree], start: Tree) -> Tree:
         def body(i: jax.Array, total: Tree) -> Tree:
-            return f(total, _gather(base, bank, lane, i * batch + jnp.arange(batch)))
+            return f(total, take(i * batch + jnp.arange(batch)))
 
         return jax.lax.fori_loop(0, steps_per_epoch(lane.row.shape[0], batch), body, start)
 
-    return ClientData(lane.class_count, fold)
+    return ClientData(lane.n, lane.row.shape[0], lane.class_count, take, fold)
 
 
 @lru_cache(maxsize=64)

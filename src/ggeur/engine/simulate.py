@@ -113,7 +113,8 @@ class Simulation:
         servers, clients = [], []
         for r, run in enumerate(self.runs):
             own = slice(r * self.n_clients, (r + 1) * self.n_clients)
-            server, client = self.method.init(run.params, _take(prepared, own), self.n_clients)
+            able = int(np.count_nonzero(self._steps[own]))  # clients without samples never take part
+            server, client = self.method.init(run.params, _take(prepared, own), able)
             servers.append(server)
             clients.append(jax.tree.map(lambda a: np.broadcast_to(a, (self.n_clients, *np.shape(a))), client))
         own_heads = () if self.training.broadcast else _concatenate([run.own_params for run in self.runs])

@@ -8,14 +8,17 @@ from ggeur.core.errors import GgeurError
 if TYPE_CHECKING:
     from ggeur.heads.head import Head
 
-HEADS = ("linear",)
+HEADS = ("linear", "mlp")
 
 
-@lru_cache(maxsize=8)
-def resolve(name: str, *, softmax: bool = False) -> "Head":
-    """The head of that name; the same object for the same arguments."""
+@lru_cache(maxsize=16)
+def resolve(name: str, *, hidden: int = 256, softmax: bool = False) -> "Head":
+    """The head of that name; the same object for the same arguments, so that nothing is compiled twice."""
     from ggeur.heads.linear import linear
+    from ggeur.heads.mlp import mlp
 
-    if name != "linear":
-        raise GgeurError(f"There is no head '{name}'; there are {', '.join(HEADS)}.")
-    return linear(softmax=softmax)
+    if name == "linear":
+        return linear(softmax=softmax)
+    if name == "mlp":
+        return mlp(hidden=hidden, softmax=softmax)
+    raise GgeurError(f"There is no head '{name}'; there are {', '.join(HEADS)}.")

@@ -17,3 +17,4 @@ class Head(NamedTuple):
     init: Callable[[jax.Array, int, int], Params]  # (key, dimensions, classes) -> params
     logits: Callable[[Params, jax.Array], jax.Array]  # (params, x (n, p)) -> (n, C)
     represent: Callable[[Params, jax.Array], jax.Array]
+    shape: Callable[[Params], tuple[int, int]]  # (params) -> (classes, dimensions)

@@ -16,7 +16,20 @@ if TYPE_CHECKING:
     from ggeur.heads.head import Head
     from ggeur.methods.method import Method
 
-METHODS = ("fedavg",)  # each is a function of that name in the module of that name
+METHODS = (  # each is a function of that name in the module of that name
+    "fedavg",
+    "fedprox",
+    "scaffold",
+    "moon",
+    "feddyn",
+    "fedopt",
+    "fedproto",
+    "fedntd",
+    "fedmix",
+    "fedgen",
+    "fedfa",
+    "fedfa_gaussian",
+)
 
 
 def factory(name: str) -> Callable[..., "Method"]:

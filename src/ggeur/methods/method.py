@@ -28,14 +28,20 @@ class Batch(NamedTuple):
 class ClientData(NamedTuple):
     """All that a client holds, without holding it at once."""
 
+    n: jax.Array  # rows
+    width: int  # rows as padded: a bound on n that is known when compiling
     class_count: jax.Array  # (C,)
+    take: Callable[[jax.Array], Batch]  # positions -> rows; masked out from n on
     fold: Callable[[Callable[[Tree, Batch], Tree], Tree], Tree]  # (f, start) -> f over all batches of its rows
+
+
+Loss = Callable[[Params, Batch, Sent, Tree, jax.Array], tuple[jax.Array, Tree]]
 
 
 class Method(NamedTuple):
     """What distinguishes a method from FedAvg; see `docs/methods.md` for how to write one."""
 
-    loss: Callable[[Params, Batch, Sent, Tree, jax.Array], tuple[jax.Array, Tree]]
+    loss: Loss
     """(params, batch, context, carry, key) -> loss, carry: minimised by the local steps."""
 
     prepare: Callable[[ClientData, jax.Array], Tree] = lambda data, key: ()
@@ -76,6 +82,27 @@ def weighted_mean(trees: Tree, weights: jax.Array) -> Tree:
     return jax.tree.map(lambda leaf: jnp.tensordot(weights, leaf, axes=1), trees)
 
 
+def uniform_mean(trees: Tree) -> Tree:
+    """The plain mean over axis 0 of every leaf."""
+    return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), trees)
+
+
+def inner(a: Tree, b: Tree) -> jax.Array:
+    """<a, b> over all leaves."""
+    return sum(jax.tree.leaves(jax.tree.map(jnp.vdot, a, b)), start=jnp.zeros(()))
+
+
+def squared_distance(a: Tree, b: Tree) -> jax.Array:
+    """||a - b||^2 over all leaves."""
+    d = jax.tree.map(jnp.subtract, a, b)
+    return inner(d, d)
+
+
+def row_mean(each: jax.Array, mask: jax.Array) -> jax.Array:
+    """Mean over the real rows of a batch."""
+    return jnp.sum(each * mask) / jnp.maximum(jnp.sum(mask), 1)
+
+
 def cross_entropy(logits: jax.Array, y: jax.Array, mask: jax.Array) -> jax.Array:
     """Mean over the real rows of a batch.
 
@@ -83,14 +110,23 @@ def cross_entropy(logits: jax.Array, y: jax.Array, mask: jax.Array) -> jax.Array
     """
     z = logits.T
     hit = jnp.sum(z * jax.nn.one_hot(y, len(z), dtype=z.dtype, axis=0), axis=0)
-    each = jax.nn.logsumexp(z, axis=0) - hit
-    return jnp.sum(each * mask) / jnp.maximum(jnp.sum(mask), 1)
+    return row_mean(jax.nn.logsumexp(z, axis=0) - hit, mask)
 
 
-def cross_entropy_loss(head: Head) -> Callable[[Params, Batch, Sent, Tree, jax.Array], tuple[jax.Array, Tree]]:
+def cross_entropy_loss(head: Head) -> Loss:
     """FedAvg's local objective, and the first term of most others'."""
 
     def loss(params: Params, batch: Batch, context: Sent, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
         return cross_entropy(head.logits(params, batch.x), batch.y, batch.mask), carry
+
+    return loss
+
+
+def add_term(head: Head, term: Callable[[Params, Batch, Sent], jax.Array]) -> Loss:
+    """Cross-entropy plus `term(params, batch, context)`."""
+
+    def loss(params: Params, batch: Batch, context: Sent, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
+        plain = cross_entropy(head.logits(params, batch.x), batch.y, batch.mask)
+        return plain + term(params, batch, context), carry
 
     return loss

@@ -1,0 +1,29 @@
+"""One hidden layer: a head with a representation of its own, which MOON and FedProto act on."""
+
+import jax
+import jax.numpy as jnp
+
+from ggeur.heads.head import Head, Params
+from ggeur.heads.linear import torch_linear
+
+
+def mlp(*, hidden: int = 256, softmax: bool = False) -> Head:
+    """logits = W2 relu(W1 x + b1) + b2."""
+
+    def init(key: jax.Array, p: int, n_classes: int) -> Params:
+        key_1, key_2 = jax.random.split(key)
+        w1, b1 = torch_linear(key_1, p, hidden)
+        w2, b2 = torch_linear(key_2, hidden, n_classes)
+        return {"W1": w1, "b1": b1, "W2": w2, "b2": b2}
+
+    def represent(params: Params, x: jax.Array) -> jax.Array:
+        return jax.nn.relu(params["W1"] @ x.T + params["b1"][:, None]).T
+
+    def logits(params: Params, x: jax.Array) -> jax.Array:
+        z = (params["W2"] @ represent(params, x).T + params["b2"][:, None]).T
+        return jax.nn.softmax(z) if softmax else z
+
+    def shape(params: Params) -> tuple[int, int]:
+        return len(jnp.asarray(params["b2"])), params["W1"].shape[1]
+
+    return Head(init, logits, represent, shape)

@@ -1,0 +1,55 @@
+"""FedDyn (Acar et al., ICLR 2021, Algorithm 1): a dynamic regulariser makes local optima agree with the global one.
+
+    w_k  = argmin_w  L_k(w) - <g_k, w> + alpha/2 ||w - w_t||^2
+    g_k <- g_k - alpha (w_k - w_t)
+    h   <- h - alpha (1/N) sum_S (w_k - w_t),    w_{t+1} = mean_S(w_k) - h / alpha
+
+Means over clients are uniform, as in the algorithm; [train] weights has no say. Under full participation h is the mean of
+the g_k.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from ggeur.heads.head import Head, Params
+from ggeur.methods.method import (
+    Batch,
+    ClientData,
+    Method,
+    Sent,
+    Tree,
+    add_term,
+    inner,
+    squared_distance,
+    uniform_mean,
+)
+
+
+def feddyn(head: Head, *, alpha: float = 0.5) -> Method:
+    """`alpha`: weight of the regulariser."""
+
+    def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:
+        zero = jax.tree.map(jnp.zeros_like, params)
+        return {"params": params, "h": zero, "N": jnp.asarray(float(n_clients))}, {"g": zero}
+
+    def regulariser(w: Params, batch: Batch, context: Sent) -> jax.Array:
+        return alpha / 2 * squared_distance(w, context["params"]) - inner(context["client"]["g"], w)
+
+    def upload(
+        w_t: Params, w_k: Params, data: ClientData, context: Sent, carry: Tree, *rest: jax.Array
+    ) -> tuple[Tree, Tree]:
+        g = jax.tree.map(lambda g, w_k, w_t: g - alpha * (w_k - w_t), context["client"]["g"], w_k, context["params"])
+        return {"params": w_k}, {"g": g}
+
+    def aggregate(server: Tree, messages: Tree, ids: jax.Array, weights: jax.Array, key: jax.Array) -> Tree:
+        mean, share = uniform_mean(messages["params"]), len(ids) / server["N"]
+        h = jax.tree.map(lambda h, m, w_t: h - alpha * share * (m - w_t), server["h"], mean, server["params"])
+        return {"params": jax.tree.map(lambda m, h: m - h / alpha, mean, h), "h": h, "N": server["N"]}
+
+    return Method(
+        loss=add_term(head, regulariser),
+        init=init,
+        broadcast=lambda server: {"params": server["params"]},
+        upload=upload,
+        aggregate=aggregate,
+    )

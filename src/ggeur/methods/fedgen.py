@@ -1,0 +1,124 @@
+"""FedGen (Zhu, Hong and Zhou, ICML 2021): the server learns to generate embeddings from labels, clients learn from them.
+
+Server, after each round, with the clients' heads h_k and label counts n_k^c:
+
+    min_G  E_{y, eps}  sum_k (n_k^y / n^y) CE(h_k(G(y, eps)), y) + exp(-mean_{i,j} |eps_i - eps_j| |G_i - G_j|)
+
+Client, from round 2 on, with a and b decaying by 0.98 a round:
+
+    loss = CE(h(x), y) + a CE(h(G(y')), y') + b KL(sg h(G(y)) || h(x)),    y' drawn by the federation's label counts
+
+The whole head is what the authors call the predictor, so the latent that G makes is the embedding itself. Their batch
+normalisation inside G becomes normalisation by the batch at hand, in training and in use.
+"""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from ggeur.heads.head import Head, Params
+from ggeur.methods.method import Batch, ClientData, Method, Sent, Tree, cross_entropy, row_mean, weighted_mean
+
+DECAY = 0.98
+
+
+def fedgen(
+    head: Head,
+    *,
+    a: float = 10.0,
+    b: float = 10.0,
+    noise: int = 32,
+    hidden: int = 256,
+    server_steps: int = 50,
+    server_batch: int = 128,
+    server_rate: float = 3e-4,
+) -> Method:
+    """`a`, `b`: weights of the generated samples and of the distillation; the others are the generator's."""
+    adam = optax.chain(optax.add_decayed_weights(1e-2), optax.adam(server_rate))
+
+    def generate(g: Params, y: jax.Array, eps: jax.Array) -> jax.Array:
+        n_classes = g["W1"].shape[1] - noise
+        z = jnp.concatenate([eps, jax.nn.one_hot(y, n_classes, dtype=eps.dtype)], axis=-1) @ g["W1"].T + g["b1"]
+        z = (z - z.mean(axis=0)) / jnp.sqrt(z.var(axis=0) + 1e-5)
+        return jax.nn.relu(z) @ g["W2"].T + g["b2"]
+
+    def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:
+        n_classes, p = head.shape(params)
+        k1, k2 = jax.random.split(jax.random.key(0))  # before round 1 nobody has seen the generator
+        g = {
+            "W1": jax.random.normal(k1, (hidden, noise + n_classes)) * (noise + n_classes) ** -0.5,
+            "b1": jnp.zeros(hidden),
+            "W2": jax.random.normal(k2, (p, hidden)) * hidden**-0.5,
+            "b2": jnp.zeros(p),
+        }
+        # round counts from 0, and the generator has no say until it has been trained once
+        return {
+            "params": params,
+            "G": g,
+            "memory": adam.init(g),
+            "labels": jnp.ones(n_classes),
+            "strength": jnp.zeros(()),
+        }, ()
+
+    def loss(w: Params, batch: Batch, context: Sent, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
+        logits = head.logits(w, batch.x)
+        plain = cross_entropy(logits, batch.y, batch.mask)
+        k_label, k_new, k_same = jax.random.split(key, 3)
+        n = len(batch.y)
+        y_new = jax.random.categorical(k_label, jnp.log(context["labels"]), shape=(n,))
+        made = generate(context["G"], y_new, jax.random.uniform(k_new, (n, noise)))
+        generated = cross_entropy(head.logits(w, made), y_new, jnp.ones_like(batch.mask))
+        alike = generate(context["G"], batch.y, jax.random.uniform(k_same, (n, noise)))
+        teacher = jax.lax.stop_gradient(jax.nn.log_softmax(head.logits(w, alike)))
+        kl = jnp.sum(jnp.exp(teacher) * (teacher - jax.nn.log_softmax(logits)), axis=-1)
+        return plain + context["strength"] * (a * generated + b * row_mean(kl, batch.mask)), carry
+
+    def upload(
+        start: Params, end: Params, data: ClientData, context: Sent, carry: Tree, *rest: jax.Array
+    ) -> tuple[Tree, Tree]:
+        return {"params": end, "n": data.class_count.astype(jnp.float32)}, context["client"]
+
+    def aggregate(server: Tree, messages: Tree, ids: jax.Array, weights: jax.Array, key: jax.Array) -> Tree:
+        n = messages["n"]  # (|S|, C)
+        share = n / jnp.maximum(n.sum(axis=0), 1)
+        labels = n.sum(axis=0)
+
+        def objective(g: Params, key: jax.Array) -> jax.Array:
+            k_y, k_eps = jax.random.split(key)
+            y = jax.random.categorical(k_y, jnp.log(labels), shape=(server_batch,))
+            eps = jax.random.uniform(k_eps, (server_batch, noise))
+            made = generate(g, y, eps)
+            log_p = jax.nn.log_softmax(jax.vmap(head.logits, in_axes=(0, None))(messages["params"], made))
+            right = jnp.take_along_axis(log_p, y[None, :, None], axis=2)[..., 0]  # (|S|, batch)
+            ensemble = -jnp.mean(jnp.sum(share[:, y] * right, axis=0))
+            apart = jnp.mean(distances(eps) * distances(made))
+            return ensemble + jnp.exp(-apart)
+
+        def step(state: Tree, key: jax.Array) -> tuple[Tree, None]:
+            g, memory = state
+            update, memory = adam.update(jax.grad(objective)(g, key), memory, g)
+            return (optax.apply_updates(g, update), memory), None
+
+        keys = jax.random.split(key, server_steps)
+        (g, memory), _ = jax.lax.scan(step, (server["G"], server["memory"]), keys)
+        first = server["strength"] == 0
+        return {
+            "params": weighted_mean(messages["params"], weights),
+            "G": g,
+            "memory": memory,
+            "labels": labels,
+            "strength": jnp.where(first, 1.0, DECAY * server["strength"]),
+        }
+
+    return Method(
+        loss=loss,
+        init=init,
+        broadcast=lambda server: {k: server[k] for k in ("params", "G", "labels", "strength")},
+        upload=upload,
+        aggregate=aggregate,
+    )
+
+
+def distances(x: jax.Array) -> jax.Array:
+    """Mean absolute difference between every two rows."""
+    return jnp.mean(jnp.abs(x[:, None] - x[None]), axis=-1)

@@ -1,0 +1,53 @@
+"""FedMix (Yoon et al., ICLR 2021, Algorithm 2): mix with the other clients' *averaged* samples, to first order.
+
+Once, each client sends means (x_g, y_g) of M random rows each; the server hands all of them to everyone. With
+u = (1 - l) x and one mean drawn per batch,
+
+    loss = (1 - l) CE(f(u), y) + l CE(f(u), y_g) + l <grad_u CE(f(u), y), x_g>
+"""
+
+import jax
+import jax.numpy as jnp
+
+from ggeur.heads.head import Head, Params
+from ggeur.methods.method import Batch, ClientData, Method, Sent, Tree, row_mean
+
+
+def fedmix(head: Head, *, lam: float = 0.05, group: int = 5, groups: int = 200) -> Method:
+    """`lam`: l, the share of the mixed-in mean; `group`: M; `groups`: the most means that a client sends."""
+
+    def prepare(data: ClientData, key: jax.Array) -> Tree:
+        n_classes = len(data.class_count)
+        lot = jax.random.uniform(key, (data.width,))
+        shuffled = jnp.argsort(jnp.where(jnp.arange(data.width) < data.n, lot, 2.0))  # filling goes last
+        at = jnp.pad(shuffled, (0, max(0, group * groups - data.width)), constant_values=data.width)
+        rows = data.take(jnp.where(jnp.arange(len(at)) < data.n, at, -1)[: group * groups])
+        member = rows.mask.reshape(groups, group)
+        count = member.sum(axis=1)
+        share = member / jnp.maximum(count, 1)[:, None]
+        y = jax.nn.one_hot(rows.y, n_classes, dtype=rows.x.dtype)
+        return {
+            "x": jnp.einsum("gm,gmp->gp", share, rows.x.reshape(groups, group, -1)),
+            "y": jnp.einsum("gm,gmc->gc", share, y.reshape(groups, group, -1)),
+            "held": (count > 0).astype(rows.x.dtype),
+        }
+
+    def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:
+        means = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), prepared)  # the clients' means, all together
+        return {"params": params, "means": means}, ()
+
+    def loss(w: Params, batch: Batch, context: Sent, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
+        means = context["means"]
+        j = jax.random.categorical(key, jnp.log(means["held"]))
+        x_g, y_g = means["x"][j], means["y"][j]
+        y = jax.nn.one_hot(batch.y, y_g.shape[-1], dtype=y_g.dtype)
+        u = (1 - lam) * batch.x
+
+        def each(u: jax.Array, target: jax.Array) -> jax.Array:
+            return -jnp.sum(target * jax.nn.log_softmax(head.logits(w, u)), axis=-1)
+
+        slope = jax.grad(lambda u: jnp.sum(each(u, y)))(u)  # row by row: rows do not touch
+        mixed = (1 - lam) * each(u, y) + lam * each(u, y_g) + lam * slope @ x_g
+        return row_mean(mixed, batch.mask), carry
+
+    return Method(loss=loss, prepare=prepare, init=init)

@@ -1,0 +1,51 @@
+"""FedProto (Tan et al., AAAI 2022), in the benchmark's form: class prototypes travel, and heads are averaged too.
+
+    C_k^c = mean of z over the client's rows of class c,    P^c = sum_k n_k^c C_k^c / sum_k n_k^c
+    loss  = l_sup + lambda mean_i (z_i - P^{y_i})^2
+
+z is the hidden layer of an MLP head; a linear head on frozen embeddings has none of its own (the term would have no
+gradient), so z is then the logits. The square is averaged over rows and coordinates, and rows of a class without a
+prototype, among them all rows of round 1, have no such term.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from ggeur.heads.head import Head, Params
+from ggeur.methods.method import Batch, ClientData, Method, Sent, Tree, add_term, row_mean, weighted_mean
+
+
+def fedproto(head: Head, *, lam: float = 2.0) -> Method:
+    """`lam`: lambda, the weight of the prototype term."""
+
+    def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:
+        n_classes, p = head.shape(params)
+        z = jax.eval_shape(head.represent, params, jnp.zeros((1, p)))
+        prototypes = jnp.zeros((n_classes, z.shape[1]), z.dtype)
+        return {"params": params, "P": prototypes, "held": jnp.zeros(n_classes, z.dtype)}, ()
+
+    def pull(w: Params, batch: Batch, context: Sent) -> jax.Array:
+        z = head.represent(w, batch.x)
+        square = jnp.mean((z - context["P"][batch.y]) ** 2, axis=-1)
+        return lam * row_mean(square * context["held"][batch.y], batch.mask)
+
+    def upload(
+        start: Params, end: Params, data: ClientData, context: Sent, carry: Tree, *rest: jax.Array
+    ) -> tuple[Tree, Tree]:
+        def add(total: jax.Array, batch: Batch) -> jax.Array:
+            member = jax.nn.one_hot(batch.y, len(total), axis=0) * batch.mask
+            return total + member @ head.represent(end, batch.x)
+
+        total = data.fold(add, jnp.zeros_like(context["P"]))
+        return {"params": end, "total": total, "n": data.class_count.astype(total.dtype)}, context["client"]
+
+    def aggregate(server: Tree, messages: Tree, ids: jax.Array, weights: jax.Array, key: jax.Array) -> Tree:
+        n = jnp.sum(messages["n"], axis=0)
+        fresh = jnp.sum(messages["total"], axis=0) / jnp.maximum(n, 1)[:, None]
+        return {
+            "params": weighted_mean(messages["params"], weights),
+            "P": jnp.where(n[:, None] > 0, fresh, server["P"]),  # a class nobody brought this round keeps its own
+            "held": jnp.where(n > 0, 1.0, server["held"]),
+        }
+
+    return Method(loss=add_term(head, pull), init=init, upload=upload, aggregate=aggregate)
