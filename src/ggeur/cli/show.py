@@ -16,6 +16,7 @@ from ggeur.experiment.result import Result, Row
 from ggeur.experiment.runner import OnRound
 
 console = Console()
+_SPEAK_FOR_THEMSELVES = ("arm", "train.method", "augment.kind")
 
 
 @contextmanager
@@ -61,8 +62,9 @@ def progress(experiment: Experiment) -> Iterator[OnRound]:
 
 def label(varied: dict[str, Any]) -> str:
     """What sets a row apart, in a few words: the arm's name, then the values the grid varies."""
-    names = [str(varied["arm"])] if "arm" in varied else []
-    return ", ".join(names + [f"{key.split('.')[-1]} {value}" for key, value in varied.items() if key != "arm"])
+    plain = [str(varied[key]) for key in _SPEAK_FOR_THEMSELVES if key in varied]
+    rest = [f"{key.split('.')[-1]} {value}" for key, value in varied.items()]
+    return ", ".join(plain + [text for key, text in zip(varied, rest, strict=True) if key not in _SPEAK_FOR_THEMSELVES])
 
 
 def result_table(result: Result, title: str) -> Table:
@@ -71,12 +73,12 @@ def result_table(result: Result, title: str) -> Table:
     domains = next((list(row.domains) for row in rows if row.domains), [])
     seeds = len(rows[0].cells) if rows else 0
     table = Table(title=title, title_justify="left", caption=_caption(seeds, len(domains)), caption_justify="left")
-    table.add_column("", no_wrap=True)
+    table.add_column("", min_width=16)
     for name in domains if len(domains) > 1 else []:
-        table.add_column(escape(name), justify="right")
+        table.add_column(escape(name), justify="right", min_width=6)
     table.add_column("AVG" if len(domains) > 1 else "accuracy", justify="right", no_wrap=True)
     if len(domains) > 1:
-        table.add_column("STD", justify="right")
+        table.add_column("STD", justify="right", no_wrap=True)
     best = max((row.avg for row in rows if row.avg is not None), default=None)
     for row in rows:
         table.add_row(*_cells(row, domains, best))

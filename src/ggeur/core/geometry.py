@@ -38,24 +38,35 @@ class Geometry:
         `rank` keeps the leading directions; `energy` (0..1) keeps as many as carry that share of each class's
         variance and zeroes the rest. `centred=False` is Eq. 1 as printed, X X' / n, good for `similarity` only.
         """
-        p = statistics.dimension
+        sigma = statistics.covariance if centred else statistics.uncentred
+        return cls.from_covariance(sigma, statistics.present, rank, energy=energy, centred=centred)
+
+    @classmethod
+    def from_covariance(
+        cls,
+        covariance: Float,
+        present: NDArray[np.bool_],
+        rank: int | None = None,
+        *,
+        energy: float | None = None,
+        centred: bool = True,
+    ) -> Self:
+        """Eigendecompose covariances (C, p, p), or one (1, p, p) that serves all classes."""
+        p = covariance.shape[-1]
         if rank is not None and not 1 <= rank <= p:
             raise GgeurError(f"rank is {rank}; it must be between 1 and the {p} dimensions of the embeddings.")
         if energy is not None and not 0 < energy <= 1:
             raise GgeurError(f"energy is {energy}; it must be above 0 and at most 1.")
-        values, vectors = np.linalg.eigh(statistics.covariance if centred else statistics.uncentred)
+        values, vectors = np.linalg.eigh(covariance)
         values = np.clip(values[:, ::-1], 0.0, None)  # rounding leaves tiny negatives
         vectors = vectors[:, :, ::-1]
         if energy is not None:
             total = values.sum(axis=1, keepdims=True)
             before = np.cumsum(values, axis=1) - values  # variance carried by the directions ahead of this one
             values = np.where(before < energy * total, values, 0.0)
-        return cls(
-            np.ascontiguousarray(values[:, :rank]),
-            np.ascontiguousarray(vectors[:, :, :rank]),
-            statistics.present,
-            centred,
-        )
+        values, vectors = np.ascontiguousarray(values[:, :rank]), np.ascontiguousarray(vectors[:, :, :rank])
+        shared = (len(present), *values.shape[1:]), (len(present), *vectors.shape[1:])
+        return cls(np.broadcast_to(values, shared[0]), np.broadcast_to(vectors, shared[1]), present, centred)
 
     @property
     def n_classes(self) -> int:

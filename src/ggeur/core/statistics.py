@@ -99,6 +99,12 @@ class ClassStatistics:
         sigma = self.second / self._n[:, None, None] - shift[:, :, None] * shift[:, None, :]
         return np.asarray((sigma + sigma.swapaxes(1, 2)) / 2)
 
+    @property
+    def within(self) -> Float:
+        """(p, p): the classes' covariances averaged by count, one covariance for all of them."""
+        total = max(float(self.count.sum()), 1.0)
+        return np.asarray(np.einsum("c,cpq->pq", self.count / total, self.covariance))
+
     def about(self, center: ArrayLike) -> Self:
         """The same statistics with moments about another center."""
         center = np.asarray(center, np.float64)

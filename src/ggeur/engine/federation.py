@@ -37,17 +37,34 @@ def stack_runs(runs: Sequence[Run]) -> Stack:
     """Lay the runs' prototypes and banks end to end behind the one table they share."""
     table = runs[0].table
     table = table.astype(np.float32) if table.dtype == np.float16 else table
-    base = np.concatenate([table, *(run.prototypes for run in runs)], dtype=table.dtype)
-    with_noise = [run.bank for run in runs if run.bank is not None]
-    bank = np.concatenate([with_noise[0][:1], *(b[1:] for b in with_noise)]) if with_noise else None
-    sets, row_shift, noise_shift = [], 0, 0
+    prototypes, banks = _Laid(len(table)), _Laid(1)  # bank row 0 is the zero row that all share
+    sets = []
     for run in runs:
         if run.table is not runs[0].table:
             raise GgeurError("Runs of one stack must share one table.")
+        row_shift = prototypes.place(run.prototypes)
+        noise_shift = 0 if run.bank is None else banks.place(run.bank, skip=1)
         sets.append([_shifted(s, len(table), row_shift, noise_shift) for s in run.sets])
-        row_shift += len(run.prototypes)
-        noise_shift += 0 if run.bank is None else len(run.bank) - 1
+    base = np.concatenate([table, *prototypes.parts], dtype=table.dtype)
+    bank = np.concatenate([np.zeros_like(banks.parts[0][:1]), *banks.parts]) if banks.parts else None
     return Stack(base, bank, sets)
+
+
+class _Laid:
+    """Arrays end to end behind `first` rows; one that several runs share is laid once."""
+
+    def __init__(self, first: int) -> None:
+        self.parts: list[NDArray[Any]] = []
+        self._first = self._end = first
+        self._at: dict[int, int] = {}
+
+    def place(self, array: NDArray[Any], skip: int = 0) -> int:
+        """How far the array's rows are shifted from where a run alone would have them."""
+        if id(array) not in self._at:
+            self._at[id(array)] = self._end - self._first
+            self.parts.append(array[skip:])
+            self._end += len(array) - skip
+        return self._at[id(array)]
 
 
 def _shifted(s: VirtualSet, table_rows: int, row_shift: int, noise_shift: int) -> VirtualSet:

@@ -48,6 +48,11 @@ class TestSet:
         return recall, 100 * float((2 * hit[occurs] / (true + said)[occurs]).mean())
 
 
+def mean_accuracy(domains: dict[str, float]) -> float:
+    """The unweighted mean over domains."""
+    return float(np.mean(list(domains.values())))
+
+
 class Summary(NamedTuple):
     """The paper's figures of a cell: each domain's mean over the last rounds, their mean and their spread."""
 
@@ -67,6 +72,6 @@ def summarise(rounds: Sequence[dict[str, float]]) -> Summary:
     domains = {name: float(np.mean([r[name] for r in last])) for name in rounds[-1]}
     values: NDArray[np.float64] = np.array(list(domains.values()))
     avg = float(values.mean())
-    per_round = [float(np.mean(list(r.values()))) for r in rounds]
+    per_round = [mean_accuracy(r) for r in rounds]
     reached = next((i for i, a in enumerate(per_round, 1) if a >= 0.95 * avg), None)
     return Summary(domains, avg, float(values.std()) if len(values) > 1 else None, reached)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ggeur.core.augment import Draws, Prototypes, plan_draws
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.geometry import Geometry
+from ggeur.core.means import class_means, covariance_from_means
 from ggeur.core.seeding import stream
 from ggeur.core.statistics import ClassStatistics
 from ggeur.core.virtual import BankLayout, VirtualSet, count_draws, noise_bank, virtual_set
@@ -20,6 +21,7 @@ from ggeur.engine.federation import Run
 from ggeur.experiment.config import Augment, Settings
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import Head, Params
+from ggeur.methods import resolve_closed
 
 Int = NDArray[np.int64]
 
@@ -55,12 +57,10 @@ def augment_clients(table: EmbeddingTable, parts: Sequence[Int], a: Augment, see
     homes = [_home(table, p) for p in parts]
     with_prototypes = a.kind in ("prototypes", "ggeur") and a.steps == 2 and _several_domains(table, homes)
     domains = [d for d in range(table.n_domains) if d in homes]
-    shapes = a.kind == "ggeur"
     prototypes = Prototypes(nothing.reshape(0, n_classes, table.dimension), np.zeros((0, n_classes), np.bool_))
     if with_prototypes:
-        prototypes = Prototypes.from_statistics(
-            [_means(table, [p for p, home in zip(parts, homes, strict=True) if home == d]) for d in domains]
-        )
+        means = [_domain_means(table, [p for p, home in zip(parts, homes, strict=True) if home == d]) for d in domains]
+        prototypes = Prototypes(np.stack([m for _, m in means]), np.stack([n > 0 for n, _ in means]))
     draws = []
     for own, home in zip(parts, homes, strict=True):
         others = prototypes.present & (np.array(domains)[: len(prototypes.present)] != home)[:, None]
@@ -77,8 +77,8 @@ def augment_clients(table: EmbeddingTable, parts: Sequence[Int], a: Augment, see
         )
     noise: list[NDArray[np.int32] | None] = [None] * len(parts)
     bank = None
-    if shapes:
-        geometry = Geometry.from_statistics(_federation_statistics(table, parts, a.guided))
+    if a.kind == "ggeur":
+        geometry = global_geometry(table, parts, homes, a)
         if a.scale == "eigenvalue":
             geometry.warn_about_units()
         layout = BankLayout.of(count_draws(draws, n_classes), table.dimension)
@@ -102,12 +102,25 @@ def _several_domains(table: EmbeddingTable, homes: Sequence[int | None]) -> bool
     return False
 
 
-def _means(table: EmbeddingTable, parts: Sequence[Int]) -> ClassStatistics:
+def _domain_means(table: EmbeddingTable, parts: Sequence[Int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     rows = np.concatenate(parts)
-    return ClassStatistics.from_embeddings(table.x[rows], table.y[rows], table.n_classes)
+    return class_means(table.x[rows], table.y[rows], table.n_classes)
 
 
-def _federation_statistics(table: EmbeddingTable, parts: Sequence[Int], guided: float) -> ClassStatistics:
+def global_geometry(table: EmbeddingTable, parts: Sequence[Int], homes: Sequence[int | None], a: Augment) -> Geometry:
+    """The shape of every class from what `[augment] statistics` lets clients send."""
+    if a.statistics == "means":
+        each = [class_means(table.x[p], table.y[p], table.n_classes) for p in parts]
+        count, mean = np.stack([n for n, _ in each]), np.stack([m for _, m in each])
+        domain = np.array([-1 if home is None else home for home in homes])
+        return Geometry.from_covariance(covariance_from_means(count, mean, domain), count.sum(axis=0) > 0)
+    s = federation_statistics(table, parts, a.guided)
+    if a.statistics == "pooled":
+        return Geometry.from_covariance(s.within[None], s.present)
+    return Geometry.from_statistics(s)
+
+
+def federation_statistics(table: EmbeddingTable, parts: Sequence[Int], guided: float = 1.0) -> ClassStatistics:
     """The merged statistics of all clients; with `guided` < 1 only of the largest clients of each class.
 
     The released scripts take, class by class, clients in order of count until they hold that share of the class.
@@ -145,13 +158,32 @@ def first_head(head: Head, seed: int, table: EmbeddingTable, client: int | None 
     return jax.tree.map(np.asarray, head.init(key, table.dimension, table.n_classes))
 
 
+def first_params(table: EmbeddingTable, parts: Sequence[Int], settings: Settings, seed: int) -> Params:
+    """What training starts from: a random head, or one solved in closed form from the clients' statistics."""
+    if settings.train.start == "random":
+        return first_head(head_of(settings), seed, table)
+    return solved_head(settings.train.start, table, parts, settings, seed)
+
+
+def solved_head(name: str, table: EmbeddingTable, parts: Sequence[Int], settings: Settings, seed: int) -> Params:
+    """The closed-form head `name` from the merged statistics of the clients' own rows."""
+    form = resolve_closed(name, settings.method.get(name, {}))
+    key = jax.random.fold_in(jax.random.key(seed), stream(name))
+    return form.solve(federation_statistics(table, parts), key)
+
+
+def head_of(settings: Settings) -> Head:
+    t = settings.train
+    return resolve_head(t.head, hidden=t.hidden, softmax=t.softmax)
+
+
 def build_run(table: EmbeddingTable, settings: Settings, seed: int) -> Run:
     """Everything one seed of one setting trains on; `table` has been split by that seed."""
     parts = partition_rows(table, settings, seed)
     if not any(len(p) for p in parts):
         raise GgeurError(f"The federation has no training samples at all (seed {seed}).")
     augmented = augment_clients(table, parts, settings.augment, seed)
-    head = resolve_head(settings.train.head, softmax=settings.train.softmax)
+    head = head_of(settings)
     own: Any = ()
     if not settings.train.broadcast:
         heads = [first_head(head, seed, table, k) for k in range(len(parts))]
@@ -163,7 +195,7 @@ def build_run(table: EmbeddingTable, settings: Settings, seed: int) -> Run:
         augmented.bank,
         augmented.sets,
         client_weights(augmented.sets, settings.train.weights),
-        first_head(head, seed, table),
+        first_params(table, parts, settings, seed),
         table.n_classes,
         own,
     )

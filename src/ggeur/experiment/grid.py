@@ -174,7 +174,7 @@ def to_toml(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> str:
     """A tree of sections as TOML text."""
     arms = [] if path else tree.get("arm", [])
     plain = {n: v for n, v in tree.items() if not isinstance(v, Mapping) and (path or n != "arm")}
-    lines = [f"[{'.'.join(map(_key, path))}]"] if path and plain else []
+    lines = [f"[{'.'.join(map(_key, path))}]"] if path and (plain or not tree) else []
     lines += [f"{_key(name)} = {_value(value)}" for name, value in plain.items()]
     text = "".join(f"{line}\n" for line in lines)
     text += "".join(to_toml(part, (*path, name)) for name, part in tree.items() if isinstance(part, Mapping))
@@ -185,7 +185,7 @@ def to_toml(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> str:
 
 def _flat(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     for name, value in tree.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and value:
             yield from _flat(value, (*path, name))
         else:
             yield (*path, name), value
@@ -203,4 +203,6 @@ def _value(value: Any) -> str:
         return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(name)} = {_value(part)}" for name, part in value.items()) + "}"
     return repr(value)

@@ -35,6 +35,7 @@ class Cell:
     bytes_up: int = 0  # per client, whole run
     bytes_down: int = 0
     rounds_to_95: int | None = None
+    start_avg: float | None = None  # of the head that training starts from, where it was solved
 
 
 class Row(NamedTuple):

@@ -14,6 +14,7 @@ from ggeur.core.errors import GgeurError
 
 if TYPE_CHECKING:
     from ggeur.heads.head import Head
+    from ggeur.methods.closed import ClosedForm
     from ggeur.methods.method import Method
 
 METHODS = (  # each is a function of that name in the module of that name
@@ -32,24 +33,32 @@ METHODS = (  # each is a function of that name in the module of that name
 )
 
 
-def factory(name: str) -> Callable[..., "Method"]:
-    """The function that builds the method: (head, **parameters) -> Method."""
+CLOSED = ("ncm", "lda", "ridge", "ccvr")  # solved from the statistics, not trained
+BOUNDS = ("local", "central")  # FedAvg with each client alone, and with all data in one place
+WITHOUT_DATA = ("zeroshot",)  # needs the table's text embeddings
+ALL = (*METHODS, *CLOSED, *BOUNDS, *WITHOUT_DATA)
+
+
+def factory(name: str) -> Callable[..., Any]:
+    """The function that builds it: (head, **parameters) -> Method, or (**parameters) -> ClosedForm."""
     if ":" in name:
         return _own(name)
-    if name not in METHODS:
+    if name not in ALL:
         raise GgeurError(
-            f"There is no method '{name}'; there are {', '.join(METHODS)}, or your own as package.module:name."
+            f"There is no method '{name}'; there are {', '.join(ALL)}, or your own as package.module:name."
         )
-    found: Callable[..., Method] = getattr(importlib.import_module(f"ggeur.methods.{name}"), name)
+    if name in BOUNDS:
+        name = "fedavg"
+    found: Callable[..., Any] = getattr(importlib.import_module(f"ggeur.methods.{name}"), name)
     return found
 
 
-def _own(name: str) -> Callable[..., "Method"]:
+def _own(name: str) -> Callable[..., Any]:
     module, _, attribute = name.partition(":")
     if (here := str(Path.cwd())) not in sys.path:  # a method beside the experiment file, as `python -m` would find it
         sys.path.append(here)
     try:
-        found: Callable[..., Method] = getattr(importlib.import_module(module), attribute)
+        found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError, TypeError) as error:  # the last two: a name like ":f" or ".m:f"
         raise GgeurError(f"Cannot load the method '{name}': {error}.") from error
     if not callable(found):
@@ -85,4 +94,11 @@ def resolve(name: str, head: "Head", given: Mapping[str, Any]) -> "Method":
 
 @lru_cache(maxsize=64)
 def _build(name: str, head: "Head", values: tuple[tuple[str, Any], ...]) -> "Method":
-    return factory(name)(head, **dict(values))
+    method: Method = factory(name)(head, **dict(values))
+    return method
+
+
+def resolve_closed(name: str, given: Mapping[str, Any]) -> "ClosedForm":
+    """The training-free head of that name."""
+    form: ClosedForm = factory(name)(**checked_parameters(name, given))
+    return form

@@ -4,8 +4,8 @@
     g_k <- g_k - alpha (w_k - w_t)
     h   <- h - alpha (1/N) sum_S (w_k - w_t),    w_{t+1} = mean_S(w_k) - h / alpha
 
-Means over clients are uniform, as in the algorithm; [train] weights has no say. Under full participation h is the mean of
-the g_k.
+Means over clients are uniform, as in the algorithm; [train] weights has no say. Under full participation h is
+the mean of the g_k.
 """
 
 import jax

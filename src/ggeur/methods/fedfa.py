@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, ClientData, Method, Sent, Tree, cross_entropy, row_mean, weighted_mean
+from ggeur.methods.method import Batch, ClientData, Method, Sent, Tree, cross_entropy, weighted_mean
 
 MOMENTUM = 0.99
 

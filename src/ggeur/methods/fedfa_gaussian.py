@@ -3,8 +3,8 @@
     mu_c, sigma_c: mean and deviation of class c, coordinate by coordinate, over the whole federation
     x' = mu_c + sigma_c eps,    loss = 1/2 CE(h(x), y) + 1/2 CE(h(x'), c),    c uniform over classes that exist
 
-It differs from GGEUR in that directions are the coordinate axes and centres are class means. The published FedFA, which is
-another method, is `fedfa`.
+It differs from GGEUR in that directions are the coordinate axes and centres are class means. The published
+FedFA, which is another method, is `fedfa`.
 """
 
 import jax

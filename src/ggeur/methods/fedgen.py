@@ -1,4 +1,4 @@
-"""FedGen (Zhu, Hong and Zhou, ICML 2021): the server learns to generate embeddings from labels, clients learn from them.
+"""FedGen (Zhu, Hong and Zhou, ICML 2021): the server learns to generate embeddings from labels, for clients to use.
 
 Server, after each round, with the clients' heads h_k and label counts n_k^c:
 
@@ -40,7 +40,8 @@ def fedgen(
         n_classes = g["W1"].shape[1] - noise
         z = jnp.concatenate([eps, jax.nn.one_hot(y, n_classes, dtype=eps.dtype)], axis=-1) @ g["W1"].T + g["b1"]
         z = (z - z.mean(axis=0)) / jnp.sqrt(z.var(axis=0) + 1e-5)
-        return jax.nn.relu(z) @ g["W2"].T + g["b2"]
+        made: jax.Array = jax.nn.relu(z) @ g["W2"].T + g["b2"]
+        return made
 
     def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:
         n_classes, p = head.shape(params)

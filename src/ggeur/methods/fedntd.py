@@ -1,6 +1,6 @@
 """FedNTD (Lee et al., NeurIPS 2022): keep what the global model knows of the classes a row is *not*.
 
-    loss = l_CE + beta tau^2 KL(q~_g || q~_l),    q~(c) = softmax over c' != y of logits / tau
+loss = l_CE + beta tau^2 KL(q~_g || q~_l),    q~(c) = softmax over c' != y of logits / tau
 """
 
 import jax

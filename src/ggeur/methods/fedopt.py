@@ -2,8 +2,9 @@
 
     Delta_t = sum_k p_k (w_k - w_t),    w_{t+1} = w_t + ServerOpt(Delta_t)
 
-The default is the benchmark's: SGD with rate 0.5 and momentum 0.9. The adaptive forms are optax's, with tau added to the
-root of the second moment; Adam's and Yogi's moments are corrected for their start at zero, which the paper leaves out.
+The default is the benchmark's: SGD with rate 0.5 and momentum 0.9. The adaptive forms are optax's, with tau added to
+the root of the second moment; Adam's and Yogi's moments are corrected for their start at zero, which the paper leaves
+out.
 """
 
 from typing import Literal
@@ -25,7 +26,7 @@ def fedopt(
     beta2: float = 0.99,
     tau: float = 1e-3,
 ) -> Method:
-    """`server_rate`: eta, default 0.5 for SGD and 0.01 for the others; `momentum`: SGD's, or beta_1 of Adam and Yogi."""
+    """`server_rate`: eta, by default 0.5 for SGD, else 0.01; `momentum`: SGD's, or beta_1 of Adam and Yogi."""
     eta = server_rate if server_rate is not None else 0.5 if server == "sgd" else 0.01
     server_optimiser = {
         "sgd": lambda: optax.sgd(eta, momentum or None),

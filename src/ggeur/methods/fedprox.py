@@ -1,6 +1,6 @@
 """FedProx (Li et al., MLSys 2020): local steps are held near the global model.
 
-    min_w  F_k(w) + mu/2 ||w - w_t||^2
+min_w  F_k(w) + mu/2 ||w - w_t||^2
 """
 
 from ggeur.heads.head import Head

@@ -3,7 +3,8 @@
     l_con = -log e^{sim(z, z_glob)/tau} / (e^{sim(z, z_glob)/tau} + e^{sim(z, z_prev)/tau}),    loss = l_sup + mu l_con
 
 z is the hidden layer of an MLP head. A linear head on frozen embeddings has no representation of its own to move (the
-term would have no gradient), so z is then the logits. In a client's first round z_prev = z_glob and the term is constant.
+term would have no gradient), so z is then the logits. In a client's first round z_prev is z_glob and the
+term is constant.
 """
 
 import jax

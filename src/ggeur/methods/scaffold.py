@@ -5,8 +5,8 @@
     x  <- x + eta_g mean_S(y_i - x),    c <- c + |S|/N mean_S(c_i+ - c_i)
 
 Means over the round's clients are uniform, as in the algorithm; [train] weights has no say. Local steps are plain SGD
-without momentum or decay: (x - y_i) / (K eta) is the mean gradient only then, and with momentum 0.9 the control variates
-diverge.
+without momentum or decay: (x - y_i) / (K eta) is the mean gradient only then, and with momentum 0.9 the control
+variates diverge.
 """
 
 import jax
@@ -51,5 +51,5 @@ def scaffold(head: Head, *, server_rate: float = 0.25) -> Method:
         broadcast=lambda server: {"params": server["params"], "c": server["c"]},
         upload=upload,
         aggregate=aggregate,
-        optimiser=lambda rate: optax.sgd(rate),
+        optimiser=optax.sgd,
     )

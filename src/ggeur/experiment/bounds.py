@@ -1,0 +1,23 @@
+"""The two bounds of every table: each client alone, and all data in one place."""
+
+import numpy as np
+
+from ggeur.core.virtual import VirtualSet
+from ggeur.engine.federation import Run
+
+_EMPTY = VirtualSet(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int32), 0)
+
+
+def local_runs(run: Run) -> list[Run]:
+    """One federation per client that has samples, in which it is alone; their accuracies are averaged."""
+    clients = [k for k, s in enumerate(run.sets) if len(s.y)]
+    return [run._replace(sets=[s if k == only else _EMPTY for k, s in enumerate(run.sets)]) for only in clients]
+
+
+def central_run(run: Run) -> Run:
+    """One client that holds the rows of all."""
+    own = np.concatenate([np.arange(len(s.y)) < s.originals for s in run.sets])
+    order = np.argsort(~own, kind="stable")  # originals first, as in any set
+    row, noise, y = (np.concatenate([s[i] for s in run.sets])[order] for i in range(3))
+    whole = VirtualSet(row, noise, y, originals=int(own.sum()))
+    return run._replace(sets=[whole], weights=np.ones(1))

@@ -1,0 +1,46 @@
+"""CCVR (Luo et al., NeurIPS 2021): train the head on the server, on draws from the merged class Gaussians alone.
+
+x ~ N(mu_c, Sigma_c), as many of each class;    min_w mean CE(w; x, c)    by SGD
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from ggeur.core.augment import shape_noise
+from ggeur.core.geometry import Geometry
+from ggeur.core.statistics import ClassStatistics
+from ggeur.heads.head import Params
+from ggeur.heads.linear import linear
+from ggeur.methods.closed import ClosedForm, linear_params
+from ggeur.methods.method import cross_entropy
+
+
+def ccvr(*, draws: int = 2000, epochs: int = 10, batch: int = 64, rate: float = 0.01) -> ClosedForm:
+    """`draws`: virtual samples of each class; the others are the server's SGD, with momentum 0.9."""
+    head = linear()
+    sgd = optax.sgd(rate, 0.9)
+
+    def solve(s: ClassStatistics, key: jax.Array) -> Params:
+        geometry, classes = Geometry.from_statistics(s), np.flatnonzero(s.present)
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        noise = [shape_noise(geometry, int(c), draws, "sqrt-eigenvalue", rng) for c in classes]
+        x = np.concatenate([s.mean[c].astype(np.float32) + z for c, z in zip(classes, noise, strict=True)])
+        y = np.repeat(classes, draws)
+        steps = len(y) // batch
+        order = np.stack([rng.permutation(len(y))[: steps * batch] for _ in range(epochs)]).reshape(-1, batch)
+        params = _train(jnp.asarray(x), jnp.asarray(y), jnp.asarray(order), head.init(key, s.dimension, s.n_classes))
+        return linear_params(s, np.asarray(params["W"]), np.asarray(params["b"]))
+
+    @jax.jit
+    def _train(x: jax.Array, y: jax.Array, order: jax.Array, params: Params) -> Params:
+        def step(state: tuple[Params, optax.OptState], rows: jax.Array) -> tuple[tuple[Params, optax.OptState], None]:
+            params, memory = state
+            loss = jax.grad(lambda w: cross_entropy(head.logits(w, x[rows]), y[rows], jnp.ones(batch)))
+            update, memory = sgd.update(loss(params), memory)
+            return (optax.apply_updates(params, update), memory), None
+
+        return jax.lax.scan(step, (params, sgd.init(params)), order)[0][0]
+
+    return ClosedForm(solve)

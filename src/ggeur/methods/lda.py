@@ -1,0 +1,28 @@
+"""Linear discriminant analysis: one covariance for all classes, shrunk towards a sphere.
+
+Sigma = sum_c pi_c Sigma_c,    Sigma_s = (1 - s) Sigma + s tr(Sigma)/p I
+logit_c = mu_c' Sigma_s^{-1} x - mu_c' Sigma_s^{-1} mu_c / 2 + log pi_c
+"""
+
+import jax
+import numpy as np
+
+from ggeur.core.statistics import ClassStatistics
+from ggeur.heads.head import Params
+from ggeur.methods.closed import ClosedForm, linear_params
+
+
+def lda(*, shrinkage: float = 0.1) -> ClosedForm:
+    """`shrinkage`: s, between 0 (the pooled covariance) and 1 (a sphere)."""
+
+    def solve(s: ClassStatistics, key: jax.Array) -> Params:
+        prior = s.count / s.count.sum()
+        sigma = s.within
+        p = s.dimension
+        shrunk = (1 - shrinkage) * sigma + shrinkage * np.trace(sigma) / p * np.eye(p)
+        mu = s.mean
+        w = np.linalg.lstsq(shrunk, mu.T, rcond=None)[0].T
+        b = -np.einsum("cp,cp->c", w, mu) / 2 + np.log(np.where(s.present, prior, 1.0))
+        return linear_params(s, w, b)
+
+    return ClosedForm(solve)

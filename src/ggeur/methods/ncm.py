@@ -1,0 +1,20 @@
+"""Nearest class mean: the class whose mean is nearest to x, which is linear in x.
+
+argmin_c ||x - mu_c||^2 = argmax_c  mu_c . x - ||mu_c||^2 / 2
+"""
+
+import jax
+
+from ggeur.core.statistics import ClassStatistics
+from ggeur.heads.head import Params
+from ggeur.methods.closed import ClosedForm, linear_params
+
+
+def ncm() -> ClosedForm:
+    """It has no parameters; of the statistics it uses counts and means only."""
+
+    def solve(s: ClassStatistics, key: jax.Array) -> Params:
+        mu = s.mean
+        return linear_params(s, mu, -(mu**2).sum(axis=1) / 2)
+
+    return ClosedForm(solve)
