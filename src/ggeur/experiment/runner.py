@@ -47,20 +47,28 @@ def run(
         for point, varied in zip(experiment.points, experiment.varied, strict=True)
         for seed in seeds
     ]
-    for i, point in enumerate(experiment.points):
-        trackers = [
-            _Tracker(i * len(seeds) + s, cells[i * len(seeds) + s], point, folder, on_round) for s in range(len(seeds))
-        ]
-        if point.train.method in (*CLOSED, *WITHOUT_DATA):
-            for tracker in trackers:
-                _solve(point, tracker)
-        else:
-            for stack in _stacks(point, trackers):
-                _train(point, stack)
+    try:
+        for i, point in enumerate(experiment.points):
+            at = i * len(seeds)
+            trackers = [_Tracker(at + s, cells[at + s], point, folder, on_round) for s in range(len(seeds))]
+            _run_point(point, trackers)
+    except BaseException:
+        if folder is not None:
+            folder.abandon()
+        raise
     result = Result(cells)
     if folder is not None:
         folder.finish(result)
     return result
+
+
+def _run_point(point: Settings, trackers: Sequence["_Tracker"]) -> None:
+    if point.train.method in (*CLOSED, *WITHOUT_DATA):
+        for tracker in trackers:
+            _solve(point, tracker)
+    else:
+        for stack in _stacks(point, trackers):
+            _train(point, stack)
 
 
 class _Tracker:
