@@ -50,9 +50,7 @@ def test_handwritten_digits_are_scikit_learns_in_order(digits):
     x = pixels(digits, "handwritten")
     assert np.array_equal(digits.y[digits.domain == 0], scans.target)
     reduced = x[..., 0].reshape(-1, 8, 4, 8, 4).mean(axis=(2, 4))
-    correlation = [
-        np.corrcoef(a.ravel(), b.ravel())[0, 1] for a, b in zip(reduced, scans.images, strict=True)
-    ]
+    correlation = [np.corrcoef(a.ravel(), b.ravel())[0, 1] for a, b in zip(reduced, scans.images, strict=True)]
     assert min(correlation) > 0.95
 
 

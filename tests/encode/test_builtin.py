@@ -35,9 +35,7 @@ def train(digits: MiniDigits) -> np.ndarray:
     return mask
 
 
-def accuracies(
-    head: LogisticRegression, embeddings: np.ndarray, digits: MiniDigits, test: np.ndarray
-) -> list[float]:
+def accuracies(head: LogisticRegression, embeddings: np.ndarray, digits: MiniDigits, test: np.ndarray) -> list[float]:
     of_domain = [test & (digits.domain == k) for k in range(len(digits.domain_names))]
     return [head.score(embeddings[rows], digits.y[rows]) for rows in of_domain]
 
@@ -94,9 +92,7 @@ def test_stripes_answer_in_the_channel_of_their_orientation(quarter_turns):
 
 def test_grey_equals_colour_without_hue():
     grey = smooth_pictures()
-    np.testing.assert_allclose(
-        ENCODER.encode(np.repeat(grey[..., None], 3, -1)), ENCODER.encode(grey), atol=1e-4
-    )
+    np.testing.assert_allclose(ENCODER.encode(np.repeat(grey[..., None], 3, -1)), ENCODER.encode(grey), atol=1e-4)
 
 
 @pytest.mark.parametrize("size", [(8, 8), (28, 28), (45, 61), (96, 96), (224, 224)])
@@ -105,9 +101,7 @@ def test_sizes_may_differ_between_sites(size, digits):
     # The same pictures at this size land nearer to themselves than to any other of the lot.
     originals = digits.x[digits.domain == 1][:20]
     zoom = (1, size[0] / 32, size[1] / 32, 1)
-    resized = np.clip(
-        ndimage.zoom(originals.astype(np.float32), zoom, order=1, grid_mode=True, mode="nearest"), 0, 255
-    )
+    resized = np.clip(ndimage.zoom(originals.astype(np.float32), zoom, order=1, grid_mode=True, mode="nearest"), 0, 255)
     there, here = ENCODER.encode(resized.astype(np.uint8)), ENCODER.encode(originals)
     if min(size) >= 28:
         distance = np.linalg.norm(there[:, None] - here[None], axis=-1)

@@ -58,8 +58,8 @@ def plan_draws(
     `prototypes` (D, C) marks, also for classes the client lacks; there `empty_cell="first"` uses one prototype only.
     """
     for name, value in (("target", target), ("per_prototype", per_prototype), ("per_sample", per_sample)):
-        if value is not None and value <= 0:
-            raise GgeurError(f"{name} is {value}; it must be positive.")
+        if value is not None and (value <= 0 or value != int(value)):
+            raise GgeurError(f"{name} is {value}; it must be a positive whole number.")
     if empty_cell not in ("all", "first"):
         raise GgeurError(f"empty_cell is {empty_cell!r}; it must be all or first.")
     if prototypes is None:

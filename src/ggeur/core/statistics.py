@@ -59,6 +59,8 @@ class ClassStatistics:
             if len(rows):  # in float64 class by class, so that a float16 table is never copied whole
                 z = x[rows].astype(np.float64) - center
                 total[c], second[c] = z.sum(axis=0), z.T @ z
+        if not np.isfinite(second).all():
+            raise GgeurError("The embeddings are so large that their squares overflow; scale them down.")
         return cls(count, total, second, center)
 
     @classmethod
