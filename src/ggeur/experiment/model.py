@@ -62,13 +62,13 @@ class Model:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read one model, or the best cell of a run folder."""
+        """Read one model, or the best of a run folder's."""
         folder = Path(path)
         if (folder / "result.json").exists():
-            cells = Result.load(folder).cells
-            done = [(c.avg, -i) for i, c in enumerate(cells) if c.avg is not None]
-            best = -max(done)[1] if done else 0
-            folder = folder / "model" / f"cell-{best:03d}"
+            cells = enumerate(Result.load(folder).cells)
+            models = [(c.avg, folder / "model" / f"cell-{i:03d}") for i, c in cells if c.avg is not None]
+            saved = [(avg, model) for avg, model in models if model.is_dir()]  # a bound has none
+            folder = max(saved, key=lambda one: one[0])[1] if saved else folder / "model"
         try:
             about = json.loads((folder / "model.json").read_text(encoding="utf-8"))
             names, dimension = tuple(map(str, about["class_names"])), int(about["dimension"])
@@ -80,7 +80,8 @@ class Model:
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise GgeurError(f"{folder / 'model.json'} is damaged: {error!r}.") from error
         params = read_arrays(folder / "head.npz")
-        expected = jax.eval_shape(lambda key: resolve_head(head).init(key, dimension, len(names)), jax.random.key(0))
+        built = resolve_head(head, hidden=max(params["b1"].size, 1)) if "b1" in params else resolve_head(head)
+        expected = jax.eval_shape(lambda key: built.init(key, dimension, len(names)), jax.random.key(0))
         shapes = {name: leaf.shape for name, leaf in expected.items()}
         if {name: a.shape for name, a in params.items()} != shapes or not all(
             a.dtype.kind == "f" and np.isfinite(a).all() for a in params.values()
