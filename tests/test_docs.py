@@ -1,0 +1,34 @@
+"""The method printed in docs/methods.md runs as an experiment's own."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+import ggeur
+
+DOC = Path(__file__).parents[1] / "docs" / "methods.md"
+
+
+def test_the_method_in_the_docs_runs(tmp_path, monkeypatch):
+    (code,) = re.findall(r"```python\n(.*?)```", DOC.read_text(encoding="utf-8"), re.S)
+    (tmp_path / "mine.py").write_text(code, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    table = ggeur.EmbeddingTable(x=rng.normal(size=(60, 4)) + 3 * np.eye(4)[y], y=y)
+    table.save(tmp_path / "t.npz")
+    result = ggeur.run(
+        ggeur.Experiment.of(
+            {
+                "data": {"table": str(tmp_path / "t.npz")},
+                "partition": {"clients": 2, "beta": 1.0},
+                "augment": {"kind": "none"},
+                "train": {"method": "mine:fedavg_clipped", "rounds": 2},
+                "method": {"mine:fedavg_clipped": {"bound": [1e-9, 100.0]}},
+            }
+        )
+    )
+    frozen, free = result.cells
+    assert frozen.rounds[0] == frozen.rounds[1]  # nothing moves under a tiny bound
+    assert free.avg is not None and frozen.avg is not None and free.avg > frozen.avg
