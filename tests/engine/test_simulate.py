@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ggeur.core.errors import GgeurError
 from ggeur.engine import simulate
+from ggeur.engine.federation import few_sizes
 from ggeur.engine.local import LocalOptimiser, batch_order
 from ggeur.engine.simulate import Simulation, Training
 from ggeur.heads import resolve as resolve_head
@@ -184,7 +185,7 @@ def test_clients_per_round_trains_that_many_and_another_choice_each_round(federa
 def test_filling_up_a_group_changes_nothing(federation, monkeypatch):
     train = training(clients_per_round=2, rounds=2, local_steps=4)
     expected = simulated([federation(sizes=TWO, weights=(1, 0, 2))], train)[-1]
-    monkeypatch.setattr(simulate, "_few_sizes", lambda n: n + 2)
+    monkeypatch.setattr(simulate, "few_sizes", lambda n: n + 2)
     found = simulated([federation(sizes=TWO, weights=(1, 0, 2))], train)[-1]
     assert_same_head(found.params[0], expected.params[0])
     assert found.loss == pytest.approx(expected.loss)
@@ -320,8 +321,8 @@ def test_a_group_of_like_clients_idles_at_most_a_third(steps):
 @given(st.integers(1, 10_000))
 def test_filling_up_a_group_adds_at_most_a_quarter_and_few_sizes_to_compile(n):
     """With the third above, 1 - (2/3) / 1.25 < 1/2 of the work is idle."""
-    assert n <= simulate._few_sizes(n) <= 1.25 * n
-    assert len({simulate._few_sizes(m) for m in range(1, n + 1)}) <= 4 * max(n - 1, 1).bit_length()
+    assert n <= few_sizes(n) <= 1.25 * n
+    assert len({few_sizes(m) for m in range(1, n + 1)}) <= 4 * max(n - 1, 1).bit_length()
 
 
 def test_clients_of_one_size_are_one_group():

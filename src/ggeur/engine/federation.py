@@ -45,9 +45,27 @@ def stack_runs(runs: Sequence[Run]) -> Stack:
         row_shift = prototypes.place(run.prototypes)
         noise_shift = 0 if run.bank is None else banks.place(run.bank, skip=1)
         sets.append([_shifted(s, len(table), row_shift, noise_shift) for s in run.sets])
-    base = np.concatenate([table, *prototypes.parts], dtype=table.dtype)
-    bank = np.concatenate([np.zeros_like(banks.parts[0][:1]), *banks.parts]) if banks.parts else None
+    base = _filled([table, *prototypes.parts], table.dtype)
+    bank = _filled([banks.parts[0][:1] * 0, *banks.parts], np.float32) if banks.parts else None
     return Stack(base, bank, sets)
+
+
+def few_sizes(n: int) -> int:
+    """n rounded up by a quarter at most: 1 to 8, then 10, 12, 14, 16, 20, 24, ...
+
+    A program is compiled for each size of its arrays, so sizes that vary from seed to seed are rounded to a few.
+    """
+    step = max((1 << max(n - 1, 0).bit_length()) // 8, 1)
+    return -(-n // step) * step
+
+
+def _filled(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+    """The parts end to end, with unused rows behind them up to one of a few sizes."""
+    rows = sum(map(len, parts))
+    whole = np.empty((few_sizes(rows), parts[0].shape[1]), dtype)
+    np.concatenate(parts, out=whole[:rows], casting="same_kind")
+    whole[rows:] = 0
+    return whole
 
 
 class _Laid:

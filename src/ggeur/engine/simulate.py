@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.seeding import generator, stream
-from ggeur.engine.federation import Run, stack_runs
+from ggeur.engine.federation import Run, few_sizes, stack_runs
 from ggeur.engine.local import (
     Lanes,
     LocalOptimiser,
@@ -181,7 +181,7 @@ class Simulation:
     def _chunk(self, lanes: Int, number: int, state: State, sent: Tree) -> _Chunk:
         """Train these lanes. Sizes are rounded up where they vary by round, so that few programs are compiled."""
         batch, steps = self.training.batch, self._steps[lanes]
-        size = len(lanes) if self.training.clients_per_round is None else _few_sizes(len(lanes))
+        size = len(lanes) if self.training.clients_per_round is None else few_sizes(len(lanes))
         filled = np.resize(lanes, size)  # filling repeats lanes, with no steps to take
         order = np.full((size, _power_of_two(int(steps.max())) * batch), -1, np.int32)
         for line, lane, count in zip(order, lanes, steps, strict=False):
@@ -278,12 +278,6 @@ def _put(tree: Tree, at: Int, values: Tree) -> Tree:
         return changed
 
     return jax.tree.map(put, tree, values)
-
-
-def _few_sizes(n: int) -> int:
-    """n rounded up by a quarter at most: 1 to 8, then 10, 12, 14, 16, 20, 24, ..."""
-    step = max(_power_of_two(n) // 8, 1)
-    return -(-n // step) * step
 
 
 def _power_of_two(n: int) -> int:
