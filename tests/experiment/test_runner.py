@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from sklearn.metrics import f1_score, recall_score
 import ggeur
 from ggeur.core.errors import GgeurError
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment import runner
+from ggeur.engine.simulate import Simulation
+from ggeur.experiment import evaluate
 from ggeur.experiment.grid import Experiment
 from ggeur.experiment.model import Model
 from ggeur.experiment.result import Result
@@ -45,7 +47,11 @@ def lines(folder):
 def test_the_folder_holds_what_the_design_says_and_nothing_half_written(finished):
     names = {p.relative_to(finished.folder).as_posix() for p in finished.folder.rglob("*") if p.is_file()}
     models = {f"model/cell-{i:03d}/{name}" for i in range(CELLS) for name in ("head.npz", "model.json")}
-    assert names == {"config.toml", "metrics.jsonl", "result.json"} | models
+    wanted = {"config.toml", "metrics.jsonl", "result.json"} | models
+    assert wanted <= names
+    temporary = tuple(f".{Path(name).name}." for name in wanted)
+    assert not [name for name in names if Path(name).name.startswith(temporary)]
+    assert {name for name in names if name.startswith("model/")} == models
 
 
 def test_the_config_loads_back_to_the_same_experiment(finished):
@@ -159,18 +165,17 @@ def test_a_seed_alone_is_the_seed_in_a_stack(tree, finished, tmp_path):
 def test_all_arms_share_split_partition_and_first_head(tree, monkeypatch):
     seen, tested = [], []
 
-    class Watched(runner.Simulation):
-        def __init__(self, runs, *rest):
-            seen.append(runs)
-            super().__init__(runs, *rest)
+    def watch(kind, note):
+        init = kind.__init__
 
-    class WatchedTest(runner.TestSet):
-        def __init__(self, split, head):
-            tested.append(split.test)
-            super().__init__(split, head)
+        def watched(self, given, *rest):
+            note(given)
+            init(self, given, *rest)
 
-    monkeypatch.setattr(runner, "Simulation", Watched)
-    monkeypatch.setattr(runner, "TestSet", WatchedTest)
+        monkeypatch.setattr(kind, "__init__", watched)
+
+    watch(Simulation, seen.append)
+    watch(evaluate.TestSet, lambda split: tested.append(split.test))
     ggeur.run(Experiment.of(tree(arm=ARMS, train={"rounds": 1})))
     plain, ours = seen
     for a, b in zip(plain, ours, strict=True):
