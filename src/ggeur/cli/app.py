@@ -15,6 +15,8 @@ app = typer.Typer(
 
 Out = Annotated[Path | None, typer.Option("--out", help="Run folder to write; it must not exist or be empty.")]
 
+Data = Annotated[Path | None, typer.Option("--data", help="Folder with datasets' own files; default: $GGEUR_DATA.")]
+
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -47,8 +49,11 @@ def demo(
 
 @app.command()
 def run(
-    experiment: Annotated[Path, typer.Argument(help="Experiment file (TOML).")],
+    experiment: Annotated[
+        Path | None, typer.Argument(help="Experiment file (TOML); may be left out with --resume.", show_default=False)
+    ] = None,
     out: Out = None,
+    resume: Annotated[Path | None, typer.Option("--resume", help="Run folder to go on in.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Override a value: section.key=value; may be repeated.")
     ] = None,
@@ -56,7 +61,58 @@ def run(
     """Run an experiment file: every point of its grid, with every seed."""
     from ggeur.cli.run import run as command
 
-    command(experiment, out, set_ or [])
+    command(experiment, out, resume, set_ or [])
+
+
+@app.command()
+def embed(
+    source: Annotated[str, typer.Argument(help="A dataset's name, or a folder <domain>/<class>/* or <class>/*.")],
+    out: Annotated[Path, typer.Option("--out", help="Embedding table to write (.npz).")],
+    encoder: Annotated[
+        str, typer.Option(help="builtin, onnx:PATH, or a Hugging Face model's name or folder.")
+    ] = "openai/clip-vit-base-patch16",
+    data: Data = None,
+    share: Annotated[
+        float | None, typer.Option(help="Share of each domain's training images to take; default: the paper's.")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Images per call of the encoder.")] = 64,
+    skip_unreadable: Annotated[
+        bool, typer.Option("--skip-unreadable", help="Leave unreadable images out, and list them.")
+    ] = False,
+    prompt: Annotated[
+        list[str] | None,
+        typer.Option(help="Template for class names, with {}; may be repeated. Default: 'a photo of a {}'."),
+    ] = None,
+    normalize: Annotated[bool, typer.Option("--normalize", help="Scale embeddings to unit length.")] = False,
+    size: Annotated[int | None, typer.Option(help="ONNX: side of the square that the model takes, in pixels.")] = None,
+    resize: Annotated[str | None, typer.Option(help="ONNX: shorter-side (and centre crop), or squeeze.")] = None,
+    interpolation: Annotated[str | None, typer.Option(help="ONNX: nearest, bilinear, bicubic or lanczos.")] = None,
+    mean: Annotated[
+        tuple[float, float, float] | None, typer.Option(help="ONNX: mean of red, green, blue; default: ImageNet's.")
+    ] = None,
+    std: Annotated[
+        tuple[float, float, float] | None, typer.Option(help="ONNX: standard deviation; default: ImageNet's.")
+    ] = None,
+) -> None:
+    """Turn images into an embedding table: in batches, cached, and going on where it stopped."""
+    from ggeur.cli.embed import embed as command
+
+    command(
+        source,
+        encoder,
+        out,
+        data=data,
+        share=share,
+        batch=batch,
+        skip_unreadable=skip_unreadable,
+        prompts=prompt or [],
+        normalize=normalize,
+        size=size,
+        resize=resize,
+        interpolation=interpolation,
+        mean=mean,
+        std=std,
+    )
 
 
 @app.command()
@@ -80,11 +136,11 @@ def methods() -> None:
 
 
 @app.command()
-def datasets() -> None:
-    """List the datasets that can be named in an experiment."""
+def datasets(data: Data = None) -> None:
+    """List the datasets that can be named, and where they were found."""
     from ggeur.cli.lists import datasets as command
 
-    command()
+    command(data)
 
 
 @app.command()

@@ -1,27 +1,46 @@
-"""`ggeur run`: an experiment file, from start to table."""
+"""`ggeur run`: an experiment file, from start to table, or from where it stopped."""
 
+import shlex
 import time
 from pathlib import Path
 
+import typer
+
 from ggeur.cli.show import console, progress, result_table, show_messages
+from ggeur.core.errors import GgeurError
 from ggeur.experiment.grid import Experiment
+from ggeur.experiment.interrupt import stop_on_terminate
 from ggeur.experiment.result import Result
 from ggeur.experiment.runner import run as run_experiment
 
 
-def run(path: Path, out: Path | None, overrides: list[str]) -> None:
-    experiment = Experiment.load(path, overrides)
-    execute(experiment, out or default_folder(path.stem), title=path.stem)
+def run(path: Path | None, out: Path | None, resume: Path | None, overrides: list[str]) -> None:
+    if resume is not None:
+        if out is not None:
+            raise GgeurError("--out names a new run folder and --resume an old one; give one of them.")
+        experiment = Experiment.load(path or resume / "config.toml", overrides)
+        execute(experiment, resume, title=resume.name, resume=True)
+    elif path is not None:
+        execute(Experiment.load(path, overrides), out or default_folder(path.stem), title=path.stem)
+    else:
+        raise GgeurError("Name an experiment file to run, or a run folder to go on in with --resume.")
 
 
-def execute(experiment: Experiment, out: Path, title: str) -> Result:
+def execute(experiment: Experiment, out: Path, title: str, *, resume: bool = False) -> Result:
     """Run with progress, print the table, and say where everything is."""
-    with progress(experiment) as on_round:
-        result = run_experiment(experiment, out=out, on_round=on_round)
+    stop_on_terminate()
+    try:
+        with progress(experiment) as on_round:
+            result = run_experiment(experiment, out=out, resume=resume, on_round=on_round)
+    except KeyboardInterrupt as stopped:
+        if (out / "config.toml").exists():
+            go_on = f"Stopped. Go on with: ggeur run --resume {shlex.quote(str(out))}"
+            console.print(go_on, markup=False, highlight=False)
+        raise typer.Exit(130) from stopped
     console.print()
     console.print(result_table(result, title))
     show_messages(result)
-    console.print(f"Results and trained heads are in {out}", highlight=False)
+    console.print(f"Results and trained heads are in {out}", markup=False, highlight=False)
     return result
 
 

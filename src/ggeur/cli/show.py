@@ -13,7 +13,7 @@ from rich.table import Table
 from ggeur.core.errors import GgeurWarning
 from ggeur.experiment.grid import Experiment
 from ggeur.experiment.result import Result, Row
-from ggeur.experiment.runner import OnRound
+from ggeur.experiment.tracker import OnRound
 
 console = Console()
 _SPEAK_FOR_THEMSELVES = ("arm", "train.method", "augment.kind")

@@ -46,10 +46,16 @@ def _umask() -> int:
     return mask
 
 
-def read_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
-    """The named arrays of an .npz (default: all), never unpickled and never larger than the bytes that are there."""
+def read_arrays(
+    source: Path | IO[bytes], names: Sequence[str] | None = None, *, of: Path | None = None
+) -> dict[str, NDArray[Any]]:
+    """The named arrays of an .npz (default: all), never unpickled and never larger than the bytes that are there.
+
+    `of` names the file where `source` is one that is open already.
+    """
+    path = of or Path(str(source))
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(source) as archive:
             there = [member.removesuffix(".npy") for member in archive.namelist() if member.endswith(".npy")]
             wanted = there if names is None else [name for name in names if name in there]
             return {name: _read_array(archive, f"{name}.npy", path) for name in wanted}
@@ -78,3 +84,18 @@ def _read_array(archive: zipfile.ZipFile, member: str, path: Path) -> NDArray[An
         if file.read(1):  # reading to the end also checks the checksum
             raise GgeurError(f"The array {member} in {path} is longer than it says; make it again.")
     return array
+
+
+def lock_file(path: Path, taken: str) -> IO[bytes]:
+    """Hold a lock until the returned file is closed or the process ends, however it ends; GgeurError(taken) if held."""
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system
+        return path.open("ab")
+    file = path.open("ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise GgeurError(taken) from error
+    return file

@@ -1,5 +1,6 @@
 """EmbeddingTable: embeddings with labels and, where known, domains and a test mask; one `.npz` file, no pickles."""
 
+import hashlib
 import json
 import os
 from collections import Counter
@@ -116,6 +117,14 @@ class EmbeddingTable:
             order = generator(seed, "split", name).permutation(len(rows))
             test[rows[order[int(TRAIN_SHARE * len(rows)) :]]] = True
         return replace(self, test=test)
+
+    def fingerprint(self) -> str:
+        """A hash of everything that a result depends on: embeddings, labels, domains, mask, names and text."""
+        digest = hashlib.sha256(json.dumps([self.class_names, self.domain_names]).encode())
+        for array in (self.x, self.y, self.domains, self.test, self.text):
+            digest.update(b"none" if array is None else f"{array.dtype}{array.shape}".encode())
+            digest.update(b"" if array is None else np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the table to `path` (.npz), whole or not at all."""

@@ -129,6 +129,10 @@ class Simulation:
                 yield result
                 state = result.state
 
+    def heads(self, state: State) -> list[Tree]:
+        """The global head of every run."""
+        return [self.method.broadcast(server)["params"] for server in state.servers]
+
     def _round(self, state: State, pool: ThreadPoolExecutor) -> Round:
         number = state.round + 1
         sent = [self.method.broadcast(server) for server in state.servers]
@@ -155,9 +159,8 @@ class Simulation:
             _put(state.clients, done.lanes, done.clients),
             () if self.training.broadcast else _put(state.own, done.lanes, done.ends),
         )
-        heads = [self.method.broadcast(s)["params"] for s in servers]
         up = _bytes(done.messages) // len(done.lanes)
-        return Round(new, heads, losses, chosen, up, _bytes(sent[0]) if self.training.broadcast else 0)
+        return Round(new, self.heads(new), losses, chosen, up, _bytes(sent[0]) if self.training.broadcast else 0)
 
     def _participants(self, r: int, number: int) -> Int:
         """Who trains this round; a client without samples sits out."""

@@ -114,6 +114,7 @@ class Privacy(Section):
 class RunSection(Section):
     seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**32)], ...], Field(min_length=1)] = (0,)
     protocol: Literal["paper", "released", "sound"] = "sound"
+    checkpoint_every: Positive = 1  # rounds
 
 
 class Settings(Section):

@@ -126,6 +126,17 @@ def override(tree: Mapping[str, Any], assignments: Sequence[str]) -> Tree:
     return result
 
 
+def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    """Where two experiments differ, in words; empty if they do not."""
+    of_a, of_b = ({".".join(path): value for path, value in _flat(tree)} for tree in (a, b))
+    keys = dict.fromkeys([*of_a, *of_b])
+    return [
+        f"{key} is {of_a.get(key, 'not set')!r} there and {of_b.get(key, 'not set')!r} here"
+        for key in keys
+        if of_a.get(key) != of_b.get(key)
+    ]
+
+
 def _arms(tree: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The tree once per `[[arm]]`, overlaid with it; the name of the arm stays under "arm"."""
     shared = {name: section for name, section in tree.items() if name != "arm"}

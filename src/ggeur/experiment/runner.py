@@ -2,13 +2,15 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
-import jax
 import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.virtual import BANK_BYTES
+from ggeur.data.table import EmbeddingTable
 from ggeur.engine.compilation import keep_compiled_programs
 from ggeur.engine.federation import Run
 from ggeur.engine.local import LocalOptimiser
@@ -16,133 +18,96 @@ from ggeur.engine.simulate import Simulation, Training
 from ggeur.experiment.bounds import central_run, local_runs
 from ggeur.experiment.config import Settings
 from ggeur.experiment.cost import bytes_before_training, closed_form_bytes
-from ggeur.experiment.evaluate import TestSet, mean_accuracy, summarise
 from ggeur.experiment.federation import build_run, head_of, partition_rows, solved_head
-from ggeur.experiment.folder import RunFolder
+from ggeur.experiment.folder import RunFolder, check_same
 from ggeur.experiment.grid import Experiment
 from ggeur.experiment.result import Cell, Result
 from ggeur.experiment.source import load_table
-from ggeur.heads.head import Params
+from ggeur.experiment.tracker import OnRound, Tracker
 from ggeur.methods import CLOSED, WITHOUT_DATA, resolve
 from ggeur.methods.zeroshot import zeroshot
 
-OnRound = Callable[[dict[str, Any]], None]
 _STACK_BYTES = 2 * 2**30  # of noise held at once by the runs of a stack
 _STACK_SEEDS = 10
 
 
 def run(
-    experiment: Experiment, *, out: str | os.PathLike[str] | None = None, on_round: OnRound | None = None
+    experiment: Experiment,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    on_round: OnRound | None = None,
 ) -> Result:
-    """Run every cell and return the result; with `out`, also write a run folder.
+    """Run every cell and return the result; with `out`, also write a run folder, or go on in it with `resume`.
 
     `on_round` is called with {"cell", "round", "rounds", "domains", "avg", "loss"} after every round of every cell:
     the place to log to MLflow, Weights & Biases or TensorBoard.
     """
     keep_compiled_programs()
-    folder = None if out is None else RunFolder(out, experiment)
-    seeds = experiment.seeds
-    cells = [
-        Cell(point.train.method, point.augment.kind, seed, varied)
-        for point, varied in zip(experiment.points, experiment.varied, strict=True)
-        for seed in seeds
-    ]
+    if resume and out is not None and (Path(out) / "result.json").exists():
+        check_same(Path(out), experiment)
+        return Result.load(out)
+    folder = None if out is None else RunFolder(out, experiment, resume=resume)
     try:
-        for i, point in enumerate(experiment.points):
-            at = i * len(seeds)
-            trackers = [_Tracker(at + s, cells[at + s], point, folder, on_round) for s in range(len(seeds))]
-            _run_point(point, trackers)
+        if folder is not None:
+            sources = dict.fromkeys(point.data for point in experiment.points)
+            folder.check_inputs({str(s.table or s.dataset): load_table(s) for s in sources})
+        trackers = _trackers(experiment, folder, on_round)
+        for number, (point, stack) in enumerate(_all_stacks(experiment, trackers)):
+            _run_stack(point, number, stack, folder)
+        result = Result([tracker.cell for tracker in trackers])
+        if folder is not None:
+            folder.finish(result)
     except BaseException:
         if folder is not None:
             folder.abandon()
         raise
-    result = Result(cells)
-    if folder is not None:
-        folder.finish(result)
     return result
 
 
-def _run_point(point: Settings, trackers: Sequence["_Tracker"]) -> None:
+def _trackers(experiment: Experiment, folder: RunFolder | None, on_round: OnRound | None) -> list[Tracker]:
+    """One for every cell, in order: points, and the seeds of each."""
+    trackers: list[Tracker] = []
+    for point, varied in zip(experiment.points, experiment.varied, strict=True):
+        for seed in experiment.seeds:
+            cell = Cell(point.train.method, point.augment.kind, seed, varied)
+            trackers.append(Tracker(len(trackers), cell, point, folder, on_round))
+    return trackers
+
+
+def _all_stacks(experiment: Experiment, trackers: list[Tracker]) -> Iterator[tuple[Settings, list[Tracker]]]:
+    """The cells that are computed together: seeds of one point, few enough to fit in memory."""
+    n = len(experiment.seeds)
+    for i, point in enumerate(experiment.points):
+        own = trackers[i * n : (i + 1) * n]
+        size = 1 if point.train.method in (*CLOSED, *WITHOUT_DATA) else stack_size(point, load_table(point.data))
+        for first in range(0, n, size):
+            yield point, own[first : first + size]
+
+
+def _run_stack(point: Settings, number: int, stack: list[Tracker], folder: RunFolder | None) -> None:
+    if all(tracker.done for tracker in stack):
+        return
     if point.train.method in (*CLOSED, *WITHOUT_DATA):
-        for tracker in trackers:
+        for tracker in stack:
             _solve(point, tracker)
     else:
-        for stack in _stacks(point, trackers):
-            _train(point, stack)
-
-
-class _Tracker:
-    """Follows one cell: scores its heads round by round, fills in its record, writes its lines and its model."""
-
-    def __init__(
-        self, number: int, cell: Cell, point: Settings, folder: RunFolder | None, on_round: OnRound | None
-    ) -> None:
-        self.cell, self.seed = cell, cell.seed
-        self._number, self._point, self._folder, self._on_round = number, point, folder, on_round
-        self._test: TestSet | None = None
-        self._history: list[dict[str, float]] = []
-
-    @property
-    def test(self) -> TestSet:
-        if self._test is None:
-            self._test = TestSet(load_table(self._point.data).split(self.seed), head_of(self._point))
-        return self._test
-
-    def start(self, heads: Sequence[Params]) -> None:
-        """Score the head that training starts from, where it is not a random one."""
-        if self._point.train.start != "random":
-            self.cell.start_avg = mean_accuracy(self.test.accuracy(heads[0]))
-
-    def round(self, number: int, heads: Sequence[Params], loss: float) -> None:
-        """After a round: the mean over `heads`, of which there is one but for the bound `local`."""
-        if self.cell.status != "ok":
-            return
-        if not (np.isfinite(loss) and all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(heads))):
-            self.cell.status = "diverged"
-            self.cell.message = f"The loss became infinite or NaN in round {number}; a smaller train.rate may help."
-            return
-        scores = [self.test.accuracy(params) for params in heads]
-        domains = {name: float(np.mean([s[name] for s in scores])) for name in scores[0]}
-        avg = mean_accuracy(domains)
-        self._history.append(domains)
-        self.cell.rounds.append(avg)
-        event = {"cell": self._number, "round": number, "domains": domains, "avg": avg, "loss": loss}
-        if self._folder is not None:
-            self._folder.record(event)
-        if self._on_round is not None:
-            self._on_round({**event, "rounds": self._point.train.rounds})
-
-    def finish(self, heads: Sequence[Params], seconds: float) -> None:
-        """The summary of the rounds; the model is saved where there is one model."""
-        self.cell.seconds = seconds
-        if self.cell.status != "ok":
-            return
-        self.cell.domains, self.cell.avg, self.cell.std, self.cell.rounds_to_95 = summarise(self._history)
-        if len(heads) == 1:
-            self.cell.recall, self.cell.macro_f1 = self.test.by_class(heads[0])
-            if self._folder is not None:
-                self._folder.save_model(self._number, heads[0], self._point, load_table(self._point.data))
+        _train(point, number, stack, folder)
 
 
 class _Job(NamedTuple):
-    tracker: _Tracker
+    tracker: Tracker
     runs: list[Run]
 
 
-def _stacks(point: Settings, trackers: Sequence[_Tracker]) -> Iterator[list[_Job]]:
-    """The point's seeds, as many at once as memory allows; what is computed does not depend on it."""
-    stack: list[_Job] = []
-    held = 0
-    for tracker in trackers:
-        run = build_run(load_table(point.data).split(tracker.seed), point, tracker.seed)
-        runs = _runs(point.train.method, run)
-        size = 0 if run.bank is None else run.bank.nbytes
-        if stack and (held + size > _STACK_BYTES or len(stack) == _STACK_SEEDS):
-            yield stack
-            stack, held = [], 0
-        stack.append(_Job(tracker, runs))
-        held += size
-    yield stack
+def stack_size(point: Settings, table: EmbeddingTable) -> int:
+    """How many seeds run together: a function of the settings alone, so that a resumed run stacks as before."""
+    if point.augment.kind != "ggeur":
+        return _STACK_SEEDS
+    clients = point.partition.clients if point.partition.kind == "dirichlet" else table.n_domains
+    draws = (point.augment.target or 0) + table.n_domains * point.augment.per_prototype
+    most = 4 * table.dimension * clients * table.n_classes * draws
+    return max(1, min(_STACK_SEEDS, _STACK_BYTES // min(most, BANK_BYTES)))
 
 
 def _runs(method: str, run: Run) -> list[Run]:
@@ -166,29 +131,41 @@ def training(point: Settings) -> Training:
     )
 
 
-def _train(point: Settings, stack: list[_Job]) -> None:
+def _train(point: Settings, number: int, trackers: list[Tracker], folder: RunFolder | None) -> None:
     began = time.perf_counter()
+    table = load_table(point.data)
+    stack = [_Job(t, _runs(point.train.method, build_run(table.split(t.seed), point, t.seed))) for t in trackers]
     method = resolve(point.train.method, head_of(point), point.method.get(point.train.method, {}))
     simulation = Simulation([run for job in stack for run in job.runs], method, training(point))
     ends = np.cumsum([len(job.runs) for job in stack])
     own = [slice(end - len(job.runs), end) for end, job in zip(ends, stack, strict=True)]
-    up, down = bytes_before_training(point, load_table(point.data))
-    for job in stack:
-        job.tracker.start([run.params for run in job.runs])
-        sets = [s for run in job.runs for s in run.sets if len(s.y) or len(job.runs) == 1]
-        job.tracker.cell.local_steps = [simulation.training.steps(len(s.y)) for s in sets]
-    heads: list[Params] = []
-    for result in simulation.rounds():
-        heads = result.params
-        up, down = up + result.bytes_up, down + result.bytes_down
+    state = simulation.start()
+    snapshot = None if folder is None else folder.snapshot
+    if snapshot is not None and snapshot.stack == number:
+        state = snapshot.state(state)
+        for tracker, memory in zip(trackers, snapshot.cells, strict=True):
+            tracker.recall(memory)
+    else:
+        up, down = bytes_before_training(point, table)
+        for job in stack:
+            job.tracker.start([run.params for run in job.runs])
+            sets = [s for run in job.runs for s in run.sets if len(s.y) or len(job.runs) == 1]
+            job.tracker.cell.local_steps = [simulation.training.steps(len(s.y)) for s in sets]
+            job.tracker.cell.bytes_up, job.tracker.cell.bytes_down = up, down
+    for result in simulation.rounds(state):
+        state = result.state
         for job, mine in zip(stack, own, strict=True):
-            job.tracker.round(result.state.round, heads[mine], float(np.mean(result.loss[mine])))
+            job.tracker.cell.bytes_up += result.bytes_up
+            job.tracker.cell.bytes_down += result.bytes_down
+            job.tracker.round(state.round, result.params[mine], float(np.mean(result.loss[mine])))
+        if folder is not None and (state.round % point.run.checkpoint_every == 0 or state.round == point.train.rounds):
+            folder.checkpoint(number, state, [t.memory() for t in trackers])
+    heads = simulation.heads(state)
     for job, mine in zip(stack, own, strict=True):
-        job.tracker.cell.bytes_up, job.tracker.cell.bytes_down = up, down
         job.tracker.finish(heads[mine], (time.perf_counter() - began) / len(stack))
 
 
-def _solve(point: Settings, tracker: _Tracker) -> None:
+def _solve(point: Settings, tracker: Tracker) -> None:
     """A head that needs no training: one solution, scored as round 0."""
     began = time.perf_counter()
     name, table = point.train.method, load_table(point.data).split(tracker.seed)

@@ -1,0 +1,104 @@
+"""What survives a crash: finished cells, one file each, and the newest two states of the stack in flight.
+
+Every file begins with the SHA-256 of the rest; one that does not match is as good as absent, and the state before it is
+used. Nothing is unpickled: arrays are an .npz, the rest is JSON.
+"""
+
+import hashlib
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.errors import GgeurError
+from ggeur.data.files import read_arrays, write_atomically
+from ggeur.engine.simulate import State
+from ggeur.methods.method import Tree
+
+
+class Snapshot(NamedTuple):
+    """A stack after some round: which it is, the engine's state, and what its cells have so far."""
+
+    stack: int  # counted over the whole experiment
+    round: int
+    leaves: list[NDArray[Any]]  # of the engine's state
+    cells: list[dict[str, Any]]
+
+    def state(self, template: State) -> State:
+        """The engine's state, in the shape of the one before round 1."""
+        servers, clients, own = _body(template)
+        shapes = jax.tree.leaves((servers, clients, own))
+        if [np.shape(a) for a in shapes] != [a.shape for a in self.leaves]:
+            raise GgeurError("The checkpoint belongs to another experiment: its arrays have other shapes.")
+        structure = jax.tree.structure((servers, clients, own))
+        return State(self.round, *jax.tree.unflatten(structure, self.leaves))
+
+
+def _body(state: State) -> tuple[Tree, Tree, Tree]:
+    return state.servers, state.clients, state.own
+
+
+class Checkpoints:
+    """The folder `checkpoint/` of a run."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def save(self, stack: int, state: State, cells: Sequence[dict[str, Any]]) -> None:
+        """Keep this state and the one before it."""
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(_body(state))]
+        about = {"stack": stack, "round": state.round, "cells": list(cells)}
+        payload = io.BytesIO()
+        arrays = {f"leaf{i}": leaf for i, leaf in enumerate(leaves)}
+        np.savez(payload, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
+        _write(self._path / f"state-{state.round % 2}", payload.getvalue())
+
+    def newest(self) -> Snapshot | None:
+        """The furthest state that is whole."""
+        found = [_read_snapshot(self._path / f"state-{i}") for i in (0, 1)]
+        return max((s for s in found if s is not None), key=lambda s: (s.stack, s.round), default=None)
+
+    def finish_cell(self, number: int, cell: dict[str, Any]) -> None:
+        _write(self._path / f"cell-{number:05d}", json.dumps(cell).encode())
+
+    def finished_cells(self) -> dict[int, dict[str, Any]]:
+        """The cells that need not be run again, by number."""
+        cells = {}
+        for path in sorted(self._path.glob("cell-?????")):
+            payload = _read(path)
+            if payload is not None:
+                cells[int(path.name.removeprefix("cell-"))] = json.loads(payload)
+        return cells
+
+
+def _write(path: Path, payload: bytes) -> None:
+    with write_atomically(path) as file:
+        file.write(hashlib.sha256(payload).digest())
+        file.write(payload)
+
+
+def _read(path: Path) -> bytes | None:
+    """The payload, or None for a file that is absent or damaged."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise GgeurError(f"Cannot read {path}: {error.strerror or error}.") from error
+    digest, payload = content[:32], content[32:]
+    return payload if hashlib.sha256(payload).digest() == digest else None
+
+
+def _read_snapshot(path: Path) -> Snapshot | None:
+    payload = _read(path)
+    if payload is None:
+        return None
+    arrays = read_arrays(io.BytesIO(payload), of=path)
+    about = json.loads(str(arrays.pop("about")))
+    leaves = [arrays[f"leaf{i}"] for i in range(len(arrays))]
+    return Snapshot(about["stack"], about["round"], leaves, about["cells"])

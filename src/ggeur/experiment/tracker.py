@@ -1,0 +1,81 @@
+"""One cell as it runs: its heads scored round by round, its record filled in, its lines and its model written."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import jax
+import numpy as np
+
+from ggeur.experiment.config import Settings
+from ggeur.experiment.evaluate import TestSet, mean_accuracy, summarise
+from ggeur.experiment.federation import head_of
+from ggeur.experiment.folder import RunFolder
+from ggeur.experiment.result import Cell
+from ggeur.experiment.source import load_table
+from ggeur.heads.head import Params
+
+OnRound = Callable[[dict[str, Any]], None]
+
+
+class Tracker:
+    """Follows one cell."""
+
+    def __init__(
+        self, number: int, cell: Cell, point: Settings, folder: RunFolder | None, on_round: OnRound | None
+    ) -> None:
+        self.cell, self.seed = cell, cell.seed
+        self._number, self._point, self._folder, self._on_round = number, point, folder, on_round
+        self._test: TestSet | None = None
+        self._history: list[dict[str, float]] = []
+        self.done = folder is not None and number in folder.finished
+        if folder is not None and self.done:
+            self.cell = Cell(**folder.finished[number])
+
+    @property
+    def test(self) -> TestSet:
+        if self._test is None:
+            self._test = TestSet(load_table(self._point.data).split(self.seed), head_of(self._point))
+        return self._test
+
+    def memory(self) -> dict[str, Any]:
+        """What a checkpoint keeps of the cell in flight."""
+        return {"number": self._number, "cell": asdict(self.cell), "history": self._history}
+
+    def recall(self, memory: dict[str, Any]) -> None:
+        self.cell, self._history = Cell(**memory["cell"]), memory["history"]
+
+    def start(self, heads: Sequence[Params]) -> None:
+        """Score the head that training starts from, where it is not a random one."""
+        if self._point.train.start != "random":
+            self.cell.start_avg = mean_accuracy(self.test.accuracy(heads[0]))
+
+    def round(self, number: int, heads: Sequence[Params], loss: float) -> None:
+        """After a round: the mean over `heads`, of which there is one but for the bound `local`."""
+        if self.cell.status != "ok":
+            return
+        if not (np.isfinite(loss) and all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(heads))):
+            self.cell.status = "diverged"
+            self.cell.message = f"The loss became infinite or NaN in round {number}; a smaller train.rate may help."
+            return
+        scores = [self.test.accuracy(params) for params in heads]
+        domains = {name: float(np.mean([s[name] for s in scores])) for name in scores[0]}
+        avg = mean_accuracy(domains)
+        self._history.append(domains)
+        self.cell.rounds.append(avg)
+        event = {"cell": self._number, "round": number, "domains": domains, "avg": avg, "loss": loss}
+        if self._folder is not None:
+            self._folder.record(event)
+        if self._on_round is not None:
+            self._on_round({**event, "rounds": self._point.train.rounds})
+
+    def finish(self, heads: Sequence[Params], seconds: float) -> None:
+        """The summary of the rounds; the model is saved where there is one model."""
+        self.cell.seconds, self.done = seconds, True
+        one = heads[0] if len(heads) == 1 and self.cell.status == "ok" else None
+        if self.cell.status == "ok":
+            self.cell.domains, self.cell.avg, self.cell.std, self.cell.rounds_to_95 = summarise(self._history)
+        if one is not None:
+            self.cell.recall, self.cell.macro_f1 = self.test.by_class(one)
+        if self._folder is not None:
+            self._folder.finish_cell(self._number, self.cell, one, self._point, load_table(self._point.data))
