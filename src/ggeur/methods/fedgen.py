@@ -77,7 +77,7 @@ def fedgen(
     def upload(
         start: Params, end: Params, data: ClientData, context: Sent, carry: Tree, *rest: jax.Array
     ) -> tuple[Tree, Tree]:
-        return {"params": end, "n": data.class_count.astype(jnp.float32)}, context["client"]
+        return {"params": end, "n": data.class_count.astype(context["labels"].dtype)}, context["client"]
 
     def aggregate(server: Tree, messages: Tree, ids: jax.Array, weights: jax.Array, key: jax.Array) -> Tree:
         n = messages["n"]  # (|S|, C)

@@ -1,0 +1,153 @@
+"""A tiny federation in float64, and the NumPy by which the tests work out what a method must do to it.
+
+The linear head is one matrix here, w = [W b] of shape (classes, p + 1), against rows with a 1 appended. Gradients come
+from the complex step: Im f(w + ih) / h is exact to rounding where f is written in analytic functions.
+"""
+
+import jax
+import numpy as np
+import pytest
+
+from ggeur.core.seeding import stream
+from ggeur.core.virtual import VirtualSet
+from ggeur.engine.federation import Run
+from ggeur.engine.local import LocalOptimiser, batch_order, folded_key
+from ggeur.engine.simulate import Simulation, State, Training
+from ggeur.heads import resolve as resolve_head
+from ggeur.methods import resolve
+
+P, CLASSES, BATCH, RATE, HIDDEN = 2, 3, 3, 0.2, 4
+MOMENTUM, DECAY = 0.5, 0.1
+
+
+class Toy:
+    """Two clients with 11 and 9 rows in batches of 3: four steps and three, and one short batch."""
+
+    def __init__(self, sizes=(11, 9), seed=7):
+        rng = np.random.default_rng(seed)
+        self.sizes, self.seed, self.rng = sizes, seed, rng
+        x, y = rng.normal(size=(sum(sizes), P)), rng.integers(CLASSES, size=sum(sizes))
+        rows = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+        self.clients = [(x[r], y[r]) for r in rows]
+        sets = [VirtualSet(r.astype(np.int32), np.zeros(len(r), np.int32), y[r].astype(np.int32), len(r)) for r in rows]
+        self.run = Run(seed, x, np.zeros((0, P)), None, sets, np.array(sizes, float), None, CLASSES)
+
+    # ------------------------------------------------------------ what the package does
+
+    def simulation(self, name, params, *, rounds=2, head="linear", method=None, **train):
+        made = resolve(name, resolve_head(head, hidden=HIDDEN), method or {})
+        values = {"batch": BATCH, "rate": RATE, "local_epochs": 1, "optimiser": LocalOptimiser("sgd", MOMENTUM, DECAY)}
+        training = Training(rounds=rounds, **(values | train))
+        return Simulation([self.run._replace(params=params)], made, training)
+
+    def play(self, name, params, server=None, clients=None, *, before=0, rounds=2, **options):
+        """Rounds of a method from `params` and, on top of its own first state, parts of server's and clients'."""
+        simulation = self.simulation(name, params, rounds=before + rounds, **options)
+        first = simulation.start()
+        held = {**first.clients, **clients} if clients else first.clients
+        return list(simulation.rounds(State(before, [{**first.servers[0], **(server or {})}], held, ())))
+
+    # ------------------------------------------------------------ what the paper says
+
+    def random(self, *shape):
+        """Something that is not zero."""
+        return self.rng.normal(size=shape)
+
+    def batches(self, number, k):
+        """The rows of each step of client k in a round, as the engine deals them."""
+        n = self.sizes[k]
+        order = batch_order(self.seed, number, k, n, -(-n // BATCH), BATCH).reshape(-1, BATCH)
+        x, y = self.clients[k]
+        return [(x[at[at >= 0]], y[at[at >= 0]]) for at in order]
+
+    def keys(self, number, k):
+        """The random key of each step of client k in a round."""
+        key = folded_key(np.array([self.seed, stream("train"), number, k], np.uint32))
+        return [jax.random.fold_in(key, t) for t in range(len(self.batches(number, k)))]
+
+    def descend(self, w, gradient, number, k, *, momentum=MOMENTUM, decay=DECAY):
+        """Local SGD as torch has it; `gradient(w, x, y, t)` is of step t's loss."""
+        velocity = 0.0
+        for t, (x, y) in enumerate(self.batches(number, k)):
+            velocity = momentum * velocity + gradient(w, x, y, t) + decay * w
+            w = w - RATE * velocity
+        return w
+
+    def mean(self, ends):
+        """By the clients' rows."""
+        return np.average(ends, axis=0, weights=self.sizes)
+
+    @staticmethod
+    def logits(w, x):
+        return np.c_[x, np.ones(len(x))] @ w.T
+
+    @staticmethod
+    def mlp(w, x):
+        """Logits and hidden layer of an MLP whose parameters are one vector: W1, b1, W2, b2."""
+        w1, b1, w2, b2 = np.split(w, np.cumsum([HIDDEN * P, HIDDEN, CLASSES * HIDDEN]))
+        z = x @ w1.reshape(HIDDEN, P).T + b1
+        hidden = np.where(z.real > 0, z, 0)
+        return hidden @ w2.reshape(CLASSES, HIDDEN).T + b2, hidden
+
+    @staticmethod
+    def log_softmax(z):
+        return z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
+
+    def cross_entropy(self, logits, y):
+        return -self.log_softmax(logits)[np.arange(len(y)), y].mean()
+
+    def gradient(self, w, x, y, t=0):
+        """Of softmax regression: (P - Y)' X / n."""
+        p = np.exp(self.log_softmax(self.logits(w, x)))
+        return (p - np.eye(CLASSES)[y]).T @ np.c_[x, np.ones(len(x))] / len(y)
+
+    @staticmethod
+    def slope(loss, w):
+        """The gradient of a real function at w, by the complex step."""
+        steps = 1e-30j * np.eye(w.size).reshape(-1, *w.shape)
+        return np.array([loss(w + step).imag / 1e-30 for step in steps]).reshape(w.shape)
+
+    # ------------------------------------------------------------ between the two
+
+    @staticmethod
+    def head(w):
+        return {"W": w[..., :-1], "b": w[..., -1]}
+
+    @staticmethod
+    def matrix(head):
+        return np.concatenate([head["W"], np.asarray(head["b"])[..., None]], axis=-1)
+
+    @staticmethod
+    def mlp_head(w):
+        parts = np.split(w, np.cumsum([HIDDEN * P, HIDDEN, CLASSES * HIDDEN]), axis=-1)
+        shapes = {"W1": (HIDDEN, P), "b1": (HIDDEN,), "W2": (CLASSES, HIDDEN), "b2": (CLASSES,)}
+        return {n: part.reshape(*w.shape[:-1], *s) for part, (n, s) in zip(parts, shapes.items(), strict=True)}
+
+    @staticmethod
+    def mlp_vector(head):
+        return np.concatenate([np.ravel(head[name]) for name in ("W1", "b1", "W2", "b2")])
+
+    @staticmethod
+    def same(found, expected, tolerance=1e-9):
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.fixture
+def x64():
+    """All of a test in float64, in every thread; and compiled quickly rather than well."""
+    for name in ("jax_enable_x64", "jax_disable_most_optimizations"):
+        jax.config.update(name, True)
+    yield
+    for name in ("jax_enable_x64", "jax_disable_most_optimizations"):
+        jax.config.update(name, False)
+
+
+@pytest.fixture
+def toy(x64):
+    return Toy()
+
+
+@pytest.fixture
+def build_toy(x64):
+    """The builder: build_toy(sizes=, seed=)."""
+    return Toy
