@@ -65,7 +65,7 @@ class Augment(Section):
     kind: Literal["none", "resample", "prototypes", "ggeur"] = "ggeur"
     statistics: Literal["per-class", "pooled", "means"] = "per-class"
     steps: Literal[1, 2] | None = None  # default: 1 with dirichlet, 2 with the domain kinds
-    target: Positive | None = None  # default: 2000 with one step, 500 with two
+    target: Positive | None = None  # default: 2000 with dirichlet, 500 with the domain kinds
     per_sample: Positive | None = None
     per_prototype: Positive = 500
     scale: Literal["eigenvalue", "sqrt-eigenvalue"] = "sqrt-eigenvalue"
@@ -132,8 +132,9 @@ class Settings(Section):
     def settle(self) -> Self:
         """Defaults that depend on other values."""
         a = self.augment
-        steps = a.steps or (1 if self.partition.kind == "dirichlet" else 2)
-        target = a.target or (2000 if steps == 1 and self.partition.kind == "dirichlet" else 500)
+        single = self.partition.kind == "dirichlet"
+        steps = a.steps or (1 if single and a.kind != "prototypes" else 2)  # prototypes are Step 2, or nothing
+        target = a.target or (2000 if single else 500)
         object.__setattr__(self, "augment", a.model_copy(update={"steps": steps, "target": target}))
         if len(set(self.run.seeds)) < len(self.run.seeds):
             raise ValueError("run.seeds holds a seed twice")

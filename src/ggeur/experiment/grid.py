@@ -155,10 +155,23 @@ def _arms(tree: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             if section == "name":
                 overlaid["arm"] = {"name": values}
             elif isinstance(values, Mapping):
-                overlaid[section] = {**overlaid.get(section, {}), **values}
+                overlaid[section] = _overlay(overlaid.get(section, {}), values)
             else:
                 raise GgeurError(f"'{section}' in [[arm]] must be a section, as in {section}.key = value.")
         yield overlaid
+
+
+def _overlay(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """`below` with the values of `above`, also within sections of sections."""
+    return {
+        **below,
+        **{
+            key: _overlay(below[key], value)
+            if isinstance(value, Mapping) and isinstance(below.get(key), Mapping)
+            else value
+            for key, value in above.items()
+        },
+    }
 
 
 def _product(tree: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
