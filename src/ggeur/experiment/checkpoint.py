@@ -7,7 +7,9 @@ used. Nothing is unpickled: arrays are an .npz, the rest is JSON.
 import hashlib
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +20,16 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import read_arrays, write_atomically
 from ggeur.engine.simulate import State
+from ggeur.experiment.result import Cell, read_cell
 from ggeur.methods.method import Tree
+
+
+class InFlight(NamedTuple):
+    """One cell of the stack: its number, its record so far, and the accuracies of its rounds."""
+
+    number: int
+    cell: Cell
+    history: list[dict[str, float]]
 
 
 class Snapshot(NamedTuple):
@@ -27,7 +38,7 @@ class Snapshot(NamedTuple):
     stack: int  # counted over the whole experiment
     round: int
     leaves: list[NDArray[Any]]  # of the engine's state
-    cells: list[dict[str, Any]]
+    cells: list[InFlight]
 
     def state(self, template: State) -> State:
         """The engine's state, in the shape of the one before round 1."""
@@ -49,10 +60,10 @@ class Checkpoints:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def save(self, stack: int, state: State, cells: Sequence[dict[str, Any]]) -> None:
+    def save(self, stack: int, state: State, cells: Sequence[InFlight]) -> None:
         """Keep this state and the one before it."""
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(_body(state))]
-        about = {"stack": stack, "round": state.round, "cells": list(cells)}
+        about = {"stack": stack, "round": state.round, "cells": [(c.number, asdict(c.cell), c.history) for c in cells]}
         payload = io.BytesIO()
         arrays = {f"leaf{i}": leaf for i, leaf in enumerate(leaves)}
         np.savez(payload, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
@@ -63,16 +74,17 @@ class Checkpoints:
         found = [_read_snapshot(self._path / f"state-{i}") for i in (0, 1)]
         return max((s for s in found if s is not None), key=lambda s: (s.stack, s.round), default=None)
 
-    def finish_cell(self, number: int, cell: dict[str, Any]) -> None:
-        _write(self._path / f"cell-{number:05d}", json.dumps(cell).encode())
+    def finish_cell(self, number: int, cell: Cell) -> None:
+        _write(self._path / f"cell-{number:05d}", json.dumps(asdict(cell)).encode())
 
-    def finished_cells(self) -> dict[int, dict[str, Any]]:
+    def finished_cells(self) -> dict[int, Cell]:
         """The cells that need not be run again, by number."""
         cells = {}
         for path in sorted(self._path.glob("cell-?????")):
             payload = _read(path)
             if payload is not None:
-                cells[int(path.name.removeprefix("cell-"))] = json.loads(payload)
+                with _as_damaged(path):
+                    cells[int(path.name.removeprefix("cell-"))] = read_cell(json.loads(payload))
         return cells
 
 
@@ -99,6 +111,21 @@ def _read_snapshot(path: Path) -> Snapshot | None:
     if payload is None:
         return None
     arrays = read_arrays(io.BytesIO(payload), of=path)
-    about = json.loads(str(arrays.pop("about")))
-    leaves = [arrays[f"leaf{i}"] for i in range(len(arrays))]
-    return Snapshot(about["stack"], about["round"], leaves, about["cells"])
+    with _as_damaged(path):
+        about = json.loads(str(arrays.pop("about")))
+        leaves = [arrays[f"leaf{i}"] for i in range(len(arrays))]
+        cells = [
+            InFlight(int(number), read_cell(cell), [{str(k): float(v) for k, v in r.items()} for r in history])
+            for number, cell, history in about["cells"]
+        ]
+        return Snapshot(int(about["stack"]), int(about["round"]), leaves, cells)
+    raise AssertionError("unreachable")
+
+
+@contextmanager
+def _as_damaged(path: Path) -> Iterator[None]:
+    """A file whose checksum holds but whose content is not ours was not written by us."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise GgeurError(f"{path} is not a checkpoint of ggeur: {error!r}.") from error

@@ -5,7 +5,6 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,7 +12,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.data.files import lock_file, write_atomically
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.simulate import State
-from ggeur.experiment.checkpoint import Checkpoints, Snapshot
+from ggeur.experiment.checkpoint import Checkpoints, InFlight, Snapshot
 from ggeur.experiment.config import Settings
 from ggeur.experiment.grid import Experiment, differences
 from ggeur.experiment.interrupt import uninterrupted
@@ -74,7 +73,7 @@ class RunFolder:
         except OSError as error:
             raise GgeurError(self._cannot_go_on(error)) from error
 
-    def checkpoint(self, stack: int, state: State, cells: Sequence[dict[str, Any]]) -> None:
+    def checkpoint(self, stack: int, state: State, cells: Sequence[InFlight]) -> None:
         """Keep the stack's state after a round, whatever signal comes meanwhile."""
         with uninterrupted():
             try:
@@ -92,7 +91,7 @@ class RunFolder:
                 encoder = {k: table.meta[k] for k in ("encoder", "weights", "preprocessing") if k in table.meta}
                 model = Model(params, point.train.head, table.dimension, table.class_names, encoder)
                 model.save(self.path / "model" / f"cell-{number:03d}")
-            self._checkpoints.finish_cell(number, asdict(cell))
+            self._checkpoints.finish_cell(number, cell)
 
     def finish(self, result: Result) -> None:
         """Write the result; the checkpoints have served."""
@@ -145,7 +144,7 @@ class RunFolder:
 
 def _lines_kept(content: bytes, finished: Mapping[int, Any], snapshot: Snapshot | None) -> list[bytes]:
     """Each round once: all of a finished cell, and of a cell in flight those up to its checkpoint."""
-    upto = {} if snapshot is None else {cell["number"]: snapshot.round for cell in snapshot.cells}
+    upto = {} if snapshot is None else {cell.number: snapshot.round for cell in snapshot.cells}
     kept: dict[tuple[int, int], bytes] = {}
     for line in content.splitlines(keepends=True):
         try:

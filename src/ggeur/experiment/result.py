@@ -3,11 +3,13 @@
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ggeur.core.errors import GgeurError
 
@@ -17,6 +19,8 @@ SCHEMA = 1
 @dataclass
 class Cell:
     """One setting with one seed. Accuracies in percent, mean over the last five rounds."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False)
 
     method: str
     augment: str
@@ -73,11 +77,27 @@ class Result:
             data = json.loads(path.read_text(encoding="utf-8"))
             if data["schema"] != SCHEMA:
                 raise GgeurError(f"{path} has schema {data['schema']}; this version reads {SCHEMA}.")
-            return cls([Cell(**cell) for cell in data["cells"]])
+            return cls([read_cell(cell) for cell in data["cells"]])
         except FileNotFoundError as error:
             raise GgeurError(f"There is no result at {path}; run the experiment first.") from error
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise GgeurError(f"{path} is not a result of ggeur: {error!r}.") from error
+
+
+@lru_cache(maxsize=1)
+def _cell_reader() -> TypeAdapter[Cell]:
+    return TypeAdapter(Cell)
+
+
+def read_cell(data: Any) -> Cell:
+    """A cell from JSON, every value checked; ValueError where it is not one."""
+    if not isinstance(data, dict) or not data.keys() <= {f.name for f in fields(Cell)}:
+        raise ValueError("a cell must hold the keys of a cell and no others")
+    try:
+        return _cell_reader().validate_python(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 def _row(cells: Sequence[Cell]) -> Row:

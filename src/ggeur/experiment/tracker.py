@@ -1,12 +1,12 @@
 """One cell as it runs: its heads scored round by round, its record filled in, its lines and its model written."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import jax
 import numpy as np
 
+from ggeur.experiment.checkpoint import InFlight
 from ggeur.experiment.config import Settings
 from ggeur.experiment.evaluate import TestSet, mean_accuracy, summarise
 from ggeur.experiment.federation import head_of
@@ -30,7 +30,7 @@ class Tracker:
         self._history: list[dict[str, float]] = []
         self.done = folder is not None and number in folder.finished
         if folder is not None and self.done:
-            self.cell = Cell(**folder.finished[number])
+            self.cell = folder.finished[number]
 
     @property
     def test(self) -> TestSet:
@@ -38,12 +38,12 @@ class Tracker:
             self._test = TestSet(load_table(self._point.data).split(self.seed), head_of(self._point))
         return self._test
 
-    def memory(self) -> dict[str, Any]:
+    def memory(self) -> InFlight:
         """What a checkpoint keeps of the cell in flight."""
-        return {"number": self._number, "cell": asdict(self.cell), "history": self._history}
+        return InFlight(self._number, self.cell, self._history)
 
-    def recall(self, memory: dict[str, Any]) -> None:
-        self.cell, self._history = Cell(**memory["cell"]), memory["history"]
+    def recall(self, memory: InFlight) -> None:
+        self.cell, self._history = memory.cell, memory.history
 
     def start(self, heads: Sequence[Params]) -> None:
         """Score the head that training starts from, where it is not a random one."""
