@@ -10,6 +10,7 @@ import pytest
 
 from ggeur.core.seeding import stream
 from ggeur.core.virtual import VirtualSet
+from ggeur.data.table import EmbeddingTable
 from ggeur.engine.federation import Run
 from ggeur.engine.local import LocalOptimiser, batch_order, folded_key
 from ggeur.engine.simulate import Simulation, State, Training
@@ -133,13 +134,19 @@ class Toy:
 
 
 @pytest.fixture
-def x64():
-    """All of a test in float64, in every thread; and compiled quickly rather than well."""
-    for name in ("jax_enable_x64", "jax_disable_most_optimizations"):
-        jax.config.update(name, True)
+def compile_quickly():
+    """Rather than well: these problems are tiny."""
+    jax.config.update("jax_disable_most_optimizations", True)
     yield
-    for name in ("jax_enable_x64", "jax_disable_most_optimizations"):
-        jax.config.update(name, False)
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture
+def x64(compile_quickly):
+    """All of a test in float64, in every thread."""
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
 
 
 @pytest.fixture
@@ -151,3 +158,30 @@ def toy(x64):
 def build_toy(x64):
     """The builder: build_toy(sizes=, seed=)."""
     return Toy
+
+
+@pytest.fixture(scope="session")
+def table_file(tmp_path_factory):
+    """A table of two domains and three classes; sizes such that most kinds of augmentation compile to one program."""
+    rng = np.random.default_rng(0)
+    y, domain = np.tile(np.repeat(np.arange(3), 19), 2), np.repeat([0, 1], 57)
+    x = 2 * np.eye(3)[y] + rng.normal(size=(2, 3))[domain] + rng.normal(size=(114, 3))
+    path = tmp_path_factory.mktemp("table") / "toy.npz"
+    EmbeddingTable(x=x.astype(np.float32), y=y, domain=domain, text=3 * np.eye(3, dtype=np.float32)).save(path)
+    return path
+
+
+@pytest.fixture
+def tree(table_file, compile_quickly):
+    """The builder: tree(section={key: value}) -> a small experiment on that table."""
+
+    def build(**sections):
+        whole = {
+            "data": {"table": str(table_file)},
+            "partition": {"kind": "domain"},
+            "augment": {"kind": "none", "target": 18, "per_prototype": 2},
+            "train": {"rounds": 2, "local_steps": 2, "batch": 16, "rate": 0.1},
+        }
+        return {**whole, **{name: {**whole.get(name, {}), **values} for name, values in sections.items()}}
+
+    return build

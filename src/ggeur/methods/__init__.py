@@ -59,7 +59,7 @@ def _own(name: str) -> Callable[..., Any]:
         sys.path.append(here)
     try:
         found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:  # the last two: a name like ":f" or ".m:f"
+    except (ImportError, AttributeError, SyntaxError, ValueError, TypeError) as error:  # the last two: ":f", ".m:f"
         raise GgeurError(f"Cannot load the method '{name}': {error}.") from error
     if not callable(found):
         raise GgeurError(f"Cannot load the method '{name}': it is not a function.")
@@ -79,8 +79,9 @@ def checked_parameters(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         if key not in known:
             allowed = ", ".join(known) or "none"
             raise GgeurError(f"[method.{name}] has no parameter '{key}'; it has: {allowed}.")
+        declared = known[key].annotation
         try:
-            values[key] = TypeAdapter(known[key].annotation).validate_python(value)
+            values[key] = TypeAdapter(Any if declared is inspect.Parameter.empty else declared).validate_python(value)
         except ValidationError as error:
             reason = error.errors()[0]["msg"]
             raise GgeurError(f"[method.{name}] {key} = {value!r}: {reason}.") from error

@@ -1,0 +1,196 @@
+"""Methods by name: what is told about a wrong one, one's own, and how all of them compose by configuration alone."""
+
+import sys
+from textwrap import dedent
+
+import numpy as np
+import pytest
+
+import ggeur
+from ggeur import Experiment, GgeurError
+from ggeur.heads import resolve as resolve_head
+from ggeur.methods import ALL, CLOSED, METHODS, checked_parameters, factory, parameters, resolve
+
+KINDS = ["none", "resample", "prototypes", "ggeur"]
+LINEAR = resolve_head("linear")
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """own(name, source): a module in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def write(name, source):
+        (tmp_path / f"{name}.py").write_text(dedent(source))
+
+    return write
+
+
+def told(call, *arguments):
+    """The one sentence of the error."""
+    with pytest.raises(GgeurError) as caught:
+        call(*arguments)
+    text = str(caught.value)
+    assert text.endswith(".") and "\n" not in text and ". " not in text
+    return text
+
+
+# ---------------------------------------------------------------- names and parameters
+
+
+def test_an_unknown_method_is_told_which_there_are():
+    text = told(factory, "fedsgd")
+    assert "'fedsgd'" in text and all(name in text for name in ALL) and "package.module:name" in text
+
+
+def test_an_unknown_parameter_is_told_which_there_are():
+    assert "'nu'; it has: mu, tau." in told(checked_parameters, "moon", {"nu": 1.0})
+    assert "'nu'; it has: none." in told(checked_parameters, "fedavg", {"nu": 1.0})
+    assert "'nu'; it has: shrinkage." in told(checked_parameters, "lda", {"nu": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "says"),
+    [
+        ("fedprox", {"mu": "much"}, "mu = 'much'"),
+        ("fedgen", {"server_steps": 2.5}, "server_steps = 2.5"),
+        ("fedopt", {"server": "sdg"}, "'sgd', 'adam', 'yogi' or 'adagrad'"),
+    ],
+)
+def test_a_parameter_of_the_wrong_type_is_named_with_what_it_should_be(name, given, says):
+    text = told(checked_parameters, name, given)
+    assert text.startswith(f"[method.{name}] ") and says in text
+
+
+def test_whole_numbers_will_do_for_fractions():
+    assert checked_parameters("moon", {"mu": 2}) == {"mu": 2.0}
+
+
+def test_an_experiment_file_is_checked_for_all_of_it(tree):
+    for wrong in ({"train": {"method": "fedsgd"}}, {"method": {"moon": {"nu": 1}}}, {"method": {"moon": {"mu": "x"}}}):
+        told(Experiment.of, tree(**wrong))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_same_arguments_give_the_same_object_so_that_nothing_is_compiled_twice(name):
+    assert resolve(name, LINEAR, {}) is resolve(name, LINEAR, {})
+    for key, parameter in parameters(name).items():
+        assert parameter.annotation is not parameter.empty and parameter.default is not parameter.empty, key
+
+
+def test_another_parameter_gives_another_method():
+    assert resolve("moon", LINEAR, {"mu": 2.0}) is not resolve("moon", LINEAR, {})
+
+
+# ---------------------------------------------------------------- one's own
+
+
+OWN = """
+    from ggeur.methods.method import Method, add_term, squared_distance
+
+    def mine(head, *, mu: float = 0.01, unused=None):
+        return Method(loss=add_term(head, lambda w, batch, context: mu / 2 * squared_distance(w, context["params"])))
+"""
+
+
+def test_ones_own_method_is_found_in_the_working_directory_and_takes_parameters(own, tree):
+    own("own_prox", OWN)
+    methods = ["fedprox", "own_prox:mine"]
+    given = {"own_prox:mine": {"mu": 0.5, "unused": "of no declared type"}, "fedprox": {"mu": 0.5}}
+    losses = {}
+    experiment = Experiment.of(tree(train={"method": methods}, method=given))
+    result = ggeur.run(experiment, on_round=lambda event: losses.setdefault(event["cell"], []).append(event["loss"]))
+    assert [cell.method for cell in result.cells] == methods and [cell.status for cell in result.cells] == ["ok", "ok"]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
+def test_ones_own_method_has_its_parameters_checked(own):
+    own("own_checked", OWN)
+    assert "[method.own_checked:mine] has no parameter 'nu'; it has: mu, unused." in told(
+        checked_parameters, "own_checked:mine", {"nu": 1}
+    )
+    assert "mu = 'x'" in told(checked_parameters, "own_checked:mine", {"mu": "x"})
+
+
+@pytest.mark.parametrize("name", ["no_such_module:f", "own_wrong:missing", "own_wrong:number", "own_syntax:f", ":f"])
+def test_one_that_cannot_be_loaded_is_named(own, name):
+    own("own_wrong", "number = 3\n")
+    own("own_syntax", "def f(:\n")
+    assert f"Cannot load the method '{name}'" in told(factory, name)
+
+
+def test_a_method_whose_loss_turns_nan_stops_its_cell_and_the_others_finish(own, tree, tmp_path):
+    own(
+        "own_nan",
+        """
+        import jax.numpy as jnp
+        from ggeur.methods.method import Method, cross_entropy
+
+        def broken(head):
+            def loss(w, batch, context, steps, key):
+                bad = jnp.where(steps >= 1, jnp.nan, 1.0)
+                return bad * cross_entropy(head.logits(w, batch.x), batch.y, batch.mask), steps + 1
+
+            return Method(loss=loss, begin=lambda context: jnp.zeros(()))
+        """,
+    )
+    tree = tree(train={"method": ["own_nan:broken", "fedavg"]}, run={"seeds": [0, 1]})
+    result = ggeur.run(Experiment.of(tree), out=tmp_path / "run")
+    assert [c.status for c in result.cells] == ["diverged", "diverged", "ok", "ok"]
+    for cell in result.cells[:2]:
+        assert cell.avg is None and cell.rounds == []
+        assert "round 1" in cell.message and "train.rate" in cell.message
+    assert all(len(cell.rounds) == 2 and cell.avg is not None for cell in result.cells[2:])
+    assert [c.status for c in ggeur.Result.load(tmp_path / "run").cells] == [c.status for c in result.cells]
+
+
+# ---------------------------------------------------------------- all together
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_composes_with_every_kind_of_augmentation(tree, name):
+    losses = {}
+    experiment = Experiment.of(tree(train={"method": name}, augment={"kind": KINDS}))
+    result = ggeur.run(experiment, on_round=lambda event: losses.setdefault(event["cell"], []).append(event["loss"]))
+    assert [(cell.augment, cell.status, len(cell.rounds)) for cell in result.cells] == [(k, "ok", 2) for k in KINDS]
+    assert all(cell.bytes_up > 0 and 0 <= cell.avg <= 100 for cell in result.cells)
+    last = [losses[i][-1] for i in range(4)]
+    assert np.isfinite(last).all() and len(set(last)) == 4, "every kind trains on a set of its own"
+
+
+def test_every_statistics_serves_every_method(tree):
+    """Clients that mix domains share classes, so that means have a scatter."""
+    statistics = ["per-class", "pooled", "means"]
+    partition = {"kind": "dirichlet", "clients": 3, "beta": 5.0}
+    made = tree(augment={"kind": "ggeur", "statistics": statistics, "steps": 1})
+    losses = []
+    result = ggeur.run(Experiment.of({**made, "partition": partition}), on_round=lambda e: losses.append(e["loss"]))
+    assert [cell.status for cell in result.cells] == ["ok"] * 3
+    assert len(set(losses)) == 6, "each has a geometry of its own"
+    per_class, pooled, means = (cell.bytes_up for cell in result.cells)
+    assert means < pooled < per_class
+
+
+def test_means_are_refused_where_each_domain_has_one_client(tree):
+    experiment = Experiment.of(tree(augment={"kind": "ggeur", "statistics": "means"}))
+    with pytest.raises(GgeurError, match="no two clients of one domain share a class"):
+        ggeur.run(experiment)
+
+
+@pytest.mark.parametrize("name", ["ncm", "lda", "ridge"])
+def test_training_may_start_from_a_solved_head(tree, name):
+    arms = [
+        {"name": "solved", "train": {"method": name}},
+        {"name": "from it", "train": {"method": "fedavg", "start": name, "rate": 1e-6}},
+        {"name": "from anywhere", "train": {"method": "fedavg"}},
+    ]
+    solved, started, plain = ggeur.run(Experiment.of({**tree(), "arm": arms})).cells
+    assert started.start_avg == solved.avg == solved.rounds[0]
+    assert started.rounds[0] == pytest.approx(solved.avg, abs=3), "round 1 goes on from there"
+    assert plain.start_avg is None
+
+
+def test_the_closed_forms_and_zeroshot_need_no_rounds(tree):
+    result = ggeur.run(Experiment.of(tree(train={"method": [*CLOSED, "zeroshot"]}, method={"ccvr": {"draws": 100}})))
+    assert all(cell.status == "ok" and len(cell.rounds) == 1 and cell.avg > 40 for cell in result.cells)
