@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 
 from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.config import settings
-from ggeur.experiment.federation import augment_clients, build_run, client_weights, partition_rows
+from ggeur.experiment.federation import (
+    augment_clients,
+    build_run,
+    client_weights,
+    federation_statistics,
+    partition_rows,
+)
 from ggeur.experiment.source import load_table
 
 C = 4
@@ -240,3 +247,16 @@ def test_a_table_that_is_written_again_is_read_again(build_table, tmp_path):
 def test_an_unknown_dataset_or_encoder_is_named_with_what_there_is(data):
     with pytest.raises(GgeurError, match="imagenet-22k.*mini-digits|vgg.*builtin"):
         load_table(settings({"data": data}).data)
+
+
+@pytest.mark.parametrize("offset", [0.0, 5e3, 1e5])
+def test_shapes_keep_their_precision_however_far_the_mean_is_from_zero(offset):
+    """A float32 table holds 1e5 +- 1 to two digits; what it holds must come out, not what cancellation leaves."""
+    rng = np.random.default_rng(0)
+    y = np.arange(400) % 2
+    table = EmbeddingTable(x=(offset + rng.normal(size=(400, 3))).astype(np.float32), y=y)
+    parts = [np.arange(0, 200), np.arange(200, 400)]
+    statistics = federation_statistics(table, parts)
+    expected = [np.cov(table.x[y == c].astype(np.float64).T, bias=True) for c in (0, 1)]
+    np.testing.assert_allclose(statistics.covariance, expected, rtol=1e-9, atol=1e-10)
+    assert statistics.center.any() == (offset > 0)

@@ -79,3 +79,4 @@ class Tracker:
             self.cell.recall, self.cell.macro_f1 = self.test.by_class(one)
         if self._folder is not None:
             self._folder.finish_cell(self._number, self.cell, one, self._point, load_table(self._point.data))
+        self._test = None  # the test rows of a finished cell are not needed again
