@@ -1,16 +1,10 @@
 """Compiled programs are kept on disk, so that a second run of the same shapes starts at once."""
 
-import os
-from pathlib import Path
 from typing import Any
 
 import jax
 
-
-def cache_folder() -> Path:
-    """$GGEUR_CACHE, else ggeur's own under the user's cache folder."""
-    own = os.environ.get("GGEUR_CACHE")
-    return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ggeur"
+from ggeur.data.caches import cache_folder
 
 
 def keep_compiled_programs() -> None:

@@ -1,0 +1,103 @@
+"""Datasets by name: the paper's, from native files or the hub, the built-in one, and a user's own folder."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from ggeur.core.errors import GgeurError
+from ggeur.data.datasets_paper import DATASETS, Dataset, Source, plain
+from ggeur.data.readers import ImageSet, Read, Split, folders, image_folder, pixels, shown
+from ggeur.data.readers_hub import read_hub
+
+MINI_DIGITS = "mini-digits"  # built in
+
+
+def load(source: str, data: Path | None = None, share: float | None = None) -> ImageSet:
+    """A dataset by name, or a user's own folder of images by its path.
+
+    A name is looked up in its native files below `data` (default: $GGEUR_DATA), else on the hub. `share` of the
+    training pictures replaces the paper's.
+    """
+    if source == MINI_DIGITS:
+        images = _mini_digits()
+    elif source in DATASETS:
+        images = _read(DATASETS[source], root(data))
+        share = DATASETS[source].share if share is None else share
+    elif Path(source).is_dir():
+        images = image_folder(Path(source))
+    else:
+        known = ", ".join((*DATASETS, MINI_DIGITS))
+        raise GgeurError(f"'{source}' is neither a dataset nor a folder of images; datasets are {known}.")
+    return images if share is None else images.take(share)
+
+
+def root(data: Path | None) -> Path | None:
+    """Where native files are looked for: as told, or $GGEUR_DATA."""
+    given = data or (Path(os.environ["GGEUR_DATA"]) if os.environ.get("GGEUR_DATA") else None)
+    if given is not None and not given.is_dir():
+        raise GgeurError(f"There is no folder {shown(given)} to look for datasets in.")
+    return given
+
+
+def paper_partition(name: str) -> dict[str, Any]:
+    """[partition] as the paper has it for this dataset; empty for one that the paper does not know."""
+    return dict(DATASETS[name].partition) if name in DATASETS else {}
+
+
+def find(source: Source, below: Path | None) -> Path | None:
+    """The folder with a source's native files: `below` itself, or one in it under a name that is in use."""
+    if below is None:
+        return None
+    named = [child for child in folders(below) if plain(child.name) in source.places]
+    inner = [child for folder in named for child in folders(folder)][:100]
+    deeper = [child for folder in inner if plain(folder.name) in source.places for child in folders(folder)][:100]
+    return next((folder for folder in (below, *named, *inner, *deeper) if source.complete(folder)), None)
+
+
+def _read(dataset: Dataset, below: Path | None) -> ImageSet:
+    class_names: tuple[str, ...] = ()
+    domains: dict[str, Split] = {}
+    for source in dataset.sources:
+        folder = find(source, below)
+        if folder is not None:
+            names, found = source.read(folder)
+        elif source.hub is not None:
+            names, found = _from_hub(dataset, source, below)
+        else:
+            raise GgeurError(_not_found(dataset, source, below))
+        if class_names and names != class_names:
+            raise GgeurError(f"The domains of {dataset.name} have different classes; one of them is another dataset.")
+        class_names = names
+        domains |= found
+    images = ImageSet.of(class_names, {name: domains[name] for name in dataset.domains}, dataset=dataset.name)
+    if len(class_names) != dataset.n_classes or not len(images):
+        raise GgeurError(
+            f"{dataset.name} has {dataset.n_classes} classes, but {len(class_names)} were found with {len(images)} "
+            "images; the files are not complete."
+        )
+    return images
+
+
+def _from_hub(dataset: Dataset, source: Source, below: Path | None) -> Read:
+    assert source.hub is not None
+    try:
+        return read_hub(source.hub, source.domains)
+    except GgeurError as error:
+        raise GgeurError(f"{_not_found(dataset, source, below)} {error}") from error
+
+
+def _not_found(dataset: Dataset, source: Source, below: Path | None) -> str:
+    what = dataset.name if len(dataset.sources) == 1 else f"{source.domains[0]}, a domain of {dataset.name},"
+    where = f"in {shown(below)}" if below is not None else "because neither --data nor $GGEUR_DATA names a folder"
+    return f"{what} was not found {where}: get {source.get}."
+
+
+def _mini_digits() -> ImageSet:
+    from ggeur.data import minidigits
+
+    images = minidigits.images()
+    domains = {
+        name: Split(pixels(images.x[images.domain == d], images.y[images.domain == d], name))
+        for d, name in enumerate(images.domain_names)
+    }
+    return ImageSet.of(images.class_names, domains, dataset=MINI_DIGITS)

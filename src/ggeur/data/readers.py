@@ -1,0 +1,204 @@
+"""Pictures with labels before they are embedded, and how a user's own folder of images becomes such a set."""
+
+import os
+import unicodedata
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.seeding import generator
+
+Picture = bytes | NDArray[np.uint8]  # the content of an image file, or pixels (H, W) or (H, W, 3)
+_LEFT_BY_THE_SYSTEM = {"thumbs.db", "desktop.ini"}  # besides hidden files
+
+
+class Item(NamedTuple):
+    """One picture: where it is, for messages, and how to read it."""
+
+    where: str
+    read: Callable[[], Picture]
+
+
+class Part(NamedTuple):
+    """Pictures and their labels."""
+
+    items: Sequence[Item]
+    y: NDArray[np.int64]
+
+
+class Split(NamedTuple):
+    """A domain: its training pictures and, where there is an official one, its test set."""
+
+    train: Part
+    test: Part | None = None
+
+
+Read = tuple[tuple[str, ...], dict[str, Split]]  # class names, and the pictures by domain
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """Pictures, read one by one, with what an EmbeddingTable says of its rows."""
+
+    items: Sequence[Item]
+    y: NDArray[np.int64]
+    domain: NDArray[np.int64]
+    class_names: tuple[str, ...]
+    domain_names: tuple[str, ...]
+    test: NDArray[np.bool_] | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @classmethod
+    def of(cls, class_names: Sequence[str], domains: Mapping[str, Split], **meta: Any) -> Self:
+        """Domain after domain, training pictures before test pictures."""
+        parts = [(d, test, p) for d, split in enumerate(domains.values()) for test, p in enumerate(split) if p]
+        tested = any(split.test is not None for split in domains.values())
+        sizes = [len(p.items) for _, _, p in parts]
+        return cls(
+            items=[item for *_, p in parts for item in p.items],
+            y=np.concatenate([p.y for *_, p in parts]).astype(np.int64),
+            domain=np.repeat([d for d, _, _ in parts], sizes).astype(np.int64),
+            class_names=tuple(class_names),
+            domain_names=tuple(domains),
+            test=np.repeat([bool(t) for _, t, _ in parts], sizes) if tested else None,
+            meta=meta,
+        )
+
+    def take(self, share: float) -> Self:
+        """This share of each domain's training pictures, drawn once and for all, and every test picture.
+
+        The meta remembers it, so that a partition does not take its share twice.
+        """
+        if self.test is None:
+            raise GgeurError(
+                "A share can be taken in advance only of a dataset with a test set of its own; "
+                "elsewhere set partition.share in the experiment."
+            )
+        if not 0 < share <= 1:
+            raise GgeurError(f"The share is {share}; it must be above 0 and at most 1.")
+        if share == 1:
+            return self
+        keep = self.test.copy()
+        for d, name in enumerate(self.domain_names):
+            rows = np.flatnonzero(~self.test & (self.domain == d))
+            keep[generator(0, "share", name).permutation(rows)[: int(share * len(rows) + 1e-9)]] = True
+        rows = np.flatnonzero(keep)
+        return replace(
+            self,
+            items=[self.items[i] for i in rows.tolist()],
+            y=self.y[rows],
+            domain=self.domain[rows],
+            test=self.test[rows],
+            meta={**self.meta, "share": share},
+        )
+
+
+def pixels(images: NDArray[np.uint8], labels: NDArray[Any], where: str) -> Part:
+    """A part of pictures that are in memory already."""
+    items = [Item(f"{where}, image {i}", partial(images.__getitem__, i)) for i in range(len(images))]
+    return Part(items, np.asarray(labels).astype(np.int64).ravel())
+
+
+def image_folder(root: Path) -> ImageSet:
+    """The pictures of `root/<domain>/<class>/*` or `root/<class>/*`, in the order of their names."""
+    class_names, domains = domain_folders(root)
+    return ImageSet.of(class_names, domains, dataset=folder_name(root.resolve()))
+
+
+def domain_folders(root: Path, rename: Callable[[str], str | None] = lambda name: name) -> Read:
+    """Class names, and the pictures of `root/<domain>/<class>/*` or `root/<class>/*` by domain.
+
+    Classes are those of all domains together: a site may lack some. `rename` gives the folder of a domain its name,
+    or None to leave it out.
+    """
+    if not root.is_dir():
+        raise GgeurError(f"There is no folder {shown(root)}.")
+    tops = folders(root)
+    with_folders = [top for top in tops if folders(top)]
+    with_files = [top for top in tops if files(top)]
+    if files(root) and not tops:
+        raise GgeurError(f"{shown(root)} holds files and no class folders; sort the images into folders by class.")
+    if with_folders and with_files:
+        raise GgeurError(
+            f"{shown(with_folders[0])} holds folders and {shown(with_files[0])} holds files; a root holds either "
+            "<domain>/<class>/* or <class>/* throughout."
+        )
+    domains = {"all": tops}
+    if with_folders:
+        named = [(rename(folder_name(top)), top) for top in tops]
+        domains = {name: folders(top) for name, top in named if name is not None}
+    class_names = sorted({folder_name(f) for found in domains.values() for f in found})
+    code = {name: c for c, name in enumerate(class_names)}
+    splits = {name: Split(_class_folders(found, code)) for name, found in domains.items()}
+    if not any(len(split.train.items) for split in splits.values()):
+        raise GgeurError(
+            f"There are no images in {shown(root)}; they belong in <domain>/<class>/ or <class>/ below it."
+        )
+    _tell_what_is_missing(splits, class_names)
+    return tuple(class_names), splits
+
+
+def _class_folders(found: Sequence[Path], code: Mapping[str, int]) -> Part:
+    items: list[Item] = []
+    labels: list[int] = []
+    for folder in found:
+        deeper = folders(folder)
+        if deeper:
+            raise GgeurError(f"{shown(deeper[0])} lies too deep; class folders hold images only.")
+        paths = files(folder)
+        items += [Item(shown(path), path.read_bytes) for path in paths]
+        labels += [code[folder_name(folder)]] * len(paths)
+    return Part(items, np.array(labels, np.int64))
+
+
+def _tell_what_is_missing(splits: Mapping[str, Split], class_names: Sequence[str]) -> None:
+    for domain, split in splits.items():
+        absent = [class_names[c] for c in np.setdiff1d(np.arange(len(class_names)), split.train.y)]
+        if absent:
+            some = ", ".join(absent[:5]) + (f" and {len(absent) - 5} more" if len(absent) > 5 else "")
+            place = f"Domain {domain} has" if len(splits) > 1 else "There are"
+            warnings.warn(f"{place} no images of class {some}.", GgeurWarning, stacklevel=4)
+
+
+def folders(path: Path) -> list[Path]:
+    """The folders in `path` by name, hidden ones left out."""
+    return sorted(p for p in _entries(path) if p.is_dir())
+
+
+def files(path: Path) -> list[Path]:
+    """The files in `path` by name, without hidden ones and what operating systems leave behind.
+
+    All others count as images, so that a damaged or foreign one is reported and not passed over.
+    """
+    return sorted(p for p in _entries(path) if not p.is_dir() and p.name.lower() not in _LEFT_BY_THE_SYSTEM)
+
+
+def _entries(path: Path) -> list[Path]:
+    try:
+        return [p for p in path.iterdir() if not p.name.startswith((".", "__MACOSX"))]
+    except OSError as error:
+        raise GgeurError(f"Cannot read the folder {shown(path)}: {error.strerror or error}.") from error
+
+
+def folder_name(path: Path) -> str:
+    """The name as text; one spelling of accents, whichever the file system prefers."""
+    try:
+        path.name.encode()
+    except UnicodeEncodeError as error:
+        raise GgeurError(f"The name of the folder {shown(path)} is not valid text; rename it.") from error
+    return unicodedata.normalize("NFC", path.name)
+
+
+def shown(path: Path) -> str:
+    """A path as it can be printed, whatever bytes are in it."""
+    return os.fsencode(path).decode(errors="replace")

@@ -1,0 +1,72 @@
+"""Datasets through Hugging Face `datasets`, by their hub id; needs the extra `hf`."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ggeur.core.errors import GgeurError
+from ggeur.data.readers import Item, Part, Picture, Read, Split
+
+
+class Hub(NamedTuple):
+    """Where a dataset is on the hub and what its columns and splits are called."""
+
+    id: str
+    image: str = "image"
+    label: str = "label"
+    domain: str | None = None
+    test: str | None = None
+    config: str | None = None
+
+
+def read_hub(hub: Hub, domain_names: Sequence[str]) -> Read:
+    """Class names and, per domain, its pictures; downloaded by `datasets` unless it has them in its cache."""
+    train = _load(hub, "train")
+    names = _class_names(train, hub)
+    if hub.domain is None:
+        test = None if hub.test is None else _part(_load(hub, hub.test), hub, names)
+        return names, {domain_names[0]: Split(_part(train, hub, names), test)}
+    whole, of = _part(train, hub, names), np.array(train[hub.domain])
+    domains = {}
+    for name in domain_names:
+        rows = np.flatnonzero(of == name)
+        if not len(rows):
+            raise GgeurError(f"The dataset {hub.id} has no domain {name}; it may have changed on the hub.")
+        domains[name] = Split(Part([whole.items[i] for i in rows.tolist()], whole.y[rows]))
+    return names, domains
+
+
+def _load(hub: Hub, split: str) -> Any:
+    try:
+        import datasets
+    except ImportError as error:
+        raise GgeurError(
+            f"Reading {hub.id} from the Hugging Face hub needs an extra: pip install 'ggeur[hf]'."
+        ) from error
+    try:
+        rows = datasets.load_dataset(hub.id, hub.config, split=split)
+        return rows.cast_column(hub.image, datasets.Image(decode=False))
+    except Exception as error:  # its own types, the network's and pyarrow's
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        raise GgeurError(f"Cannot load {hub.id} ({split}) from the Hugging Face hub: {reason}.") from error
+
+
+def _class_names(rows: Any, hub: Hub) -> tuple[str, ...]:
+    names = getattr(rows.features[hub.label], "names", None)
+    return tuple(names) if names is not None else tuple(map(str, sorted(set(rows[hub.label]))))
+
+
+def _part(rows: Any, hub: Hub, names: Sequence[str]) -> Part:
+    items = [Item(f"{hub.id}, image {i}", partial(_read, rows, i, hub.image)) for i in range(len(rows))]
+    if hasattr(rows.features[hub.label], "names"):
+        return Part(items, np.array(rows[hub.label], np.int64))
+    code = {name: c for c, name in enumerate(names)}
+    return Part(items, np.array([code[str(label)] for label in rows[hub.label]], np.int64))
+
+
+def _read(rows: Any, i: int, column: str) -> Picture:
+    image = rows[i][column]
+    return image["bytes"] if image["bytes"] is not None else Path(image["path"]).read_bytes()

@@ -1,0 +1,223 @@
+"""The datasets' own files as published: CIFAR pickles, MNIST idx, SVHN .mat, USPS .bz2, the Tiny-ImageNet tree."""
+
+import bz2
+import gzip
+import pickle
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.errors import GgeurError
+from ggeur.data.readers import Item, Part, Split, files, folders, pixels, shown
+
+T = TypeVar("T")
+
+DIGITS = tuple(map(str, range(10)))
+Domain = tuple[tuple[str, ...], Split]  # class names and the pictures
+
+
+def cifar10(folder: Path) -> Domain:
+    """`cifar-10-batches-py`."""
+    names = _unpickle(folder / "batches.meta", "label_names")[0]
+    train = [_cifar_batch(folder / f"data_batch_{i}", "labels", len(names)) for i in range(1, 6)]
+    test = _cifar_batch(folder / "test_batch", "labels", len(names))
+    return _texts(names), Split(_join(train), test)
+
+
+def cifar100(folder: Path) -> Domain:
+    """`cifar-100-python`, fine labels."""
+    names = _unpickle(folder / "meta", "fine_label_names")[0]
+    train, test = (_cifar_batch(folder / part, "fine_labels", len(names)) for part in ("train", "test"))
+    return _texts(names), Split(train, test)
+
+
+def mnist(folder: Path) -> Domain:
+    """The four idx files, gzipped or not."""
+
+    def part(prefix: str) -> Part:
+        images, labels = (mnist_file(folder, f"{prefix}-{kind}") for kind in ("images-idx3", "labels-idx1"))
+        assert images is not None and labels is not None  # the folder was found by them
+        return _paired(_idx(images, 3), _idx(labels, 1), images, 10)
+
+    return DIGITS, Split(part("train"), part("t10k"))
+
+
+def mnist_file(folder: Path, stem: str) -> Path | None:
+    """An idx file under the names in use: a dash or a full stop before idx, gzipped or not."""
+    names = [f"{s}-ubyte{end}" for s in (stem, stem.replace("-idx", ".idx")) for end in ("", ".gz")]
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def svhn(folder: Path) -> Domain:
+    return DIGITS, Split(_mat(folder / "train_32x32.mat"), _mat(folder / "test_32x32.mat"))
+
+
+def syn_mat(folder: Path) -> Domain:
+    """Synthetic Digits as published by their authors, in the layout of SVHN."""
+    return DIGITS, Split(_mat(folder / "synth_train_32x32.mat"), _mat(folder / "synth_test_32x32.mat"))
+
+
+def syn_folders(folder: Path) -> Domain:
+    """Synthetic Digits as images, `train/<digit>/*` and `val/<digit>/*` under one of the names in use."""
+    train, test = syn_halves(folder)
+    assert train is not None and test is not None
+    return DIGITS, Split(_class_tree(train, DIGITS), _class_tree(test, DIGITS))
+
+
+def syn_halves(folder: Path) -> tuple[Path | None, Path | None]:
+    def named(*names: str) -> Path | None:
+        return next((folder / name for name in names if (folder / name).is_dir()), None)
+
+    return named("train", "imgs_train"), named("val", "valid", "imgs_valid", "test")
+
+
+def usps(folder: Path) -> Domain:
+    """`usps.bz2` and `usps.t.bz2`, LIBSVM's text: label 1..10, then 256 values between -1 and 1."""
+    return DIGITS, Split(_usps_file(folder / "usps.bz2"), _usps_file(folder / "usps.t.bz2"))
+
+
+def tiny_imagenet(folder: Path) -> Domain:
+    """`tiny-imagenet-200`: train by folder; val, by its annotations, serves as the test set."""
+    wnids = (folder / "wnids.txt").read_text(encoding="utf-8").split()
+    words = dict(line.split("\t", 1) for line in _lines(folder / "words.txt") if "\t" in line)
+    code = {wnid: c for c, wnid in enumerate(wnids)}
+    train = _class_tree(folder / "train", wnids, inside="images")
+    items, labels = [], []
+    for line in _lines(folder / "val" / "val_annotations.txt"):
+        name, wnid = line.split("\t")[:2]
+        if wnid not in code:
+            raise GgeurError(f"{shown(folder / 'val/val_annotations.txt')} names a class {wnid} that wnids.txt lacks.")
+        path = folder / "val" / "images" / name
+        items.append(Item(shown(path), path.read_bytes))
+        labels.append(code[wnid])
+    firsts = [words.get(wnid, wnid).split(",")[0] for wnid in wnids]
+    names = tuple(f"{n} ({w})" if firsts.count(n) > 1 else n for n, w in zip(firsts, wnids, strict=True))
+    return names, Split(train, Part(items, np.array(labels, np.int64)))
+
+
+def _class_tree(folder: Path, classes: Sequence[str], inside: str = "") -> Part:
+    """Pictures of `folder/<class>/[inside/]*`; a folder that is no class is refused."""
+    code = {name: c for c, name in enumerate(classes)}
+    items: list[Item] = []
+    labels: list[int] = []
+    for found in folders(folder):
+        if found.name not in code:
+            raise GgeurError(f"{shown(found)} is not one of the {len(classes)} classes; move it away.")
+        paths = files(found / inside)
+        items += [Item(shown(path), path.read_bytes) for path in paths]
+        labels += [code[found.name]] * len(paths)
+    return Part(items, np.array(labels, np.int64))
+
+
+# ---------------------------------------------------------------- single files
+
+
+class _NumbersOnly(pickle.Unpickler):
+    """Unpickles arrays, numbers, text and their containers; a file that asks for anything else is refused."""
+
+    _ALLOWED = frozenset({
+        ("numpy.core.multiarray", "_reconstruct"),
+        ("numpy._core.multiarray", "_reconstruct"),
+        ("numpy", "ndarray"),
+        ("numpy", "dtype"),
+        ("_codecs", "encode"),
+    })  # fmt: skip
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in self._ALLOWED:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no picture needs")
+        return super().find_class(module.replace("numpy.core", "numpy._core"), name)
+
+
+def _unpickle(path: Path, *keys: str) -> list[Any]:
+    """The values under `keys` of a pickled dict whose strings are Python 2's."""
+
+    def load() -> list[Any]:
+        with path.open("rb") as file:
+            content = _NumbersOnly(file, encoding="bytes").load()
+        return [content[key.encode()] if key.encode() in content else content[key] for key in keys]
+
+    return _reading(path, load)
+
+
+def _cifar_batch(path: Path, labels: str, n_classes: int) -> Part:
+    data, y = _unpickle(path, "data", labels)
+    rows = _reading(path, lambda: np.asarray(data, np.uint8).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+    return _paired(rows, _reading(path, lambda: np.asarray(y, np.int64)), path, n_classes)
+
+
+def _idx(path: Path, rank: int) -> NDArray[np.uint8]:
+    """An idx file of bytes: a magic number, the sizes, the values, all big-endian."""
+
+    def load() -> NDArray[np.uint8]:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            head = file.read(4 + 4 * rank)
+            magic, *shape = struct.unpack(f">{1 + rank}i", head)
+            if magic != 0x0800 + rank:
+                raise ValueError(f"the magic number is {magic} and not {0x0800 + rank}")
+            return np.frombuffer(file.read(), np.uint8).reshape(shape)
+
+    return _reading(path, load)
+
+
+def _mat(path: Path) -> Part:
+    """A MATLAB file with X (32, 32, 3, N) and y (N, 1), where the digit 0 has the label 10."""
+
+    def load() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        from scipy.io import loadmat
+
+        content = loadmat(path, variable_names=("X", "y"))
+        return np.ascontiguousarray(content["X"].transpose(3, 0, 1, 2)), content["y"].ravel().astype(np.int64) % 10
+
+    images, labels = _reading(path, load)
+    return _paired(images, labels, path, 10)
+
+
+def _usps_file(path: Path) -> Part:
+    def load() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        with bz2.open(path, "rt", encoding="ascii") as file:
+            lines = [line.split() for line in file if line.strip()]
+        values, labels = np.zeros((len(lines), 256)), []
+        for row, (label, *pairs) in enumerate(lines):
+            labels.append(int(float(label)) - 1)
+            for pair in pairs:
+                at, value = pair.split(":")
+                values[row, int(at) - 1] = float(value)
+        grey = ((np.clip(values, -1, 1) + 1) / 2 * 255).astype(np.uint8)
+        return grey.reshape(-1, 16, 16), np.array(labels, np.int64)
+
+    images, labels = _reading(path, load)
+    return _paired(images, labels, path, 10)
+
+
+def _paired(images: NDArray[np.uint8], labels: NDArray[Any], path: Path, n_classes: int) -> Part:
+    part = pixels(images, labels, shown(path))
+    if len(part.items) != len(part.y) or not ((part.y >= 0) & (part.y < n_classes)).all():
+        raise GgeurError(f"{shown(path)} is damaged: images and labels do not fit; download it again.")
+    return part
+
+
+def _reading(path: Path, load: Callable[[], T]) -> T:
+    """`load()`, whose failures become one sentence: damaged files raise a dozen types."""
+    try:
+        return load()
+    except OSError as error:
+        raise GgeurError(f"Cannot read {shown(path)}: {error.strerror or error}.") from error
+    except Exception as error:
+        raise GgeurError(f"{shown(path)} is damaged or in another format ({error}); download it again.") from error
+
+
+def _lines(path: Path) -> Iterable[str]:
+    return [line for line in _reading(path, lambda: path.read_text(encoding="utf-8")).splitlines() if line.strip()]
+
+
+def _texts(names: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(n.decode() if isinstance(n, bytes) else str(n) for n in names)
+
+
+def _join(parts: Sequence[Part]) -> Part:
+    return Part([item for p in parts for item in p.items], np.concatenate([p.y for p in parts]))
