@@ -197,10 +197,10 @@ def test_predict_without_out_counts_the_classes_and_agreement(ggeur, trained):
 
 
 def test_methods_datasets_and_encoders_are_listed(ggeur):
-    from ggeur.experiment.source import DATASETS
+    from ggeur.data.datasets_paper import DATASETS
     from ggeur.methods import METHODS
 
-    for command, names in (("methods", METHODS), ("datasets", DATASETS), ("encoders", ["builtin"])):
+    for command, names in (("methods", METHODS), ("datasets", [*DATASETS, "mini-digits"]), ("encoders", ["builtin"])):
         code, out, _ = ggeur(command)
         assert code == 0 and all(name in out for name in names)
 

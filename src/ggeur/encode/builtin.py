@@ -7,14 +7,14 @@ small pictures of shapes it serves well; for photographs use a foundation model.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
-
-FloatArray = NDArray[np.float32]
+from ggeur.encode.encoder import Encoder, FloatArray, Image
 
 SIDE = 32  # images are brought to this size first
 _SMALLEST = 8  # pixels; anything smaller shows no shape
@@ -34,7 +34,7 @@ class _Scale:
 _SCALES = (_Scale(sigma=0.8, cells=6, orientations=8), _Scale(sigma=2.0, cells=5, orientations=8))
 
 
-class BuiltinEncoder:
+class BuiltinEncoder(Encoder):
     """Images of any size to vectors of `dimension`, in float32.
 
     A negative or a change of brightness leaves the embedding as it is, a change of contrast nearly so.
@@ -50,13 +50,23 @@ class BuiltinEncoder:
     preprocessing = f"grey (Rec. 601), squeezed to {SIDE}x{SIDE} by a triangle filter, 0..1 less its mean"
     weights_hash: str = hashlib.sha256(_VERSION.encode()).hexdigest()
 
-    def encode(self, images: NDArray[np.uint8]) -> FloatArray:
+    def prepare(self, image: Image) -> FloatArray:
+        """One image as (SIDE, SIDE): grey, squeezed, about its mean."""
+        one = np.asarray(image)[None]
+        _check(one)
+        return _to_grey(one)[0]
+
+    def forward(self, prepared: FloatArray) -> FloatArray:
+        return np.concatenate([_channels(prepared, scale) for scale in _SCALES], axis=1)
+
+    def encode(self, images: Sequence[Image] | NDArray[np.uint8]) -> FloatArray:
         """Embeddings (N, dimension) of bytes, (N, H, W, 3) or (N, H, W), of at least 8 pixels a side."""
+        if isinstance(images, Sequence):
+            return super().encode(images)
         _check(images)
         embeddings = np.empty((len(images), self.dimension), dtype=np.float32)
         for start in range(0, len(images), _BATCH):
-            grey = _to_grey(images[start : start + _BATCH])
-            embeddings[start : start + _BATCH] = np.concatenate([_channels(grey, s) for s in _SCALES], axis=1)
+            embeddings[start : start + _BATCH] = self.forward(_to_grey(images[start : start + _BATCH]))
         return embeddings
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ggeur.core.errors import GgeurError
+from ggeur.data.datasets import paper_partition
 from ggeur.methods import CLOSED, WITHOUT_DATA, checked_parameters, factory
 
 Positive = Annotated[int, Field(gt=0)]
@@ -23,9 +24,7 @@ PROTOCOLS: dict[str, dict[str, dict[str, Any]]] = {
 # Named in the schema, filled by later work: a user who asks gets "not yet", not a silent default.
 NOT_YET = {
     ("train", "method"): ("fedclip", "fedtpg"),
-    ("data", "dataset"): ("cifar10", "cifar100", "tiny-imagenet", "digits", "office-caltech", "pacs", "office-home",
-                          "office-home-lds"),
-}  # fmt: skip
+}
 
 
 class Section(BaseModel):
@@ -148,6 +147,8 @@ def settings(tree: Mapping[str, Any]) -> Settings:
     for section, values in (PROTOCOLS.get(protocol, {}) if isinstance(protocol, str) else {}).items():
         if isinstance(merged.setdefault(section, {}), dict):
             merged[section] = values | merged[section]
+    if isinstance(merged.get("data"), dict) and isinstance(merged.setdefault("partition", {}), dict):
+        merged["partition"] = _paper_partition(merged["data"].get("dataset"), merged["partition"])
     for (section, key), later in NOT_YET.items():
         if isinstance(merged.get(section), dict) and merged[section].get(key) in later:
             raise GgeurError(f'[{section}] {key} = "{merged[section][key]}" is not there yet.')
@@ -159,6 +160,13 @@ def settings(tree: Mapping[str, Any]) -> Settings:
     for name, values in result.method.items():
         checked_parameters(name, values)
     return result
+
+
+def _paper_partition(dataset: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """`given`, completed by how the paper deals out this dataset, unless a kind was chosen."""
+    if "kind" in given or not isinstance(dataset, str):
+        return given
+    return paper_partition(dataset) | given
 
 
 def _sentence(error: ValidationError) -> str:

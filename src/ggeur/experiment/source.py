@@ -1,14 +1,14 @@
 """The embeddings an experiment names: a table on disk, or a dataset through an encoder."""
 
 import os
+import warnings
 from contextlib import suppress
 from functools import lru_cache
 
-from ggeur.core.errors import GgeurError
+from ggeur.core.errors import GgeurWarning
+from ggeur.data.datasets import MINI_DIGITS, load
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.config import Data
-
-DATASETS = ("mini-digits",)
 
 
 def load_table(data: Data) -> EmbeddingTable:
@@ -25,15 +25,25 @@ def load_table(data: Data) -> EmbeddingTable:
 def _load(data: Data, stamp: tuple[int, int] | None) -> EmbeddingTable:
     if data.table is not None:
         return EmbeddingTable.load(data.table)
-    if data.dataset not in DATASETS:
-        raise GgeurError(f"There is no dataset '{data.dataset}'; there are {', '.join(DATASETS)}.")
-    if data.encoder not in (None, "builtin"):
-        raise GgeurError(f"There is no encoder '{data.encoder}' yet; there is builtin.")
-    return mini_digits()
+    assert data.dataset is not None  # [data] has one or the other
+    if data.dataset == MINI_DIGITS and data.encoder in (None, "builtin"):
+        return mini_digits()
+    from ggeur.encode.encoder import DEFAULT, resolve
+    from ggeur.encode.job import embed
+
+    images = load(data.dataset)
+    encoder = resolve(data.encoder or DEFAULT)
+    warnings.warn(
+        f"Embedding the {len(images):,} images of {data.dataset} with {encoder.name}, unless the cache has them; "
+        "`ggeur embed` makes a table of them and shows how far it is.",
+        GgeurWarning,
+        stacklevel=3,
+    )
+    return embed(images, encoder).table
 
 
 def mini_digits() -> EmbeddingTable:
-    """The built-in digits through the built-in encoder."""
+    """The built-in digits through the built-in encoder; quicker made than found in a cache."""
     from ggeur.data import minidigits
     from ggeur.encode.builtin import BuiltinEncoder
 
@@ -45,7 +55,7 @@ def mini_digits() -> EmbeddingTable:
         class_names=images.class_names,
         domain_names=images.domain_names,
         meta={
-            "dataset": "mini-digits",
+            "dataset": MINI_DIGITS,
             "encoder": encoder.name,
             "weights": encoder.weights_hash,
             "preprocessing": encoder.preprocessing,

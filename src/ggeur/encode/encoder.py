@@ -1,0 +1,82 @@
+"""What an encoder is, and which one a name stands for."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.errors import GgeurError
+
+FloatArray = NDArray[np.float32]
+Image = NDArray[np.uint8]  # (H, W, 3), RGB
+
+DEFAULT = "openai/clip-vit-base-patch16"  # the paper's
+
+
+class Encoder(Protocol):
+    """A frozen map from images to vectors, in two halves so that one can run ahead of the other.
+
+    `prepare` is per image, cheap, and called from several threads; `forward` takes a stack of prepared images.
+    `weights_hash` and `preprocessing` together say which map it is: the cache and a table's meta rely on them.
+    """
+
+    name: str
+    dimension: int
+    preprocessing: str
+    weights_hash: str
+
+    def prepare(self, image: Image) -> FloatArray:
+        """What `forward` wants of one RGB image."""
+        ...
+
+    def forward(self, prepared: FloatArray) -> FloatArray:
+        """Embeddings (N, dimension) of N prepared images."""
+        ...
+
+    def encode(self, images: Sequence[Image] | NDArray[np.uint8]) -> FloatArray:
+        """Embeddings (N, dimension) of images, each of its own size."""
+        return self.forward(np.stack([self.prepare(image) for image in images]))
+
+
+@runtime_checkable
+class TextEncoder(Protocol):
+    """An encoder that may have a text tower in the same space."""
+
+    has_text: bool
+
+    def encode_text(self, class_names: Sequence[str], templates: Sequence[str]) -> FloatArray:
+        """(C, dimension): the mean over templates of each class's prompt, of unit length."""
+        ...
+
+
+def resolve(name: str = DEFAULT, *, normalize: bool = False, **preprocessing: Any) -> Encoder:
+    """The encoder `name` stands for: builtin, onnx:PATH, or a Hugging Face name or folder.
+
+    `normalize` scales embeddings to unit length. `preprocessing` (size, resize, interpolation, mean, std) is for ONNX
+    files, which do not bring their own; the side file PATH.json may hold the same.
+    """
+    kind, _, path = name.partition(":")
+    given = {key: value for key, value in preprocessing.items() if value is not None}
+    if given and kind != "onnx":
+        raise GgeurError(f"The encoder {name} brings its own preprocessing; --{next(iter(given))} is for onnx:PATH.")
+    if kind == "onnx":
+        from ggeur.encode.onnx import OnnxEncoder
+        from ggeur.encode.preprocess import read_side_file
+
+        return OnnxEncoder(Path(path), normalize=normalize, **(read_side_file(Path(path)) | given))
+    if name == "builtin":
+        from ggeur.encode.builtin import BuiltinEncoder
+
+        if normalize:
+            raise GgeurError("The builtin encoder has no normalize; its embeddings are used as they are.")
+        return BuiltinEncoder()
+    from ggeur.encode.huggingface import HuggingFaceEncoder
+
+    return HuggingFaceEncoder(name, normalize=normalize)
+
+
+def unit_rows(x: FloatArray) -> FloatArray:
+    """Each row scaled to length 1."""
+    return np.asarray(x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12), np.float32)

@@ -1,0 +1,163 @@
+"""Embedding as a job: batch after batch through the encoder while threads read ahead; what is cached is not redone."""
+
+import os
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.data.readers import ImageSet, Item
+from ggeur.data.table import EmbeddingTable
+from ggeur.encode.cache import EmbeddingCache, digest_of
+from ggeur.encode.encoder import Encoder, FloatArray, TextEncoder
+from ggeur.encode.pictures import Unreadable, to_rgb
+
+BATCH = 64
+TEMPLATES = ("a photo of a {}",)
+_AHEAD = 3  # batches that may be read, decoded and waiting
+
+OnBatch = Callable[[int, int], None]  # images done, of them found in the cache
+
+
+class Embedded(NamedTuple):
+    """A table, and the pictures that could not be read, with the reason."""
+
+    table: EmbeddingTable
+    unreadable: list[str]
+
+
+class _Seen(NamedTuple):
+    """What a reading thread makes of a picture: its digest and, unless the cache has it, the encoder's input."""
+
+    digest: bytes
+    prepared: FloatArray | None
+
+
+def embed(
+    images: ImageSet,
+    encoder: Encoder,
+    *,
+    batch: int = BATCH,
+    skip_unreadable: bool = False,
+    templates: Sequence[str] = TEMPLATES,
+    cache: Path | None = None,
+    on_batch: OnBatch | None = None,
+) -> Embedded:
+    """The pictures as an EmbeddingTable.
+
+    Finished batches are kept in the cache at once, so that a run that was interrupted goes on where it stopped, and a
+    second one does not call the encoder. A picture that cannot be read is an error, or with `skip_unreadable` is
+    left out and listed. `templates` make the prompts of an encoder with a text tower.
+    """
+    if batch < 1:
+        raise GgeurError(f"The batch is {batch}; it must be at least 1.")
+    store = EmbeddingCache(encoder, cache)
+    digests: list[bytes | None] = []  # None: unreadable
+    unreadable: list[str] = []
+    waiting: dict[bytes, FloatArray] = {}  # by digest: a picture that comes twice is embedded once
+    found = 0
+
+    def flush() -> None:
+        if waiting:
+            store.put(list(waiting), _checked(encoder.forward(np.stack(list(waiting.values()))), encoder))
+            waiting.clear()
+        if on_batch is not None:
+            on_batch(len(digests), found)
+
+    for item, seen in _read_ahead(images.items, encoder, store, batch):
+        if isinstance(seen, Unreadable):
+            if not skip_unreadable:
+                flush()  # what was decoded is not lost
+                raise GgeurError(f"Cannot read the image {item.where}: {seen}; mend or remove it, or skip it with "
+                                 "--skip-unreadable.") from seen  # fmt: skip
+            unreadable.append(f"{item.where}: {seen}")
+            digests.append(None)
+            continue
+        digests.append(seen.digest)
+        if seen.prepared is None or seen.digest in store:
+            found += 1
+        else:
+            waiting[seen.digest] = seen.prepared
+        if len(waiting) == batch or len(digests) % (16 * batch) == 0:
+            flush()
+    flush()
+    rows = np.array([i for i, digest in enumerate(digests) if digest is not None], np.int64)
+    if not len(rows):
+        raise GgeurError("None of the images could be read.")
+    x = np.stack([store[digest] for digest in digests if digest is not None])
+    return Embedded(_table(x, rows, images, encoder, templates), unreadable)
+
+
+def _read_ahead(
+    items: Sequence[Item], encoder: Encoder, store: EmbeddingCache, batch: int
+) -> Iterator[tuple[Item, _Seen | Unreadable]]:
+    """The items in order, read and prepared by threads, never more than a few batches ahead."""
+    # Decoding releases the interpreter's lock; reading waits for disks. Both gain from a few threads, even on one core.
+    pool = ThreadPoolExecutor(min(8, (os.cpu_count() or 1) + 2), "ggeur-read")
+    queue: deque[tuple[Item, Future[_Seen | Unreadable]]] = deque()
+    with pool, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="PIL")  # what it cannot read is reported by us
+        try:
+            for item in items:
+                queue.append((item, pool.submit(_look, item, encoder, store)))
+                if len(queue) > _AHEAD * batch:
+                    first, future = queue.popleft()
+                    yield first, future.result()
+            while queue:
+                first, future = queue.popleft()
+                yield first, future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _look(item: Item, encoder: Encoder, store: EmbeddingCache) -> _Seen | Unreadable:
+    try:
+        picture = item.read()
+        digest = digest_of(picture)
+        return _Seen(digest, None if digest in store else encoder.prepare(to_rgb(picture)))
+    except Unreadable as error:
+        return error
+    except OSError as error:
+        return Unreadable(error.strerror or str(error))
+
+
+def _checked(x: NDArray[np.float32], encoder: Encoder) -> FloatArray:
+    """Kept out of the cache: whatever is not one finite vector of the right length per image."""
+    if x.ndim != 2 or x.shape[1] != encoder.dimension or not np.isfinite(x).all():
+        raise GgeurError(f"The encoder {encoder.name} gave infinite or NaN embeddings; its weights may be damaged.")
+    return x
+
+
+def _table(
+    x: FloatArray, rows: NDArray[np.int64], images: ImageSet, encoder: Encoder, templates: Sequence[str]
+) -> EmbeddingTable:
+    meta = {
+        **images.meta,
+        "encoder": encoder.name,
+        "weights": encoder.weights_hash,
+        "preprocessing": encoder.preprocessing,
+    }
+    table = EmbeddingTable(
+        x=x,
+        y=images.y[rows],
+        domain=images.domain[rows],
+        test=None if images.test is None else images.test[rows],
+        class_names=images.class_names,
+        domain_names=images.domain_names,
+        meta=meta,
+    )
+    if not isinstance(encoder, TextEncoder) or not encoder.has_text:
+        return table
+    try:
+        text = encoder.encode_text(images.class_names, templates)
+    except GgeurError as error:
+        warnings.warn(f"The table has no text embeddings: {error}", GgeurWarning, stacklevel=3)
+        return table
+    return replace(table, text=text, meta={**meta, "templates": list(templates)})

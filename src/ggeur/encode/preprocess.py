@@ -1,0 +1,84 @@
+"""The usual steps before an image tower: resize, crop, 0..1, mean and standard deviation."""
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ggeur.core.errors import GgeurError
+from ggeur.data.readers import shown
+from ggeur.encode.encoder import FloatArray, Image
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_CHOICES = {"resize": ("shorter-side", "squeeze"), "interpolation": ("nearest", "bilinear", "bicubic", "lanczos")}
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """Resize the shorter side to `size` and crop the centre, or squeeze to a square; then (x / 255 - mean) / std.
+
+    >>> Preprocessing(size=8)(np.zeros((20, 30, 3), np.uint8)).shape
+    (3, 8, 8)
+    """
+
+    size: int = 224
+    resize: str = "shorter-side"
+    interpolation: str = "bicubic"
+    mean: tuple[float, float, float] = IMAGENET_MEAN
+    std: tuple[float, float, float] = IMAGENET_STD
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.size, int) or isinstance(self.size, bool) or not 1 <= self.size <= 4096:
+            raise GgeurError(f"The size is {self.size!r}; it must be a whole number of pixels between 1 and 4096.")
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise GgeurError(f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(allowed)}.")
+        for name in ("mean", "std"):
+            values = getattr(self, name)
+            numbers = isinstance(values, list | tuple) and all(isinstance(v, int | float) for v in values)
+            if not numbers or len(values) != 3 or not np.isfinite(values).all() or (name == "std" and min(values) <= 0):
+                raise GgeurError(f"{name} is {values!r}; it must be three numbers, for red, green and blue.")
+            object.__setattr__(self, name, tuple(map(float, values)))
+
+    def __call__(self, image: Image) -> FloatArray:
+        """One RGB image as (3, size, size)."""
+        from PIL import Image as Pillow
+
+        picture = Pillow.fromarray(image)
+        how = Pillow.Resampling[self.interpolation.upper()]
+        if self.resize == "squeeze":
+            picture = picture.resize((self.size, self.size), how)
+        else:
+            short = min(picture.size)
+            width, height = (round(self.size * side / short) for side in picture.size)
+            picture = picture.resize((width, height), how)
+            left, top = (width - self.size) // 2, (height - self.size) // 2
+            picture = picture.crop((left, top, left + self.size, top + self.size))
+        x = np.asarray(picture, np.float32).transpose(2, 0, 1) / np.float32(255)
+        mean, std = (np.array(v, np.float32)[:, None, None] for v in (self.mean, self.std))
+        return np.ascontiguousarray((x - mean) / std)
+
+    def __str__(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+def side_file(model: Path) -> Path:
+    """Where the preprocessing of a model file may be written down: PATH.json."""
+    return model.with_name(model.name + ".json")
+
+
+def read_side_file(model: Path) -> dict[str, Any]:
+    """The settings in the side file of a model; none where there is no such file."""
+    path = side_file(model)
+    if not path.is_file():
+        return {}
+    try:
+        values: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise GgeurError(f"{shown(path)} is not valid JSON: {error}.") from error
+    known = [field.name for field in fields(Preprocessing)]
+    if not isinstance(values, dict) or not set(values) <= set(known):
+        raise GgeurError(f"{shown(path)} must be a JSON object with no keys other than {', '.join(known)}.")
+    return values
