@@ -116,6 +116,30 @@ def embed(
 
 
 @app.command()
+def inspect(
+    table: Annotated[Path, typer.Argument(help="Embedding table (.npz).")],
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the figures; default: numbers only.")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help="Partition to draw: dirichlet, domain or label-and-domain. Default: by the number of domains."
+        ),
+    ] = None,
+    clients: Annotated[int, typer.Option(min=1, help="Clients of a dirichlet partition.")] = 10,
+    beta: Annotated[
+        list[float] | None, typer.Option(help="Skew; may be repeated. Default: the six of the paper's Figure 9.")
+    ] = None,
+    client: Annotated[int, typer.Option(min=0, help="Client to look at, under the first beta.")] = 0,
+    class_: Annotated[list[str] | None, typer.Option("--class", help="Class to look at; may be repeated.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of split, partition and draws.")] = 0,
+) -> None:
+    """Show what a table holds: counts, norms, spectra, similarity across domains, and the paper's figures."""
+    from ggeur.cli.inspect import inspect as command
+
+    command(table, out, kind, clients, beta or [0.1, 0.3, 0.5, 0.7, 1, 5], client, class_ or [], seed)
+
+
+@app.command()
 def predict(
     model: Annotated[Path, typer.Argument(help="Run folder, or one model of it (RUN/model/cell-000).")],
     table: Annotated[Path, typer.Argument(help="Embedding table (.npz) made with the same encoder.")],
@@ -149,3 +173,20 @@ def encoders() -> None:
     from ggeur.cli.lists import encoders as command
 
     command()
+
+
+@app.command()
+def plan(
+    clients: Annotated[
+        int | None, typer.Option(min=1, help="Number of clients; default: from 10 to 100 million.", show_default=False)
+    ] = None,
+    classes: Annotated[int, typer.Option(min=1, help="Number of classes.")] = 10,
+    dim: Annotated[int, typer.Option(min=1, help="Dimensions of the embeddings.")] = 512,
+    client_mbit: Annotated[float, typer.Option(help="A client's link, in Mbit/s.")] = 20.0,
+    server_mbit: Annotated[float, typer.Option(help="A server's or aggregator's link, in Mbit/s.")] = 1000.0,
+    patience: Annotated[float, typer.Option(help="Seconds that one node may take in messages.")] = 600.0,
+) -> None:
+    """Print what a federation of any size costs: bytes, memory, work and time."""
+    from ggeur.cli.plan import plan as command
+
+    command(clients, classes, dim, client_mbit, server_mbit, patience)

@@ -1,0 +1,190 @@
+"""What a table holds, as arrays: counts, norms, spectra, similarity across domains, one client's view."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.geometry import Geometry, similarity
+from ggeur.core.seeding import generator
+from ggeur.data.table import EmbeddingTable
+from ggeur.experiment.config import Augment
+from ggeur.experiment.federation import augment_clients
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+TOP = 5  # eigenvectors that the paper compares (Section 2)
+
+
+def counts(table: EmbeddingTable) -> Int:
+    """Rows of each domain and class, (D, C)."""
+    flat = table.domains * table.n_classes + table.y
+    return np.bincount(flat, minlength=table.n_domains * table.n_classes).reshape(table.n_domains, -1)
+
+
+def client_counts(table: EmbeddingTable, parts: Sequence[Int]) -> Int:
+    """Rows of each client and class, (K, C): Figures 7 and 9."""
+    return np.stack([np.bincount(table.y[rows], minlength=table.n_classes) for rows in parts])
+
+
+def spectra(table: EmbeddingTable) -> tuple[Float, list[str]]:
+    """Eigenvalues of the covariance of every class that has rows, (C', r) descending, and the classes' names."""
+    held = np.unique(table.y)
+    values = np.zeros((len(held), min(table.dimension, int(np.bincount(table.y).max(initial=1)))))
+    for i, c in enumerate(held):
+        found, _ = _shape(table.x[table.y == c])
+        values[i, : len(found)] = found
+    return values, [table.class_names[c] for c in held]
+
+
+def _shape(x: NDArray[Any], *, centred: bool = True) -> tuple[Float, Float]:
+    """Eigenvalues (r,), descending, and eigenvectors (p, r) of the rows' covariance.
+
+    Of rows times rows and dimensions times dimensions the smaller is decomposed: classes are often small.
+    """
+    x = x.astype(np.float64)
+    x = (x - x.mean(axis=0) if centred else x) / np.sqrt(len(x))
+    few = len(x) < x.shape[1]
+    values, vectors = np.linalg.eigh(x @ x.T if few else x.T @ x)
+    values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+    if few:
+        vectors = x.T @ vectors / np.sqrt(np.maximum(values, 1e-300))
+    return values, vectors
+
+
+class Similarity(NamedTuple):
+    """S of Eq. 3 between the classes of two domains that both of them have."""
+
+    domains: tuple[str, str]
+    class_names: tuple[str, ...]
+    values: Float  # (C', C')
+
+    @property
+    def same(self) -> float:
+        """Mean over the diagonal: the same class in both domains."""
+        return float(np.diag(self.values).mean())
+
+    @property
+    def other(self) -> float:
+        """Mean off the diagonal."""
+        n = len(self.values)
+        return float((self.values.sum() - np.trace(self.values)) / max(n * n - n, 1))
+
+
+def similarities(table: EmbeddingTable, *, centred: bool = True) -> list[Similarity]:
+    """Every pair of domains, over the classes that both hold with more rows than eigenvectors compared (Figure 6).
+
+    `centred=False` compares the uncentred moments of Eq. 1 as printed, whose first eigenvector is nearly the mean.
+    """
+    count, top = counts(table), min(TOP, table.dimension)
+    vectors = np.zeros((table.n_domains, table.n_classes, table.dimension, top))
+    for d, c in np.argwhere(count > top):
+        vectors[d, c] = _shape(table.x[(table.domains == d) & (table.y == c)], centred=centred)[1][:, :top]
+    found = []
+    for a, b in combinations(range(table.n_domains), 2):
+        both = np.flatnonzero((count[a] > top) & (count[b] > top))
+        if len(both) > 1:
+            present = np.ones(len(both), np.bool_)
+            first, second = (Geometry(np.ones((len(both), top)), vectors[d, both], present) for d in (a, b))
+            pair = (table.domain_names[a], table.domain_names[b])
+            names = tuple(table.class_names[c] for c in both)
+            found.append(Similarity(pair, names, similarity(first, second, top)))
+    return found
+
+
+class Cloud(NamedTuple):
+    """Points of a few classes in the plane."""
+
+    xy: Float  # (n, 2)
+    y: Int  # index into the view's class names
+
+
+class ClientView(NamedTuple):
+    """One client's embeddings beside the global ones, in the plane of the latter's first principal components."""
+
+    client: str
+    class_names: tuple[str, ...]
+    own: Cloud
+    augmented: Cloud
+    everyone: Cloud
+    shares: tuple[float, float]  # of the variance, along the two axes
+
+
+def client_view(
+    table: EmbeddingTable, parts: Sequence[Int], client: int, augment: Augment, class_names: Sequence[str], seed: int
+) -> ClientView:
+    """The client's rows before and after `augment`, and all clients' rows (Figures 1, 3 and 5).
+
+    Without `class_names`: the class the client holds most of, the one it holds least of, and one that it lacks, if
+    there is one.
+    """
+    if not 0 <= client < len(parts):
+        raise GgeurError(f"There is no client {client}; there are {len(parts)}, counted from 0.")
+    unknown = [name for name in class_names if name not in table.class_names]
+    if unknown:
+        raise GgeurError(f"The table has no class '{unknown[0]}'; it has {', '.join(table.class_names[:20])}.")
+    own = client_counts(table, parts)
+    chosen = np.array([table.class_names.index(n) for n in class_names] or _telling(own[client], own.sum(axis=0)))
+    few, rows = _only(table, parts, chosen)
+    made = augment_clients(few, rows, augment, seed)
+    base = np.concatenate([few.x, made.prototypes.astype(few.x.dtype)])
+    augmented = made.sets[client].materialise(base, made.bank)
+    everyone = np.concatenate(rows)
+    centre = few.x[everyone].mean(axis=0, dtype=np.float64)
+    _, values, axes = np.linalg.svd(few.x[everyone] - centre, full_matrices=False)
+    plane, energy = axes[:2].T, values**2 / max(float((values**2).sum()), 1e-300)
+    if plane.shape[1] < 2:
+        raise GgeurError("A view in the plane needs embeddings of two dimensions and clients with at least two rows.")
+    return ClientView(
+        client=_client_name(table, parts, client),
+        class_names=tuple(table.class_names[c] for c in chosen),
+        own=Cloud((few.x[rows[client]] - centre) @ plane, few.y[rows[client]]),
+        augmented=Cloud((augmented - centre) @ plane, made.sets[client].y.astype(np.int64)),
+        everyone=Cloud((few.x[everyone] - centre) @ plane, few.y[everyone]),
+        shares=(float(energy[0]), float(energy[1])),
+    )
+
+
+def client_names(table: EmbeddingTable, parts: Sequence[Int]) -> list[str]:
+    """Each client's domain, where it has one and the table several, else its number."""
+    return [_client_name(table, parts, k) for k in range(len(parts))]
+
+
+def _client_name(table: EmbeddingTable, parts: Sequence[Int], k: int) -> str:
+    homes = np.unique(table.domains[parts[k]])
+    one = table.n_domains > 1 and len(parts) == table.n_domains and len(homes) <= 1
+    return table.domain_names[homes[0] if len(homes) else k] if one else f"client {k}"
+
+
+def _telling(own: Int, total: Int) -> list[int]:
+    held = np.flatnonzero(own)
+    if not len(held):
+        raise GgeurError("This client holds no rows, so there is nothing to look at; choose another with --client.")
+    by_count = held[np.argsort(-own[held], kind="stable")]
+    lacking = np.flatnonzero((own == 0) & (total > 0))
+    return list(dict.fromkeys([*by_count[:1].tolist(), *by_count[-1:].tolist(), *lacking[:1].tolist()]))
+
+
+def _only(table: EmbeddingTable, parts: Sequence[Int], classes: Int) -> tuple[EmbeddingTable, list[Int]]:
+    """The table of these classes alone, numbered in their order, and the clients' rows in it."""
+    kept = np.flatnonzero(np.isin(table.y, classes))
+    place = np.full(len(table), -1)
+    place[kept] = np.arange(len(kept))
+    code = np.full(table.n_classes, -1)
+    code[classes] = np.arange(len(classes))
+    few = replace(
+        table.subset(kept), y=code[table.y[kept]], class_names=tuple(table.class_names[c] for c in classes), text=None
+    )
+    return few, [place[rows][place[rows] >= 0] for rows in parts]
+
+
+def thinned(cloud: Cloud, most: int, seed: int = 0) -> Cloud:
+    """At most `most` points of each class, drawn at random: more would only cover each other."""
+    rows = [np.flatnonzero(cloud.y == c) for c in np.unique(cloud.y)]
+    kept = [generator(seed, "thin", int(i)).permutation(r)[:most] for i, r in enumerate(rows)]
+    order = np.concatenate(kept) if kept else np.zeros(0, np.int64)
+    return Cloud(cloud.xy[order], cloud.y[order])
