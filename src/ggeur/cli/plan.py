@@ -1,0 +1,47 @@
+"""`ggeur plan`: the cost of a federation of any size, on paper."""
+
+from rich.table import Table
+
+from ggeur.cli.screen import console
+from ggeur.experiment.plan import KINDS, human_bytes, human_seconds
+from ggeur.experiment.plan import plan as plan_of
+
+
+def plan(clients: int | None, classes: int, dim: int, client_mbit: float, server_mbit: float, patience: float) -> None:
+    sizes = [clients] if clients is not None else [10**e for e in range(1, 9)]
+    table = Table(
+        "clients",
+        "statistics",
+        "up",
+        "down",
+        "client time",
+        "server memory",
+        "additions",
+        "tree",
+        "there and back",
+        title=f"{classes} classes, {dim} dimensions, {client_mbit:g} Mbit/s per client, {server_mbit:g} per server",
+        title_justify="left",
+    )
+    for n in sizes:
+        for kind in KINDS:
+            p = plan_of(kind, n, classes, dim, client_mbit=client_mbit, server_mbit=server_mbit, patience=patience)
+            tree = "one server" if p.levels == 1 else f"{p.levels} levels of {p.fan:,}, {p.aggregators:,} nodes"
+            table.add_row(
+                f"{n:,}" if kind == KINDS[0] else "",
+                kind,
+                human_bytes(p.up),
+                human_bytes(p.down),
+                human_seconds(p.client_seconds),
+                human_bytes(p.server_memory),
+                f"{p.additions:.1e}",
+                tree,
+                human_seconds(p.tree_seconds),
+                end_section=kind == KINDS[-1],
+            )
+    console.print(table)
+    per_round = human_bytes(p.per_round)
+    console.print(
+        f"Then {per_round} up and {per_round} down per client and round, for a linear head. The shapes take "
+        f"about {9.0 * dim**3 * classes:.1e} operations, once.",
+        highlight=False,
+    )
