@@ -29,7 +29,7 @@ def experiment(folder: Path, **sections) -> Experiment:
         {
             "data": {"table": str(folder / "table.npz")},
             "partition": {"kind": "label-and-domain", "beta": 0.5},
-            "train": {"method": ["fedavg", "scaffold", "moon", "fedopt", "lda"], "rounds": 20, "batch": 16},
+            "train": {"method": ["fedavg", "scaffold", "moon", "fedopt", "lda"], "rounds": 80, "batch": 16},
             "augment": {"kind": ["none", "ggeur"]},
             "run": {"seeds": [0, 1]},
             **sections,
@@ -60,7 +60,7 @@ def test_fifty_kills_at_random_times_lose_nothing(tmp_path):
         deadline = time.monotonic() + 10 * whole
         while size(run) <= rounds and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)  # let it get to work, or fifty kills would all hit the start
-        time.sleep(rng.uniform(0, whole / KILLS / 2))
+        time.sleep(rng.uniform(0, whole / KILLS / 4))
         process.send_signal(signal.SIGKILL)
         kills += process.wait() == -signal.SIGKILL
     subprocess.run([sys.executable, "-m", "ggeur", "run", "--resume", "run"], cwd=tmp_path, check=True)
