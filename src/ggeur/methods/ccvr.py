@@ -14,10 +14,10 @@ from ggeur.core.statistics import ClassStatistics
 from ggeur.heads.head import Params
 from ggeur.heads.linear import linear
 from ggeur.methods.closed import ClosedForm, linear_params
-from ggeur.methods.method import cross_entropy
+from ggeur.methods.method import Count, Positive, cross_entropy
 
 
-def ccvr(*, draws: int = 2000, epochs: int = 10, batch: int = 64, rate: float = 0.01) -> ClosedForm:
+def ccvr(*, draws: Count = 2000, epochs: Count = 10, batch: Count = 64, rate: Positive = 0.01) -> ClosedForm:
     """`draws`: virtual samples of each class; the others are the server's SGD, with momentum 0.9."""
     head = linear()
     sgd = optax.sgd(rate, 0.9)

@@ -11,7 +11,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.statistics import ClassStatistics
 from ggeur.heads.head import Params
 
-NEVER = -1e6  # bias of a class without samples: it is never the answer
+BELOW = 10.0  # how far a class without samples stays below the mean of the others
 
 
 class ClosedForm(NamedTuple):
@@ -21,11 +21,13 @@ class ClosedForm(NamedTuple):
 
 
 def linear_params(statistics: ClassStatistics, w: NDArray[np.float64], b: NDArray[np.float64]) -> Params:
-    """W and b as a linear head in float32, classes without samples switched off."""
+    """W and b as a linear head in float32.
+
+    A class without samples gets the mean logit of the others, less a constant: it is never the answer, and a head that
+    goes on to be trained does not start with a huge weight.
+    """
     if not statistics.present.any():
         raise GgeurError("There are no samples at all, so no head can be solved for.")
     present = statistics.present
-    return {
-        "W": np.where(present[:, None], w, 0.0).astype(np.float32),
-        "b": np.where(present, b, NEVER).astype(np.float32),
-    }
+    w, b = np.where(present[:, None], w, w[present].mean(axis=0)), np.where(present, b, b[present].mean() - BELOW)
+    return {"W": w.astype(np.float32), "b": b.astype(np.float32)}

@@ -16,6 +16,7 @@ from ggeur.methods.method import (
     Batch,
     ClientData,
     Method,
+    Positive,
     Sent,
     Tree,
     add_term,
@@ -25,7 +26,7 @@ from ggeur.methods.method import (
 )
 
 
-def feddyn(head: Head, *, alpha: float = 0.5) -> Method:
+def feddyn(head: Head, *, alpha: Positive = 0.5) -> Method:
     """`alpha`: weight of the regulariser."""
 
     def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:

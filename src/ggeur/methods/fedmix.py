@@ -1,4 +1,4 @@
-"""FedMix (Yoon et al., ICLR 2021, Algorithm 2): mix with the other clients' *averaged* samples, to first order.
+"""FedMix (Yoon et al., ICLR 2021, Proposition 1): mix with the other clients' *averaged* samples, to first order.
 
 Once, each client sends means (x_g, y_g) of M random rows each; the server hands all of them to everyone. With
 u = (1 - l) x and one mean drawn per batch,
@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, ClientData, Method, Sent, Tree, row_mean
+from ggeur.methods.method import Batch, ClientData, Count, Fraction, Method, Sent, Tree, row_mean
 
 
-def fedmix(head: Head, *, lam: float = 0.05, group: int = 5, groups: int = 200) -> Method:
+def fedmix(head: Head, *, lam: Fraction = 0.05, group: Count = 5, groups: Count = 200) -> Method:
     """`lam`: l, the share of the mixed-in mean; `group`: M; `groups`: the most means that a client sends."""
 
     def prepare(data: ClientData, key: jax.Array) -> Tree:

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, Method, Sent, add_term, row_mean
+from ggeur.methods.method import AtLeastZero, Batch, Method, Positive, Sent, add_term, row_mean
 
 
-def fedntd(head: Head, *, beta: float = 1.0, tau: float = 1.0) -> Method:
+def fedntd(head: Head, *, beta: AtLeastZero = 1.0, tau: Positive = 1.0) -> Method:
     """`beta`: weight of the distillation; `tau`: its temperature."""
 
     def not_true(params: Params, batch: Batch) -> jax.Array:

@@ -20,17 +20,17 @@ import jax.numpy as jnp
 import optax
 
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Method, Tree, cross_entropy_loss, weighted_mean
+from ggeur.methods.method import Fraction, Method, Positive, Tree, cross_entropy_loss, weighted_mean
 
 
 def fedopt(
     head: Head,
     *,
     server: Literal["sgd", "adam", "yogi", "adagrad"] = "sgd",
-    server_rate: float | None = None,
-    momentum: float = 0.9,
-    beta2: float = 0.99,
-    tau: float = 1e-3,
+    server_rate: Positive | None = None,
+    momentum: Fraction = 0.9,
+    beta2: Fraction = 0.99,
+    tau: Positive = 1e-3,
 ) -> Method:
     """`server_rate`: eta, by default 0.5 for SGD, else 0.01; `momentum`: SGD's, or beta_1 of Adam and Yogi."""
     eta = server_rate if server_rate is not None else 0.5 if server == "sgd" else 0.01

@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, ClientData, Method, Sent, Tree, add_term, row_mean, weighted_mean
+from ggeur.methods.method import AtLeastZero, Batch, ClientData, Method, Sent, Tree, add_term, row_mean, weighted_mean
 
 
-def fedproto(head: Head, *, lam: float = 2.0) -> Method:
+def fedproto(head: Head, *, lam: AtLeastZero = 2.0) -> Method:
     """`lam`: lambda, the weight of the prototype term."""
 
     def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:

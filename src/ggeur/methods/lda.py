@@ -10,9 +10,10 @@ import numpy as np
 from ggeur.core.statistics import ClassStatistics
 from ggeur.heads.head import Params
 from ggeur.methods.closed import ClosedForm, linear_params
+from ggeur.methods.method import Fraction
 
 
-def lda(*, shrinkage: float = 0.1) -> ClosedForm:
+def lda(*, shrinkage: Fraction = 0.1) -> ClosedForm:
     """`shrinkage`: s, between 0 (the pooled covariance) and 1 (a sphere)."""
 
     def solve(s: ClassStatistics, key: jax.Array) -> Params:

@@ -5,15 +5,22 @@ The engine vectorises them over clients, so each is written for one client (or, 
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+from pydantic import Field
 
 from ggeur.heads.head import Head, Params
 
 Tree = Any  # a pytree of arrays
+
+# Types of parameters: what a user writes under [method.NAME] is checked against them.
+AtLeastZero = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
 Sent = dict[str, Tree]
 
 

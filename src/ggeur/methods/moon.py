@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, ClientData, Method, Sent, Tree, add_term, row_mean
+from ggeur.methods.method import AtLeastZero, Batch, ClientData, Method, Positive, Sent, Tree, add_term, row_mean
 
 
-def moon(head: Head, *, mu: float = 1.0, tau: float = 0.5) -> Method:
+def moon(head: Head, *, mu: AtLeastZero = 1.0, tau: Positive = 0.5) -> Method:
     """`mu`: weight of the contrast; `tau`: its temperature."""
 
     def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:

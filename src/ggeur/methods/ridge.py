@@ -9,9 +9,10 @@ import numpy as np
 from ggeur.core.statistics import ClassStatistics
 from ggeur.heads.head import Params
 from ggeur.methods.closed import ClosedForm, linear_params
+from ggeur.methods.method import Positive
 
 
-def ridge(*, alpha: float = 1.0) -> ClosedForm:
+def ridge(*, alpha: Positive = 1.0) -> ClosedForm:
     """`alpha`: the penalty on W."""
 
     def solve(s: ClassStatistics, key: jax.Array) -> Params:

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import optax
 
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import ClientData, Method, Sent, Tree, add_term, inner, uniform_mean
+from ggeur.methods.method import ClientData, Method, Positive, Sent, Tree, add_term, inner, uniform_mean
 
 
-def scaffold(head: Head, *, server_rate: float = 0.25) -> Method:
+def scaffold(head: Head, *, server_rate: Positive = 0.25) -> Method:
     """`server_rate`: eta_g, the step of the server along the mean update."""
 
     def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:
