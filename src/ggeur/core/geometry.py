@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
@@ -57,7 +58,7 @@ class Geometry:
             raise GgeurError(f"rank is {rank}; it must be between 1 and the {p} dimensions of the embeddings.")
         if energy is not None and not 0 < energy <= 1:
             raise GgeurError(f"energy is {energy}; it must be above 0 and at most 1.")
-        values, vectors = np.linalg.eigh(covariance)
+        values, vectors = _eigh(covariance)
         values = np.clip(values[:, ::-1], 0.0, None)  # rounding leaves tiny negatives
         vectors = vectors[:, :, ::-1]
         if energy is not None:
@@ -106,6 +107,19 @@ class Geometry:
                 GgeurWarning,
                 stacklevel=3,
             )
+
+
+def _eigh(matrices: Float) -> tuple[Float, Float]:
+    """np.linalg.eigh of a stack, matrix by matrix on two threads of one BLAS thread each.
+
+    BLAS gains next to nothing from threads of its own here, and where something else runs they wait for each other:
+    several times slower, seen often.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1), ThreadPoolExecutor(2) as pool:
+        pairs = list(pool.map(np.linalg.eigh, matrices))
+    return np.stack([values for values, _ in pairs]), np.stack([vectors for _, vectors in pairs])
 
 
 def similarity(a: Geometry, b: Geometry, top: int = 5) -> Float:

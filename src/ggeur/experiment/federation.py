@@ -24,6 +24,7 @@ from ggeur.heads.head import Head, Params
 from ggeur.methods import resolve_closed
 
 Int = NDArray[np.int64]
+_KEPT, _KEPT_BYTES = 10, 2**27  # augmented clients kept for the next method: how many, and how large each may be
 _FAR = 1e3  # mean over spread beyond which second moments about zero lose half of their sixteen digits
 
 
@@ -190,12 +191,28 @@ def head_of(settings: Settings) -> Head:
     return resolve_head(t.head, hidden=t.hidden, softmax=t.softmax)
 
 
+_recent: dict[tuple[Any, ...], Augmented] = {}
+
+
+def _augmented_once(table: EmbeddingTable, parts: Sequence[Int], settings: Settings, seed: int) -> Augmented:
+    """`augment_clients`, made once for the methods of a grid that share it; only small banks are kept."""
+    key = (table.fingerprint(), settings.partition, settings.augment, seed)
+    if key not in _recent:
+        made = augment_clients(table, parts, settings.augment, seed)
+        if made.bank is None or made.bank.nbytes > _KEPT_BYTES:
+            return made
+        while len(_recent) >= _KEPT:
+            _recent.pop(next(iter(_recent)))
+        _recent[key] = made
+    return _recent[key]
+
+
 def build_run(table: EmbeddingTable, settings: Settings, seed: int) -> Run:
     """Everything one seed of one setting trains on; `table` has been split by that seed."""
     parts = partition_rows(table, settings, seed)
     if not any(len(p) for p in parts):
         raise GgeurError(f"The federation has no training samples at all (seed {seed}).")
-    augmented = augment_clients(table, parts, settings.augment, seed)
+    augmented = _augmented_once(table, parts, settings, seed)
     head = head_of(settings)
     own: Any = ()
     if not settings.train.broadcast:
