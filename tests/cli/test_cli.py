@@ -10,7 +10,6 @@ from importlib.metadata import version
 import numpy as np
 import pytest
 
-from ggeur.cli import main
 from ggeur.data.table import EmbeddingTable
 
 HEAVY = ("jax", "scipy", "sklearn", "matplotlib", "torch")
@@ -50,23 +49,6 @@ def place(tmp_path, monkeypatch):
     (tmp_path / "exp.toml").write_text(EXPERIMENT)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def ggeur(capsys, monkeypatch):
-    """Run a command in this process: (exit code, stdout, stderr)."""
-
-    def run(*argv):
-        monkeypatch.setattr(sys, "argv", ["ggeur", *map(str, argv)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code or 0
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
 
 
 def one_line(text):

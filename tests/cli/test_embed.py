@@ -1,0 +1,122 @@
+"""`ggeur embed` and experiments that name a dataset: what is written, what is said, and what is refused."""
+
+import io
+import re
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ggeur.data.table import EmbeddingTable
+from ggeur.encode.builtin import BuiltinEncoder
+
+RNG = np.random.default_rng(0)
+
+
+def jpeg(size=(40, 30)):
+    file = io.BytesIO()
+    Image.fromarray(RNG.integers(0, 256, (*size, 3), np.uint8)).save(file, "JPEG")
+    return file.getvalue()
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder of photographs in two domains and three classes, one's own cache, and we are beside it."""
+    for domain in ("north", "süden"):
+        for name in ("ant", "bee", "cat"):
+            (tmp_path / "photos" / domain / name).mkdir(parents=True)
+            for i in range(8):
+                (tmp_path / "photos" / domain / name / f"{i}.jpg").write_bytes(jpeg())
+    monkeypatch.setenv("GGEUR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_folder_becomes_a_table(ggeur, place):
+    code, out, _ = ggeur("embed", "photos", "--encoder", "builtin", "--out", "t.npz")
+    table = EmbeddingTable.load("t.npz")
+    assert code == 0 and "48 embeddings are in t.npz" in out and "48/48" in out
+    assert table.x.shape == (48, 488) and table.domain_names == ("north", "süden")
+    assert table.class_names == ("ant", "bee", "cat") and table.meta["dataset"] == "photos"
+    first = np.asarray(Image.open("photos/north/ant/0.jpg"))
+    np.testing.assert_allclose(table.x[0], BuiltinEncoder().encode(first[None])[0], atol=1e-5)
+
+
+def test_a_second_run_is_from_the_cache_and_writes_the_same_file(ggeur, place):
+    ggeur("embed", "photos", "--encoder", "builtin", "--out", "one.npz")
+    _, out, _ = ggeur("embed", "photos", "--encoder", "builtin", "--out", "two.npz")
+    assert "from the cache" in out and (place / "one.npz").read_bytes() == (place / "two.npz").read_bytes()
+
+
+def test_unreadable_images_are_refused_or_listed(ggeur, place):
+    (place / "photos/north/bee/[3].jpg").write_bytes(jpeg()[:-200])
+    (place / "photos/süden/cat/readme.txt").write_text("hello")
+    code, _, err = ggeur("embed", "photos", "--encoder", "builtin", "--out", "t.npz")
+    assert code == 2 and "photos/north/bee/[3].jpg" in err and "--skip-unreadable" in err
+    assert not (place / "t.npz").exists()
+    code, out, _ = ggeur("embed", "photos", "--encoder", "builtin", "--out", "t.npz", "--skip-unreadable")
+    assert code == 0 and "skipped: photos/north/bee/[3].jpg: " in out and "readme.txt: it is not an image" in out
+    assert "2 unreadable images are left out" in out and len(EmbeddingTable.load("t.npz")) == 48
+
+
+def test_a_class_that_a_domain_lacks_is_noted(ggeur, place):
+    (place / "photos" / "north" / "dog").mkdir()
+    code, out, _ = ggeur("embed", "photos", "--encoder", "builtin", "--out", "t.npz")
+    assert code == 0 and "note: Domain north has no images of class dog." in out
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["nowhere"], "neither a dataset nor a folder"),
+        (["photos", "--data", "nowhere", "--share", "0.5"], "test set of its own"),
+        (["cifar10", "--data", "nowhere"], "no folder nowhere"),
+        (["office-caltech", "--data", "photos"], "was not found in photos"),
+        (["photos", "--encoder", "onnx:nowhere.onnx"], "no ONNX file nowhere.onnx"),
+        (["photos", "--size", "32"], "builtin brings its own preprocessing"),
+        (["photos", "--prompt", "a photo"], r"must contain \{\}"),
+        (["photos", "--out", "no/such/folder/t.npz"], "Cannot write no/such/folder/t.npz"),
+        (["photos", "--out", "photos"], "Cannot write photos"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_write_nothing(ggeur, place, arguments, words):
+    options = {"--encoder": "builtin", "--out": "t.npz"} | dict(zip(arguments[1::2], arguments[2::2], strict=True))
+    code, _, err = ggeur("embed", arguments[0], *(part for pair in options.items() for part in pair))
+    assert code == 2 and err.count("\n") == 1 and err.startswith("error: ")
+    assert re.search(words, err) and not (place / "t.npz").exists()
+
+
+def test_a_missing_extra_names_the_pip_command(ggeur, place, monkeypatch):
+    (place / "m.onnx").write_bytes(b"")
+    for encoder, module, extra in (("onnx:m.onnx", "onnxruntime", "onnx"), ("some/model", "transformers", "hf")):
+        monkeypatch.setitem(sys.modules, module, None)
+        code, _, err = ggeur("embed", "photos", "--encoder", encoder, "--out", "t.npz")
+        assert code == 2 and f"pip install 'ggeur[{extra}]'" in err
+
+
+EXPERIMENT = """
+[data]
+dataset = "{dataset}"
+encoder = "builtin"
+[train]
+rounds = 1
+local_epochs = 1
+"""
+
+
+def test_an_experiment_may_name_a_dataset_or_a_folder(ggeur, place):
+    (place / "exp.toml").write_text(EXPERIMENT.format(dataset=place / "photos"))
+    code, out, err = ggeur("run", "exp.toml", "--out", "RUN", "--set", "partition.kind=domain")
+    assert code == 0, err
+    assert "Embedding the 48 images" in out and "north" in out and (place / "cache" / "embeddings").is_dir()
+    (place / "exp.toml").write_text(EXPERIMENT.format(dataset="cifar10"))
+    code, _, err = ggeur("run", "exp.toml", "--out", "RUN2", "--set", "data.encoder=builtin")
+    assert code == 2 and "cifar10 was not found" in err and not (place / "RUN2").exists()
+
+
+@pytest.mark.real
+def test_datasets_says_what_was_found(ggeur, place, shared):
+    code, out, _ = ggeur("datasets", "--data", shared / "data" / "images")
+    assert code == 0 and "office-caltech: found in" in out and "pacs: on the hub as flwrlabs/pacs" in out

@@ -1,0 +1,159 @@
+"""ONNX encoders: preprocessing, models that will not do, and a real one on real photographs."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ggeur.core.errors import GgeurError
+from ggeur.data.datasets import load
+from ggeur.data.table import EmbeddingTable
+from ggeur.encode.encoder import resolve
+from ggeur.encode.job import embed
+from ggeur.encode.preprocess import Preprocessing
+
+pytest.importorskip("onnxruntime")
+onnx = pytest.importorskip("onnx")
+RNG = np.random.default_rng(0)
+PHOTOS = [RNG.integers(0, 256, shape, np.uint8) for shape in ((40, 30, 3), (17, 90, 3), (16, 16, 3))]
+
+
+def write_model(path, *, shape=("n", 3, 16, 16), out=("n", 3), inputs=1, kind="mean"):
+    """A small model: the mean of each channel over the picture."""
+    from onnx import TensorProto, helper
+
+    nodes = [helper.make_node("GlobalAveragePool", ["images"], ["pooled"]),
+             helper.make_node("Flatten", ["pooled"], ["flat"])]  # fmt: skip
+    if kind == "tokens":
+        nodes[1] = helper.make_node("Squeeze", ["pooled"], ["flat"])
+        out = ("n", 3, 1)
+    given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("images", "more")[:inputs]]
+    made = [helper.make_tensor_value_info("flat", TensorProto.FLOAT, out)]
+    model = helper.make_model(helper.make_graph(nodes, "g", given, made), opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def test_the_usual_preprocessing_by_hand():
+    picture = PHOTOS[0]  # 40 high, 30 wide
+    small = Image.fromarray(picture).resize((16, 21), Image.Resampling.BICUBIC).crop((0, 2, 16, 18))
+    wanted = (np.asarray(small) / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+    np.testing.assert_allclose(Preprocessing(size=16)(picture), wanted.transpose(2, 0, 1), atol=1e-5)
+
+
+def test_embeddings_are_the_models_output_on_prepared_images(tmp_path):
+    encoder = resolve(f"onnx:{write_model(tmp_path / 'm.onnx')}")
+    assert encoder.name == "onnx:m.onnx" and encoder.dimension == 3 and len(encoder.weights_hash) == 64
+    wanted = [Preprocessing(size=16)(p).mean(axis=(1, 2)) for p in PHOTOS]
+    np.testing.assert_allclose(encoder.encode(PHOTOS), wanted, atol=1e-5)
+    assert json.loads(encoder.preprocessing)["size"] == 16, "the size is the model's"
+
+
+def test_normalize_gives_unit_rows_and_another_cache_key(tmp_path):
+    path = write_model(tmp_path / "m.onnx")
+    plain, unit = resolve(f"onnx:{path}"), resolve(f"onnx:{path}", normalize=True)
+    np.testing.assert_allclose(np.linalg.norm(unit.encode(PHOTOS), axis=1), 1, atol=1e-6)
+    assert plain.preprocessing != unit.preprocessing and plain.weights_hash == unit.weights_hash
+
+
+def test_flags_go_before_the_side_file_and_that_before_the_usual(tmp_path):
+    path = write_model(tmp_path / "m.onnx", shape=("n", 3, "h", "w"))
+    assert json.loads(resolve(f"onnx:{path}").preprocessing)["size"] == 224
+    side = {"size": 8, "resize": "squeeze", "mean": [0, 0, 0], "std": [1, 1, 1], "interpolation": "bilinear"}
+    (tmp_path / "m.onnx.json").write_text(json.dumps(side))
+    assert json.loads(resolve(f"onnx:{path}").preprocessing) == side
+    encoder = resolve(f"onnx:{path}", size=4, mean=(0.5, 0.5, 0.5), std=None)
+    assert json.loads(encoder.preprocessing) == side | {"size": 4, "mean": [0.5, 0.5, 0.5]}
+    assert encoder.prepare(PHOTOS[1]).shape == (3, 4, 4)
+
+
+def test_an_export_for_one_size_of_batch_serves_any(tmp_path):
+    free = resolve(f"onnx:{write_model(tmp_path / 'free.onnx')}")
+    fixed = resolve(f"onnx:{write_model(tmp_path / 'fixed.onnx', shape=(2, 3, 16, 16), out=(2, 3))}")
+    np.testing.assert_allclose(fixed.encode(PHOTOS), free.encode(PHOTOS), atol=1e-6)
+
+
+def test_weights_beside_the_model_belong_to_its_hash(tmp_path):
+    path = write_model(tmp_path / "m.onnx")
+    before = resolve(f"onnx:{path}").weights_hash
+    (tmp_path / "m.onnx.data").write_bytes(b"weights")
+    assert resolve(f"onnx:{path}").weights_hash != before
+
+
+@pytest.mark.parametrize(
+    "model, words",
+    [
+        ({"shape": ("n", 1, 16, 16)}, "one input must be float32"),
+        ({"inputs": 2}, "one input"),
+        ({"shape": ("n", 3, 16, 24)}, "only square"),
+        ({"kind": "tokens"}, r"no output of shape \(batch, p\)"),
+    ],
+)
+def test_a_model_that_is_no_image_tower_is_refused(tmp_path, model, words):
+    with pytest.raises(GgeurError, match=words):
+        resolve(f"onnx:{write_model(tmp_path / 'm.onnx', **model)}")
+
+
+def test_other_mistakes_are_one_sentence(tmp_path):
+    with pytest.raises(GgeurError, match="no ONNX file .*nowhere"):
+        resolve("onnx:nowhere.onnx")
+    (tmp_path / "m.onnx").write_bytes(b"not a model")
+    with pytest.raises(GgeurError, match="cannot be loaded as an ONNX model"):
+        resolve(f"onnx:{tmp_path / 'm.onnx'}")
+    path = write_model(tmp_path / "m.onnx")
+    with pytest.raises(GgeurError, match="takes images of 16 x 16 pixels, not 8"):
+        resolve(f"onnx:{path}", size=8)
+    with pytest.raises(GgeurError, match="resize is 'stretch'; it must be one of"):
+        resolve(f"onnx:{path}", resize="stretch")
+    with pytest.raises(GgeurError, match="std is .*three numbers"):
+        resolve(f"onnx:{path}", std=(0, 1, 1))
+    for content, words in (("{", "not valid JSON"), ('{"sise": 3}', "no keys other than size"), ("[]", "JSON object")):
+        (tmp_path / "m.onnx.json").write_text(content)
+        with pytest.raises(GgeurError, match=words):
+            resolve(f"onnx:{path}")
+    with pytest.raises(GgeurError, match="builtin brings its own preprocessing; --size is for onnx"):
+        resolve("builtin", size=8)
+    with pytest.raises(GgeurError, match="no normalize"):
+        resolve("builtin", normalize=True)
+
+
+# ---------------------------------------------------------------- real photographs, a real encoder
+
+
+@pytest.fixture(scope="module")
+def tiny_vit(shared):
+    return resolve(f"onnx:{shared / 'weights/tiny_vit_5m_224_in22k.onnx'}")
+
+
+def cosines(a: EmbeddingTable, b: EmbeddingTable) -> np.ndarray:
+    x, y = a.x.astype(np.float64), b.x.astype(np.float64)
+    return (x * y).sum(axis=1) / np.linalg.norm(x, axis=1) / np.linalg.norm(y, axis=1)
+
+
+def reproduce(shared: Path, encoder, tmp_path, step: int) -> tuple[np.ndarray, list[str]]:
+    images = load("office-caltech", shared / "data" / "images")
+    reference = EmbeddingTable.load(shared / "data" / "embeddings" / "office_caltech10.tinyvit.npz")
+    rows = np.arange(0, len(images), step)
+    assert (images.y == reference.y).all() and (images.domain == reference.domains).all()
+    some = replace(images, items=[images.items[i] for i in rows], y=images.y[rows], domain=images.domain[rows])
+    table = embed(some, encoder, cache=tmp_path).table
+    return cosines(table, reference.subset(rows)), [images.items[i].where for i in rows]
+
+
+@pytest.mark.real
+def test_the_office_caltech_photographs_give_the_reference_embeddings(shared, tiny_vit, tmp_path):
+    found, _ = reproduce(shared, tiny_vit, tmp_path, step=21)  # 121 photographs of all domains and classes
+    assert (found >= 0.999).mean() >= 0.99 and np.median(found) > 0.99999
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_all_2533_photographs_give_the_reference_embeddings(shared, tiny_vit, tmp_path):
+    found, where = reproduce(shared, tiny_vit, tmp_path, step=1)
+    # The reference ignores EXIF; one photograph asks to be turned.
+    assert [w[-24:] for w, c in zip(where, found, strict=True) if c < 0.999] == ["caltech/mug/041_0006.jpg"]
+    assert (found >= 0.999).mean() >= 0.99
