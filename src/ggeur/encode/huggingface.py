@@ -58,12 +58,18 @@ class HuggingFaceEncoder(Encoder):
         if not self.has_text:
             raise GgeurError(f"The model {self._source} has no text tower.")
         tokenizer = _load(self._transformers.AutoTokenizer, self._source, "tokenizer")
+        text = self._model.config.text_config
+        if len(tokenizer) < text.vocab_size / 2:
+            # Without its files transformers makes an empty tokenizer, and any text would be embedded as nonsense.
+            raise GgeurError(f"The tokenizer of the encoder {self._source} is not complete; its files are missing.")
         # SigLIP was trained on texts padded to full length, CLIP on any.
         padding = "max_length" if "siglip" in self._model.config.model_type else True
         rows = []
         for name in class_names:
             prompts = [template.replace("{}", name.replace("_", " ")) for template in templates]
-            tokens = tokenizer(prompts, padding=padding, truncation=True, return_tensors="pt").to(self._device)
+            tokens = tokenizer(
+                prompts, padding=padding, truncation=True, max_length=text.max_position_embeddings, return_tensors="pt"
+            ).to(self._device)
             wanted = {k: v for k, v in tokens.items() if k in ("input_ids", "attention_mask")}
             with self._torch.inference_mode():
                 x = self._model.get_text_features(**wanted).pooler_output.float().cpu().numpy()

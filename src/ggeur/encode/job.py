@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -62,11 +62,12 @@ def embed(
     digests: list[bytes | None] = []  # None: unreadable
     unreadable: list[str] = []
     waiting: dict[bytes, FloatArray] = {}  # by digest: a picture that comes twice is embedded once
+    stack = _Stack(batch)
     found = 0
 
     def flush() -> None:
         if waiting:
-            store.put(list(waiting), _checked(encoder.forward(np.stack(list(waiting.values()))), encoder))
+            store.put(list(waiting), _checked(encoder.forward(stack(waiting.values())), encoder))
             waiting.clear()
         if on_batch is not None:
             on_batch(len(digests), found)
@@ -95,12 +96,27 @@ def embed(
     return Embedded(_table(x, rows, images, encoder, templates), unreadable)
 
 
+class _Stack:
+    """Prepared images as one array, in memory that serves batch after batch: fresh pages cost more than the copy."""
+
+    def __init__(self, batch: int) -> None:
+        self._batch = batch
+        self._memory: FloatArray | None = None
+
+    def __call__(self, prepared: Iterable[FloatArray]) -> FloatArray:
+        images = list(prepared)
+        if self._memory is None:
+            self._memory = np.empty((self._batch, *images[0].shape), np.float32)
+        return np.stack(images, out=self._memory[: len(images)])
+
+
 def _read_ahead(
     items: Sequence[Item], encoder: Encoder, store: EmbeddingCache, batch: int
 ) -> Iterator[tuple[Item, _Seen | Unreadable]]:
     """The items in order, read and prepared by threads, never more than a few batches ahead."""
-    # Decoding releases the interpreter's lock; reading waits for disks. Both gain from a few threads, even on one core.
-    pool = ThreadPoolExecutor(min(8, (os.cpu_count() or 1) + 2), "ggeur-read")
+    # Decoding releases the interpreter's lock and reading waits for disks, so both gain from threads; more than there
+    # are cores would only take turns with an encoder that runs on the same.
+    pool = ThreadPoolExecutor(max(2, min(8, os.cpu_count() or 1)), "ggeur-read")
     queue: deque[tuple[Item, Future[_Seen | Unreadable]]] = deque()
     with pool, warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="PIL")  # what it cannot read is reported by us

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,15 @@ class Preprocessing:
             picture = picture.resize((width, height), how)
             left, top = (width - self.size) // 2, (height - self.size) // 2
             picture = picture.crop((left, top, left + self.size, top + self.size))
-        x = np.asarray(picture, np.float32).transpose(2, 0, 1) / np.float32(255)
-        mean, std = (np.array(v, np.float32)[:, None, None] for v in (self.mean, self.std))
-        return np.ascontiguousarray((x - mean) / std)
+        channels = np.asarray(picture).transpose(2, 0, 1)
+        # A byte has 256 values: looking each up is several times quicker than arithmetic on every pixel.
+        return np.stack([table.take(channel) for table, channel in zip(self._values, channels, strict=True)])
+
+    @cached_property
+    def _values(self) -> FloatArray:
+        """(3, 256): what each byte of each channel becomes."""
+        mean, std = (np.array(v, np.float32)[:, None] for v in (self.mean, self.std))
+        return np.asarray((np.arange(256, dtype=np.float32) / np.float32(255) - mean) / std)
 
     def __str__(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
