@@ -129,7 +129,9 @@ def inspect(
     beta: Annotated[
         list[float] | None, typer.Option(help="Skew; may be repeated. Default: the six of the paper's Figure 9.")
     ] = None,
-    client: Annotated[int, typer.Option(min=0, help="Client to look at, under the first beta.")] = 0,
+    client: Annotated[
+        int | None, typer.Option(min=0, help="Client to look at, under the first beta; default: the largest.")
+    ] = None,
     class_: Annotated[list[str] | None, typer.Option("--class", help="Class to look at; may be repeated.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of split, partition and draws.")] = 0,
 ) -> None:
@@ -137,6 +139,64 @@ def inspect(
     from ggeur.cli.inspect import inspect as command
 
     command(table, out, kind, clients, beta or [0.1, 0.3, 0.5, 0.7, 1, 5], client, class_ or [], seed)
+
+
+@app.command()
+def reproduce(
+    table: Annotated[
+        str | None, typer.Argument(help="Table of the paper: table1 to table7, table10, table11.", show_default=False)
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Say which tables can run here, and stop.")] = False,
+    tables: Annotated[
+        list[Path] | None,
+        typer.Option("--table", help="Embedding table (.npz) to use; may be repeated. Default: embed the dataset."),
+    ] = None,
+    data: Data = None,
+    rows: Annotated[
+        list[str] | None, typer.Option(help="Rows to run, as in 'FedAvg*'; may be repeated. Default: all.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Repetitions, each with its own split and partition.")] = 3,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds; default: the paper's.", show_default=False)] = None,
+    protocol: Annotated[
+        str, typer.Option(help="paper (as written), released (as scripted) or sound (ours).")
+    ] = "paper",
+    encoder: Annotated[str, typer.Option(help="Encoder, where the dataset has to be embedded.")] = (
+        "openai/clip-vit-base-patch16"
+    ),
+    out: Annotated[Path | None, typer.Option("--out", help="Run folder; an unfinished one is gone on with.")] = None,
+) -> None:
+    """Reproduce a table of the paper: measured beside published, with a report."""
+    from ggeur.cli.reproduce import list_tables
+    from ggeur.cli.reproduce import reproduce as command
+
+    if list_ or table is None:
+        list_tables(data)
+    else:
+        command(
+            table,
+            data=data,
+            tables=tables or [],
+            rows=rows or [],
+            seeds=seeds,
+            rounds=rounds,
+            protocol=protocol,
+            encoder=encoder,
+            out=out,
+        )
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    out: Annotated[Path, typer.Option("--out", help="Page to write.")] = Path("report.html"),
+    latex: Annotated[
+        bool, typer.Option("--latex", help="Also write the tables for a paper, as .tex beside it.")
+    ] = False,
+) -> None:
+    """Write one self-contained page about finished runs: tables, figures, costs, settings."""
+    from ggeur.cli.report import report as command
+
+    command(runs, out, latex=latex)
 
 
 @app.command()

@@ -17,7 +17,7 @@ from ggeur.report import inspection
 
 
 def inspect(
-    path: Path, out: Path | None, kind: str | None, clients: int, betas: Sequence[float], client: int,
+    path: Path, out: Path | None, kind: str | None, clients: int, betas: Sequence[float], client: int | None,
     class_names: Sequence[str], seed: int,
 ) -> None:  # fmt: skip
     table = EmbeddingTable.load(path)
@@ -102,7 +102,7 @@ def _similarity(pairs: Sequence[inspection.Similarity], uncentred: Sequence[insp
 
 def _draw(
     table: EmbeddingTable, shapes: tuple[NDArray[np.float64], list[str]], pairs: Sequence[inspection.Similarity],
-    points: Sequence[Settings], out: Path, client: int, class_names: Sequence[str], seed: int,
+    points: Sequence[Settings], out: Path, client: int | None, class_names: Sequence[str], seed: int,
 ) -> None:  # fmt: skip
     from ggeur.report import figures
 

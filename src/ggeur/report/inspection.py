@@ -115,13 +115,20 @@ class ClientView(NamedTuple):
 
 
 def client_view(
-    table: EmbeddingTable, parts: Sequence[Int], client: int, augment: Augment, class_names: Sequence[str], seed: int
+    table: EmbeddingTable,
+    parts: Sequence[Int],
+    client: int | None,
+    augment: Augment,
+    class_names: Sequence[str],
+    seed: int,
 ) -> ClientView:
-    """The client's rows before and after `augment`, and all clients' rows (Figures 1, 3 and 5).
+    """A client's rows before and after `augment`, and all clients' rows (Figures 1, 3 and 5).
 
-    Without `class_names`: the class the client holds most of, the one it holds least of, and one that it lacks, if
-    there is one.
+    Without a `client`: the one with most rows. Without `class_names`: the class the client holds most of, the one it
+    holds least of, and one that it lacks, if there is one.
     """
+    if client is None:
+        client = int(np.argmax([len(rows) for rows in parts]))
     if not 0 <= client < len(parts):
         raise GgeurError(f"There is no client {client}; there are {len(parts)}, counted from 0.")
     unknown = [name for name in class_names if name not in table.class_names]

@@ -1,0 +1,113 @@
+"""The rows of a run as a reader thinks of them: method, what was done to the data, and under which condition."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ggeur.core.errors import GgeurError
+from ggeur.experiment.compare import Difference, paired_difference
+from ggeur.experiment.config import Settings
+from ggeur.experiment.grid import Experiment
+from ggeur.experiment.reproduction import Reproduction
+from ggeur.experiment.result import Result, Row
+from ggeur.report.tables import label
+
+PLAIN, FULL = "no augmentation", "GGEUR"
+# In the order of what each adds to the one before.
+VARIANTS = (PLAIN, "equal weights", "steps matched", "resample", "prototypes", "GGEUR, step 1", FULL)
+
+
+class Entry(NamedTuple):
+    """One row of a result with its place in the comparison."""
+
+    name: str
+    method: str
+    variant: str  # one of VARIANTS, or another in words
+    condition: str  # dataset and varied setting, in words; empty where nothing else varies
+    row: Row
+    point: Settings
+    published: str = ""  # the paper's row
+
+    @property
+    def avg(self) -> float | None:
+        return self.row.avg
+
+
+class Pair(NamedTuple):
+    """GGEUR and a row that differs from it in the augmentation alone."""
+
+    full: Entry
+    other: Entry
+    difference: Difference | None  # None with fewer than two common seeds
+
+    @property
+    def mean(self) -> float:
+        assert self.full.avg is not None and self.other.avg is not None
+        return self.full.avg - self.other.avg if self.difference is None else self.difference.mean
+
+
+def entries(result: Result, experiment: Experiment, reading: Reproduction | None) -> list[Entry]:
+    """Every row of the result, in its order."""
+    points = {
+        json.dumps(varied, sort_keys=True): point
+        for varied, point in zip(experiment.varied, experiment.points, strict=True)
+    }
+    rows = [row for row in result.rows() if json.dumps(row.settings, sort_keys=True) in points]
+    if not rows:
+        raise GgeurError("The result does not belong to the experiment beside it in the run folder.")
+    own = [points[json.dumps(row.settings, sort_keys=True)] for row in rows]
+    arms = {} if reading is None else {arm.arm: arm for arm in reading.arms}
+    several = reading is not None and len({arm.part for arm in reading.arms}) > 1
+    weights = Counter(p.train.weights for p in own).most_common(1)[0][0]
+    steps = Counter(p.train.local_steps for p in own).most_common(1)[0][0]
+    scale = Counter(p.augment.scale for p in own).most_common(1)[0][0]
+    most = max((p.augment.steps or 1 for p in own if p.augment.kind == "ggeur"), default=1)
+    found = []
+    for row, point in zip(rows, own, strict=True):
+        arm = arms.get(str(row.settings.get("arm")))
+        odd = {"arm", "train.method", "augment.kind", "augment.steps"}
+        rest = {key: value for key, value in row.settings.items() if key not in odd}
+        condition = label(rest)
+        if several and arm is not None:
+            condition = f"{arm.part}, {condition}" if condition else arm.part
+        variant = _variant(point, weights, steps, scale, most)
+        name = arm.row if arm is not None else label(row.settings) or point.train.method
+        published = "" if arm is None else arm.published
+        found.append(Entry(name, point.train.method, variant, condition, row, point, published))
+    return found
+
+
+def _variant(point: Settings, weights: str, steps: int | None, scale: str, most: int) -> str:
+    a = point.augment
+    if a.kind == "ggeur":
+        words = [FULL] + ([f"step {a.steps}"] if (a.steps or 1) < most else [])
+        words += [f"scale {a.scale}"] if a.scale != scale else []
+        words += [a.statistics] if a.statistics != "per-class" else []
+    else:
+        words = [PLAIN if a.kind == "none" else a.kind]
+    extra = [f"{point.train.weights} weights"] if point.train.weights != weights else []
+    extra += ["steps matched"] if point.train.local_steps not in (None, steps) else []
+    extra += [f"from {point.train.start}"] if point.train.start != "random" else []
+    return ", ".join(extra) if extra and words == [PLAIN] else ", ".join(words + extra)
+
+
+def pairs(all_entries: Sequence[Entry], variant: str = PLAIN) -> list[Pair]:
+    """GGEUR beside `variant` of the same method under the same condition, wherever both finished."""
+    found = []
+    for full in all_entries:
+        if full.variant != FULL or full.avg is None:
+            continue
+        for other in all_entries:
+            same = (other.method, other.condition) == (full.method, full.condition)
+            if same and other.variant == variant and other.avg is not None:
+                found.append(Pair(full, other, _difference(full.row, other.row)))
+                break
+    return found
+
+
+def _difference(a: Row, b: Row) -> Difference | None:
+    try:
+        return paired_difference(a, b)
+    except GgeurError:
+        return None

@@ -1,0 +1,42 @@
+"""A matplotlib figure as a piece of a page: SVG without a header, whose ids clash with no other figure's."""
+
+import io
+import re
+from html import escape
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from ggeur.report.charts import INK
+
+_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+
+
+def inline_svg(figure: Figure, name: str, title: str, *, on_page: bool) -> str:
+    """The figure as `<svg>`; `on_page` lets its ink follow the page, light or dark, where others stay dark on white."""
+    buffer = io.StringIO()
+    with rc_context({"svg.hashsalt": "ggeur", "svg.fonttype": "none"}):
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", text, flags=re.S)
+    text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
+    text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
+    text = re.sub(r'(xlink:href)="#([^"]+)"', rf'\1="#{name}-\2"', text)
+    text = _shortened(text)
+    if on_page:
+        text = re.sub(INK, "currentColor", text, flags=re.I)
+    head, _, rest = text.partition(">")
+    width, height = re.findall(r'(?:width|height)="([\d.]+)pt"', head)[:2]
+    head = re.sub(r'\s(?:width|height)="[^"]*"', "", head)
+    head += f' role="img" aria-label="{escape(title)}" data-width="{width}" data-height="{height}"'
+    return f"{head}>{rest}"
+
+
+def _shortened(text: str) -> str:
+    """Coordinates to a hundredth of a point, in paths and places alone, never in what is written."""
+    return re.sub(
+        r'\b(?:d|x|y|transform)="[^"]*"',
+        lambda found: _NUMBER.sub(lambda number: f"{float(number[0]):.2f}", found[0]),
+        text,
+    )

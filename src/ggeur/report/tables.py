@@ -1,0 +1,198 @@
+"""A result as the table people read: mean and interval over seeds, beside what the paper printed."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ggeur.experiment.reproduction import Arm, Column, Reproduction
+from ggeur.experiment.result import Cell, Result, Row
+from ggeur.report.published import PublishedTable, published_tables
+
+_SPEAK_FOR_THEMSELVES = ("arm", "train.method", "augment.kind")
+
+
+class Number(NamedTuple):
+    """One figure of the table: over seeds, and the paper's."""
+
+    values: tuple[float, ...]  # by seed; empty where nothing ran
+    published: float | None = None
+    remark: str = ""  # on the paper's figure, or why there is none of ours
+
+    @property
+    def mean(self) -> float | None:
+        return float(np.mean(self.values)) if self.values else None
+
+    @property
+    def spread(self) -> float | None:
+        """The sample deviation over seeds."""
+        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % t-interval of the mean over seeds."""
+        if self.mean is None or self.spread is None:
+            return None
+        from scipy import stats
+
+        half = float(stats.t.ppf(0.975, len(self.values) - 1)) * self.spread / len(self.values) ** 0.5
+        return self.mean - half, self.mean + half
+
+    @property
+    def difference(self) -> float | None:
+        return None if self.mean is None or self.published is None else self.mean - self.published
+
+
+class Line(NamedTuple):
+    """One row of the table."""
+
+    name: str
+    numbers: tuple[Number, ...]
+    control: bool = False
+    why: str = ""  # nothing of it ran
+
+
+class Comparison(NamedTuple):
+    """The whole table."""
+
+    title: str
+    columns: tuple[str, ...]
+    lines: tuple[Line, ...]
+    unit: str = "percent"
+    headings: tuple[str, ...] = ()  # columns as shown, where a domain stands in for another
+
+    def best(self, column: int) -> float | None:
+        """The largest mean of a column, or the smallest, where small is good."""
+        means = [mean for line in self.lines if (mean := line.numbers[column].mean) is not None]
+        small = self.unit == "seconds" or self.columns[column] == "STD"
+        return (min if small else max)(means, default=None)
+
+
+def label(varied: dict[str, Any]) -> str:
+    """What sets a row apart, in a few words: the arm's name, then the values the grid varies."""
+    plain = [str(varied[key]) for key in _SPEAK_FOR_THEMSELVES if key in varied]
+    rest = [f"{key.split('.')[-1]} {value}" for key, value in varied.items() if key not in _SPEAK_FOR_THEMSELVES]
+    return ", ".join(plain + rest)
+
+
+def row_name(row: Row) -> str:
+    return label(row.settings) or row.cells[0].method
+
+
+def compare(result: Result, reading: Reproduction | None, title: str = "") -> Comparison:
+    """The table of a result: as the paper lays it out, where it is one of the paper's, else a line per row."""
+    return _plain(result, title) if reading is None else _reproduced(result, reading)
+
+
+def _plain(result: Result, title: str) -> Comparison:
+    rows = result.rows()
+    domains = next((list(row.domains) for row in rows if row.domains), [])
+    several = len(domains) > 1
+    columns = [Column(name, "", "domain", value=name) for name in domains] if several else []
+    columns += [Column("AVG" if several else "accuracy", "", "avg")]
+    columns += [Column("STD", "", "std")] if several else []
+    lines = [Line(row_name(row), tuple(_number(row.cells, c) for c in columns)) for row in rows]
+    return Comparison(title, tuple(c.label for c in columns), tuple(lines))
+
+
+def _reproduced(result: Result, reading: Reproduction) -> Comparison:
+    paper = published_tables().get(reading.table)
+    arms = {(arm.row, arm.part): arm for arm in reading.arms}
+    absent = {(a.row, a.part): a for a in reading.absent}
+    lines = []
+    for name in reading.order:
+        numbers = []
+        for column in reading.columns:
+            arm = arms.get((name, column.part))
+            if arm is None:
+                gone = absent[name, column.part]
+                printed = None if paper is None else paper.value(gone.published, column.label)
+                numbers.append(Number((), printed, gone.why))
+            else:
+                numbers.append(_beside(_cells(result, arm, column), column, arm, paper, reading.measure))
+        own = [a for key, a in arms.items() if key[0] == name]
+        reasons = dict.fromkeys(n.remark for n in numbers if not n.values and n.remark)
+        lines.append(Line(name, tuple(numbers), any(a.control for a in own), "" if own else "; ".join(reasons)))
+    unit = "seconds" if reading.measure == "seconds" else "percent"
+    return Comparison(
+        reading.title,
+        tuple(c.label for c in reading.columns),
+        tuple(lines),
+        unit,
+        tuple(_heading(c) for c in reading.columns),
+    )
+
+
+def _heading(column: Column) -> str:
+    """The paper's name of a column, and the domain that is really behind it, where that is another."""
+    if column.kind != "domain" or not column.replaced:
+        return column.label
+    return f"{column.value} (paper: {column.label})"
+
+
+def _cells(result: Result, arm: Arm, column: Column) -> list[Cell]:
+    return [
+        cell
+        for cell in result.cells
+        if cell.settings.get("arm") == arm.arm and (column.key is None or cell.settings.get(column.key) == column.value)
+    ]
+
+
+def _beside(cells: Sequence[Cell], column: Column, arm: Arm, paper: PublishedTable | None, measure: str) -> Number:
+    printed = None if paper is None else paper.value(arm.published, column.label)
+    slip = None if paper is None else paper.slip(arm.published, column.label)
+    number = _number(cells, column, (paper.ddof if paper is not None else 0) or 0, measure)
+    failed = [c for c in cells if c.status != "ok"]
+    remark = slip.why if slip is not None else ""
+    if failed:
+        remark = f"{len(failed)} of {len(cells)} seeds {failed[0].status}. {remark}".strip()
+    return number._replace(published=printed, remark=remark)
+
+
+def _number(cells: Sequence[Cell], column: Column, ddof: int = 0, measure: str = "accuracy") -> Number:
+    done = [c for c in cells if c.status == "ok" and c.avg is not None]
+    failed = [c for c in cells if c.status != "ok"]
+    remark = f"{len(failed)} of {len(cells)} seeds {failed[0].status}" if failed else ""
+    return Number(tuple(_value(c, column, ddof, measure) for c in done), None, remark)
+
+
+def _value(cell: Cell, column: Column, ddof: int, measure: str) -> float:
+    if measure == "seconds":
+        return cell.seconds / max(len(cell.rounds), 1)
+    if column.kind == "domain":
+        return cell.domains[column.value]
+    if column.kind == "std":
+        return float(np.std(list(cell.domains.values()), ddof=ddof if len(cell.domains) > ddof else 0))
+    assert cell.avg is not None
+    return cell.avg
+
+
+def to_latex(table: Comparison) -> str:
+    """The table for a paper: booktabs, mean and deviation over seeds, the paper's figure in brackets, best in bold."""
+    head = " & ".join(_tex(c) for c in table.headings or table.columns)
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        f"\\begin{{tabular}}{{l{'c' * len(table.columns)}}}",
+        "\\toprule",
+        f"Method & {head} \\\\",
+        "\\midrule",
+    ]
+    for line in table.lines:
+        cells = [_latex_number(n, n.mean is not None and n.mean == table.best(i)) for i, n in enumerate(line.numbers)]
+        lines.append(f"{_tex(line.name)} & {' & '.join(cells)} \\\\")
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
+
+
+def _latex_number(number: Number, best: bool) -> str:
+    printed = f" ({number.published:.2f})" if number.published is not None else ""
+    if number.mean is None:
+        return f"--{printed}"
+    mean = f"{number.mean:.2f}"
+    spread = f" $\\pm$ {number.spread:.2f}" if number.spread is not None else ""
+    return (f"\\textbf{{{mean}}}" if best else mean) + spread + printed
+
+
+def _tex(text: str) -> str:
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "β": r"$\beta$"}
+    special |= {c: f"\\{c}" for c in "&%$#_{}"}
+    return "".join(special.get(c, c) for c in text)
