@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-ALL = ("sampling", "training")
+ALL = ("sampling", "training", "embedding")
 
 
 def main(names: list[str]) -> None:
