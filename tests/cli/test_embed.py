@@ -58,7 +58,7 @@ def test_unreadable_images_are_refused_or_listed(ggeur, place):
     assert not (place / "t.npz").exists()
     code, out, _ = ggeur("embed", "photos", "--encoder", "builtin", "--out", "t.npz", "--skip-unreadable")
     assert code == 0 and "skipped: photos/north/bee/[3].jpg: " in out and "readme.txt: it is not an image" in out
-    assert "2 unreadable images are left out" in out and len(EmbeddingTable.load("t.npz")) == 48
+    assert "left out as unreadable: 2" in out and len(EmbeddingTable.load("t.npz")) == 48
 
 
 def test_a_class_that_a_domain_lacks_is_noted(ggeur, place):
@@ -120,3 +120,11 @@ def test_an_experiment_may_name_a_dataset_or_a_folder(ggeur, place):
 def test_datasets_says_what_was_found(ggeur, place, shared):
     code, out, _ = ggeur("datasets", "--data", shared / "data" / "images")
     assert code == 0 and "office-caltech: found in" in out and "pacs: on the hub as flwrlabs/pacs" in out
+
+
+def test_an_onnx_file_is_looked_for_beside_the_experiment(ggeur, place):
+    (place / "deep").mkdir()
+    text = EXPERIMENT.format(dataset=place / "photos").replace('"builtin"', '"onnx:tower.onnx"')
+    (place / "deep" / "exp.toml").write_text(text)
+    code, _, err = ggeur("run", "deep/exp.toml", "--out", "RUN")
+    assert code == 2 and f"no ONNX file {place / 'deep' / 'tower.onnx'}" in err

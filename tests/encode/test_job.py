@@ -79,9 +79,9 @@ def test_a_second_run_calls_the_encoder_zero_times(folder, tmp_path):
     first, second, seen = Counting(), Counting(), []
     a = embed(image_folder(folder), first, batch=8, cache=tmp_path / "cache").table
     b = embed(image_folder(folder), second, batch=8, cache=tmp_path / "cache",
-              on_batch=lambda done, found: seen.append((done, found))).table  # fmt: skip
+              on_batch=lambda done, computed: seen.append((done, computed))).table  # fmt: skip
     assert first.batches == [8] * 6 + [2] and second.batches == []
-    assert a.x.tobytes() == b.x.tobytes() and seen[-1] == (50, 50)
+    assert a.x.tobytes() == b.x.tobytes() and seen[-1] == (50, 0)
 
 
 def test_only_new_images_are_computed_and_copies_once(folder, tmp_path):
@@ -258,7 +258,7 @@ class Slow(Counting):
         return super().forward(prepared)
 
 embed(image_folder(Path({folder!r})), Slow(), batch=5, cache=Path({cache!r}),
-      on_batch=lambda done, found: print(done, flush=True))
+      on_batch=lambda done, computed: print(done, flush=True))
 """
 
 

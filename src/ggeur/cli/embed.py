@@ -59,7 +59,7 @@ def embed(
         console.print(f"[yellow]skipped:[/] {escape(line)}", highlight=False, soft_wrap=True)
     if len(unreadable) > _LISTED:
         console.print(f"[yellow]skipped:[/] {len(unreadable) - _LISTED} more", highlight=False)
-    skipped = f"; {len(unreadable)} unreadable images are left out" if unreadable else ""
+    skipped = f"; left out as unreadable: {len(unreadable)}" if unreadable else ""
     text = "" if table.text is None else " and the class names"
     console.print(f"{len(table):,} embeddings{text} are in {out}{skipped}", markup=False, highlight=False)
 
@@ -68,7 +68,7 @@ class _Speed(ProgressColumn):
     """Images per second that the encoder really computed: those from the cache would flatter it."""
 
     def render(self, task: Task) -> Text:
-        computed = task.completed - task.fields["found"]
+        computed = task.fields["computed"]
         if not computed or not task.elapsed:
             return Text("from the cache" if task.completed else "")
         return Text(f"{computed / task.elapsed:.1f} images/s")
@@ -86,5 +86,5 @@ def _progress(total: int) -> Iterator[OnBatch]:
         console=console,
     )
     with bar:
-        task = bar.add_task("embedding", total=total, found=0)
-        yield lambda done, found: bar.update(task, completed=done, found=found)
+        task = bar.add_task("embedding", total=total, computed=0)
+        yield lambda done, computed: bar.update(task, completed=done, computed=computed)

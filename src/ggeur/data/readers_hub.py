@@ -1,5 +1,6 @@
 """Datasets through Hugging Face `datasets`, by their hub id; needs the extra `hf`."""
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -46,6 +47,7 @@ def _load(hub: Hub, split: str) -> Any:
         raise GgeurError(
             f"Reading {hub.id} from the Hugging Face hub needs an extra: pip install 'ggeur[hf]'."
         ) from error
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it tells of every retry
     try:
         rows = datasets.load_dataset(hub.id, hub.config, split=split)
         return rows.cast_column(hub.image, datasets.Image(decode=False))

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +98,13 @@ def _libraries() -> tuple[Any, Any]:
         ) from error
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it tells of every retry
     return torch, transformers
 
 
 def _load(kind: Any, name: str, what: str) -> Any:
+    with suppress(Exception):  # what has been downloaded before is used as it is, with or without a network
+        return kind.from_pretrained(name, local_files_only=True)
     try:
         return kind.from_pretrained(name)
     except Exception as error:  # OSError, ValueError, safetensors' own and more

@@ -23,7 +23,7 @@ BATCH = 64
 TEMPLATES = ("a photo of a {}",)
 _AHEAD = 3  # batches that may be read, decoded and waiting
 
-OnBatch = Callable[[int, int], None]  # images done, of them found in the cache
+OnBatch = Callable[[int, int], None]  # images done, and how many of them were computed just now
 
 
 class Embedded(NamedTuple):
@@ -63,14 +63,16 @@ def embed(
     unreadable: list[str] = []
     waiting: dict[bytes, FloatArray] = {}  # by digest: a picture that comes twice is embedded once
     stack = _Stack(batch)
-    found = 0
+    computed = 0
 
     def flush() -> None:
+        nonlocal computed
         if waiting:
+            computed += len(waiting)
             store.put(list(waiting), _checked(encoder.forward(stack(waiting.values())), encoder))
             waiting.clear()
         if on_batch is not None:
-            on_batch(len(digests), found)
+            on_batch(len(digests), computed)
 
     for item, seen in _read_ahead(images.items, encoder, store, batch):
         if isinstance(seen, Unreadable):
@@ -82,9 +84,7 @@ def embed(
             digests.append(None)
             continue
         digests.append(seen.digest)
-        if seen.prepared is None or seen.digest in store:
-            found += 1
-        else:
+        if seen.prepared is not None and seen.digest not in store:
             waiting[seen.digest] = seen.prepared
         if len(waiting) == batch or len(digests) % (16 * batch) == 0:
             flush()

@@ -91,17 +91,21 @@ def _plain(value: Any) -> Any:
 
 
 def _anchor(tree: Mapping[str, Any], folder: Path) -> None:
-    """Make the paths of tables absolute: those of a file are relative to it, so that it runs from anywhere."""
+    """Make paths of tables and ONNX files absolute: a file names them relative to itself, and runs from anywhere."""
     arms = tree.get("arm")
     for part in (tree, *(arms if isinstance(arms, list) else [])):
         data = part.get("data") if isinstance(part, dict) else None
-        if not isinstance(data, dict):
-            continue
-        given = data.get("table")
-        if isinstance(given, str):
-            data["table"] = os.path.abspath(folder / given)
-        elif isinstance(given, list):
-            data["table"] = [os.path.abspath(folder / name) if isinstance(name, str) else name for name in given]
+        for key, prefix in (("table", ""), ("encoder", "onnx:")):
+            if isinstance(data, dict) and key in data:
+                data[key] = _anchored(data[key], prefix, folder)
+
+
+def _anchored(given: Any, prefix: str, folder: Path) -> Any:
+    if isinstance(given, list):
+        return [_anchored(one, prefix, folder) for one in given]
+    if not isinstance(given, str) or not given.startswith(prefix):
+        return given
+    return prefix + os.path.abspath(folder / given.removeprefix(prefix))
 
 
 def override(tree: Mapping[str, Any], assignments: Sequence[str]) -> Tree:
