@@ -101,6 +101,34 @@ def load_with(name: str) -> Callable[[Path], object]:
     return load
 
 
+def picture(kind: str) -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        from PIL import Image
+
+        pixels = np.random.default_rng(0).integers(0, 256, (12, 10, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(path, format=kind)
+
+    return make
+
+
+def load_picture(path: Path) -> object:
+    from ggeur.encode.pictures import to_rgb
+
+    return to_rgb(path.read_bytes())
+
+
+def settings_of_a_tower(path: Path) -> None:
+    path.write_text(json.dumps({"size": 64, "mean": [0.5, 0.5, 0.5], "std": [0.2, 0.2, 0.2], "resize": "squeeze"}))
+
+
+def load_settings(path: Path) -> object:
+    from ggeur.encode.preprocess import Preprocessing, read_side_file, side_file
+
+    model = path.parent / "tower.onnx"
+    side_file(model).write_bytes(path.read_bytes())
+    return Preprocessing(**read_side_file(model))
+
+
 FORMATS: dict[str, tuple[Callable[[Path], None], Callable[[Path], object]]] = {
     "table": (table, ggeur.EmbeddingTable.load),
     "compressed table": (compressed_table, ggeur.EmbeddingTable.load),
@@ -110,6 +138,10 @@ FORMATS: dict[str, tuple[Callable[[Path], None], Callable[[Path], object]]] = {
     "signed checkpoint": (checkpoint, load_signed_checkpoint),
     "head": (head, load_with("head.npz")),
     "model description": (description, load_with("model.json")),
+    "jpeg": (picture("JPEG"), load_picture),
+    "png": (picture("PNG"), load_picture),
+    "tiff": (picture("TIFF"), load_picture),
+    "onnx side file": (settings_of_a_tower, load_settings),
 }
 
 
