@@ -32,8 +32,15 @@ def demo(out: Path | None, rounds: int, seeds: int) -> None:
             "arm": [{"name": name, "augment": values} for name, values in ARMS.items()],
         }
     )
-    result = execute(experiment, out or default_folder("demo"), title="mini-digits, label and domain skew")
+    folder = out or default_folder("demo")
+    result = execute(experiment, folder, title="mini-digits, label and domain skew")
     console.print("\n" + explain(result), highlight=False)
+    from ggeur.report.page import write_report
+
+    page = write_report([folder], folder / "report.html")
+    console.print(
+        f"\nThe same with figures, to read in a browser: {page}", markup=False, highlight=False, soft_wrap=True
+    )
 
 
 def explain(result: Result) -> str:
@@ -43,7 +50,8 @@ def explain(result: Result) -> str:
     if plain is None or resample is None or prototypes is None or full is None:
         return "Some arms did not finish, so there is nothing to compare."
     return (
-        f"Balancing alone (repeating each site's own rows) moves FedAvg from {plain:.1f} to {resample:.1f} %, and "
+        f"Balancing (repeating each site's own rows, with the steps and weights that brings) moves FedAvg from {plain:.1f} "
+        f"to {resample:.1f} %, and "
         f"repeating the other domains' class means as well gives {prototypes:.1f} %: neither uses any geometry. "
         f"GGEUR with both steps draws around the same points along each class's global shape and reaches {full:.1f} %, "
         f"so here the geometry itself accounts for {full - prototypes:+.1f} of the {full - plain:+.1f} points."

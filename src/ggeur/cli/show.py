@@ -14,9 +14,9 @@ from ggeur.core.errors import GgeurWarning
 from ggeur.experiment.grid import Experiment
 from ggeur.experiment.result import Result, Row
 from ggeur.experiment.tracker import OnRound
+from ggeur.report.tables import label, row_name
 
 console = Console()
-_SPEAK_FOR_THEMSELVES = ("arm", "train.method", "augment.kind")
 
 
 @contextmanager
@@ -60,13 +60,6 @@ def progress(experiment: Experiment) -> Iterator[OnRound]:
         bar.update(task, completed=total, description="done")
 
 
-def label(varied: dict[str, Any]) -> str:
-    """What sets a row apart, in a few words: the arm's name, then the values the grid varies."""
-    plain = [str(varied[key]) for key in _SPEAK_FOR_THEMSELVES if key in varied]
-    rest = [f"{key.split('.')[-1]} {value}" for key, value in varied.items()]
-    return ", ".join(plain + [text for key, text in zip(varied, rest, strict=True) if key not in _SPEAK_FOR_THEMSELVES])
-
-
 def result_table(result: Result, title: str) -> Table:
     """Accuracy by domain, AVG with its spread over seeds, and STD over domains, the best AVG in bold."""
     rows = result.rows()
@@ -86,7 +79,7 @@ def result_table(result: Result, title: str) -> Table:
 
 
 def _cells(row: Row, domains: Sequence[str], best: float | None) -> list[str]:
-    name = escape(label(row.settings) or row.cells[0].method)
+    name = escape(row_name(row))
     failed = [c for c in row.cells if c.status != "ok"]
     if failed:
         name += f" [red]({len(failed)} of {len(row.cells)} {failed[0].status})[/]"

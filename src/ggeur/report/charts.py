@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from ggeur.experiment.reproduction import Reproduction
@@ -71,8 +72,8 @@ def convergence(entries: Sequence[Entry]) -> Figure | None:
                 _curve(ax, entry, variants.index(entry.variant))
             ax.set_title(plain_text(f"{method}, {condition}" if condition else method))
             ax.set_xlim(left=1)
-            ax.grid(axis="y", color=FAINT, lw=0.4)
-        for ax in axes[: len(panels)]:
+            ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+            ax.grid(axis="y", color=FAINT, lw=0.4, alpha=0.5)
             ax.set_xlabel("round")
         axes[0].set_ylabel("AVG, %")
         _legend(figure, axes[: len(panels)])
@@ -113,7 +114,7 @@ def controls(entries: Sequence[Entry]) -> Figure | None:
             ax.set_yticks(range(len(variants)), [plain_text(v) for v in reversed(variants)])
             ax.set_ylim(-0.6, len(variants) - 0.4)
             ax.set_xlabel("AVG, %")
-            ax.grid(axis="both", color=FAINT, lw=0.4)
+            ax.grid(axis="both", color=FAINT, lw=0.4, alpha=0.5)
     return figure
 
 
@@ -146,7 +147,7 @@ def gains(found: Sequence[Pair], reading: Reproduction | None) -> Figure | None:
         ax.set_yticks(range(len(found)), [plain_text(name) for name in reversed(names)])
         ax.set_ylim(-0.6, len(found) - 0.4)
         ax.axvline(0, color=INK, lw=0.8)
-        ax.grid(axis="x", color=FAINT, lw=0.4)
+        ax.grid(axis="x", color=FAINT, lw=0.4, alpha=0.5)
         ax.set_xlabel("points of AVG that GGEUR adds")
         _legend(figure, [ax])
     return figure

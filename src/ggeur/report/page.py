@@ -110,6 +110,7 @@ def _context(run: Run, key: str) -> dict[str, Any]:
         "summary": summary(run.entries, run.table, reading),
         "notes": [*(reading.notes if reading is not None else []), *missing, *_messages(run.result)],
         "figures": shown,
+        "intervals": ["AVG"] if "AVG" in run.table.columns else run.table.columns,
         "cost": [_cost(entry) for entry in run.entries],
         "seeds": len(run.experiment.seeds),
         "config": run.experiment.to_toml(),

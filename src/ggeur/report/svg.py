@@ -30,6 +30,7 @@ def inline_svg(figure: Figure, name: str, title: str, *, on_page: bool) -> str:
     width, height = re.findall(r'(?:width|height)="([\d.]+)pt"', head)[:2]
     head = re.sub(r'\s(?:width|height)="[^"]*"', "", head)
     head += f' role="img" aria-label="{escape(title)}" data-width="{width}" data-height="{height}"'
+    head += f' style="max-width: {1.5 * float(width):.0f}px"'
     return f"{head}>{rest}"
 
 

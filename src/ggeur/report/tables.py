@@ -51,6 +51,11 @@ class Line(NamedTuple):
     control: bool = False
     why: str = ""  # nothing of it ran
 
+    @property
+    def published(self) -> bool:
+        """Does the paper print any figure of this row?"""
+        return any(number.published is not None for number in self.numbers)
+
 
 class Comparison(NamedTuple):
     """The whole table."""

@@ -98,10 +98,16 @@ def _controls(all_entries: Sequence[Entry]) -> list[str]:
         left, variant, above, below, n = min(parts)
         where = f" on average over {len(base)} settings" if len(base) > 1 else ""
         each = ", ".join(f"{value:+.2f} over {name}" for value, name, *_ in parts)
+        if n == 1:
+            strict = f"{told(pairs(own, variant)[0])} over the strictest control, {variant}"
+        else:
+            strict = (
+                f"the 95 % interval over the strictest control, {variant}, is above zero in {above} of {n} settings "
+                f"and below it in {below}"
+            )
         sentences.append(
             f"Controls: of GGEUR's {gain:+.2f} points over plain {method}{where}, what remains is {each}. "
-            f"The strictest control is {variant}: the 95 % interval is above zero in {above} of {n} settings and below "
-            f"it in {below}{_verdict(left, above, below, n)}."
+            f"{strict[0].upper()}{strict[1:]}{_verdict(left, above, below, n)}."
         )
     return sentences
 

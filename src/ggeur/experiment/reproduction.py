@@ -1,0 +1,77 @@
+"""What is kept in a run folder so that its result can be read as a table of the paper."""
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from ggeur.core.errors import GgeurError
+from ggeur.data.files import write_atomically
+
+FILE = "reproduction.json"
+_PACKAGES = ("ggeur", "numpy", "scipy", "jax", "optax", "scikit-learn")
+
+
+class Arm(NamedTuple):
+    """A row of a part, as the experiment names it."""
+
+    row: str
+    part: str
+    arm: str
+    published: str
+    control: bool
+
+
+class Absent(NamedTuple):
+    """A row that does not run, and why."""
+
+    row: str
+    part: str
+    why: str
+    published: str
+
+
+class Column(NamedTuple):
+    """Where a column's numbers come from: a domain, the AVG or STD over them, or one value of what is varied."""
+
+    label: str
+    part: str
+    kind: str  # domain | avg | std | value
+    key: str | None = None
+    value: Any = None
+    replaced: bool = False  # by a domain that is not the paper's
+
+
+@dataclass
+class Reproduction:
+    """What is kept beside a result so that it can be read as a table of the paper."""
+
+    table: str
+    title: str
+    measure: str
+    protocol: str
+    columns: list[Column]
+    arms: list[Arm]
+    absent: list[Absent]
+    notes: list[str]
+    order: list[str] = field(default_factory=list)  # of the rows
+    versions: dict[str, str] = field(default_factory=lambda: {name: version(name) for name in _PACKAGES})
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        with write_atomically(Path(folder) / FILE) as file:
+            file.write(json.dumps(asdict(self), indent=1).encode())
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Self | None:
+        """What is kept in a run folder; None for a run that is no table of the paper."""
+        path = Path(folder) / FILE
+        if not path.exists():
+            return None
+        try:
+            tree = json.loads(path.read_text(encoding="utf-8"))
+            kinds = {"columns": Column, "arms": Arm, "absent": Absent}
+            return cls(**tree | {key: [kind(*item) for item in tree[key]] for key, kind in kinds.items()})
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise GgeurError(f"{path} is damaged: {error!r}; run the same `ggeur reproduce` again.") from error

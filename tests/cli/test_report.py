@@ -1,0 +1,62 @@
+"""`ggeur report`, and the report at the end of `ggeur demo`."""
+
+import numpy as np
+import pytest
+
+from ggeur.data.table import EmbeddingTable
+from ggeur.experiment.grid import Experiment
+from ggeur.experiment.runner import run
+
+
+@pytest.fixture
+def finished(tmp_path, monkeypatch):
+    """A finished run of two arms on a toy, and we are beside it."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    x = (rng.normal(size=(60, 4)) + 3 * np.eye(4)[y]).astype(np.float32)
+    EmbeddingTable(x=x, y=y).save("toy.npz")
+    tree = {
+        "data": {"table": "toy.npz"},
+        "partition": {"clients": 3, "beta": 0.5},
+        "augment": {"kind": ["none", "ggeur"], "target": 12},
+        "train": {"rounds": 2, "local_epochs": 1},
+        "run": {"seeds": [0, 1]},
+    }
+    run(Experiment.of(tree), out="run")
+    return tmp_path
+
+
+def test_a_report_of_a_run_with_tables_for_a_paper(ggeur, finished):
+    code, out, _ = ggeur("report", "run", "--out", "page.html", "--latex")
+    assert code == 0 and "page.html" in out and "page.tex" in out
+    text = (finished / "page.html").read_text(encoding="utf-8")
+    assert "GGEUR changes" in text and text.count("<svg") == 5  # one domain: no similarity, no controls
+    assert "\\begin{tabular}" in (finished / "page.tex").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "argv, says",
+    [
+        (("nowhere",), "There is no result at"),
+        (("run", "--out", "no/such/place.html"), "--out must name a file in a folder that exists"),
+    ],
+)
+def test_mistakes_are_one_sentence(ggeur, tmp_path, monkeypatch, argv, says):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = ggeur("report", *argv)
+    assert code == 2 and says in " ".join(err.split())
+
+
+def test_demo_ends_with_a_report(ggeur, tmp_path, monkeypatch):
+    def quick(experiment, out, title):
+        """The demo's own arms, with hardly any rows or steps."""
+        arms = [arm | {"augment": arm["augment"] | {"target": 3, "per_prototype": 1}} for arm in experiment.tree["arm"]]
+        train = {"train": {"rounds": 1, "local_steps": 2}}
+        return run(Experiment.of(experiment.tree | train | {"arm": arms}), out=out)
+
+    monkeypatch.setattr("ggeur.cli.demo.execute", quick)
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = ggeur("demo", "--seeds", "1", "--out", "demo")
+    assert code == 0 and "demo/report.html" in "".join(out.split())
+    assert "Is it the geometry?" in (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")

@@ -1,0 +1,79 @@
+"""`ggeur reproduce`: from a table of embeddings to numbers beside the paper's and a report."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ggeur.data.table import EmbeddingTable
+
+
+def one_line(text):
+    return " ".join(text.split())
+
+
+@pytest.fixture
+def office(tmp_path, monkeypatch):
+    """A toy in the shape of Office-Caltech, and we are in its folder."""
+    rng = np.random.default_rng(0)
+    y, domain = np.tile(np.repeat(np.arange(10), 6), 4), np.repeat(np.arange(4), 60)
+    x = 3 * rng.normal(size=(10, 4))[y] + rng.normal(size=(240, 4))
+    names = ("amazon", "caltech", "dslr", "webcam")
+    EmbeddingTable(x=x.astype(np.float32), y=y, domain=domain, domain_names=names).save(tmp_path / "office.npz")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    return tmp_path
+
+
+ROWS = ("--rows", "FedAvg", "--rows", "FedAvg, equal weights", "--rows", "FedAvg (image network)")
+FEW = ("--rounds", "2", "--seeds", "2", *ROWS)
+
+
+def test_a_table_from_start_to_report_and_again(ggeur, office):
+    asked = ("reproduce", "table5", "--table", "office.npz", "--out", "run", *FEW)
+    code, out, _ = ggeur(*asked)
+    assert code == 0
+    text = one_line(out)
+    for piece in ("98.75", "FedAvg, equal weights", "not run: FedAvg (image network)", "Trained for 2 rounds", "AVG"):
+        assert piece in text, piece
+    assert "not published: FedAvg, equal weights" in text and "report.html" in text
+    kept = json.loads((office / "run" / "reproduction.json").read_text())
+    assert kept["table"] == "table5" and kept["protocol"] == "paper"
+    assert (office / "run" / "report.html").stat().st_size < 5 * 2**20
+    before = (office / "run" / "result.json").read_text()
+    code, again, _ = ggeur(*asked)  # goes on where it was, which is the end
+    assert code == 0 and (office / "run" / "result.json").read_text() == before
+    assert one_line(again)[-80:] == text[-80:]
+
+
+def test_another_run_is_not_overwritten(ggeur, office):
+    (office / "run").mkdir()
+    (office / "run" / "config.toml").write_text('[data]\ntable = "x.npz"\n')
+    code, _, err = ggeur("reproduce", "table5", "--table", "office.npz", "--out", "run", *FEW)
+    assert code == 2 and "holds a run of another experiment" in one_line(err)
+
+
+def test_list_says_what_runs_and_what_is_missing(ggeur, tmp_path):
+    code, out, _ = ggeur("reproduce", "--list", "--data", tmp_path)
+    assert code == 0
+    for i in (1, 2, 3, 4, 5, 6, 7, 10, 11):
+        assert f"table{i}" in out
+    assert "Office-Caltech-10" in out and "--table FILE.npz" in out
+    assert ggeur("reproduce", "--data", tmp_path)[1] == out  # no table named: the list
+
+
+@pytest.mark.parametrize(
+    "argv, says",
+    [
+        (("table9", "--table", "office.npz"), "no table 'table9' to reproduce"),
+        (("table2", "--table", "office.npz"), "table2 needs CIFAR-10"),
+        (("table5", "--table", "office.npz", "--rows", "nobody"), "has no row 'nobody'"),
+        (("table5", "--table", "office.npz", "--protocol", "mine"), "no protocol 'mine'"),
+        (("table5", "--table", "none.npz"), "none.npz"),
+        (("table5",), "table5 cannot run here"),
+    ],
+)
+def test_mistakes_are_one_sentence(ggeur, office, monkeypatch, argv, says):
+    monkeypatch.delenv("GGEUR_DATA", raising=False)
+    code, _, err = ggeur("reproduce", *argv)
+    assert code == 2 and says in one_line(err) and "Traceback" not in err

@@ -1,0 +1,99 @@
+"""Run folders without training: made-up accuracies on a small table, in the form that a run leaves behind."""
+
+import numpy as np
+import pytest
+
+from ggeur.data.table import EmbeddingTable
+from ggeur.experiment.grid import Experiment
+from ggeur.experiment.reproduce import Source, Table, prepare
+from ggeur.experiment.result import Cell, Result
+
+
+def make_table(classes, domains, per_cell=8, p=6, seed=0, **changes):
+    rng = np.random.default_rng(seed)
+    y = np.tile(np.repeat(np.arange(len(classes)), per_cell), len(domains))
+    domain = np.repeat(np.arange(len(domains)), per_cell * len(classes))
+    x = 3 * rng.normal(size=(len(classes), p))[y] + rng.normal(size=(len(y), p)) + domain[:, None] / 4
+    values = dict(x=x.astype(np.float32), y=y, domain=domain, class_names=classes, domain_names=domains)
+    return EmbeddingTable(**(values | changes))
+
+
+def make_result(experiment, avg):
+    """`avg(number of the point, point, seed)` is a cell's AVG; domains lie around it, rounds lead up to it."""
+    cells = []
+    for i, (point, varied) in enumerate(zip(experiment.points, experiment.varied, strict=True)):
+        for seed in experiment.seeds:
+            value = avg(i, point, seed)
+            if value is None:
+                cell = Cell(point.train.method, point.augment.kind, seed, varied, status="diverged", message="It grew.")
+            else:
+                domains = {"amazon": value - 1, "caltech": value + 1, "dslr": value, "webcam": value}
+                cell = Cell(
+                    point.train.method, point.augment.kind, seed, varied, domains=domains, avg=value, std=0.7,
+                    rounds=[value - 5, value - 1, value], seconds=6.0, local_steps=[10, 20], bytes_up=2048,
+                    bytes_down=4096, rounds_to_95=2,
+                )  # fmt: skip
+            cells.append(cell)
+    return Result(cells)
+
+
+def write_run(folder, experiment, result, reading=None):
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(experiment.to_toml(), encoding="utf-8")
+    (folder / "result.json").write_text(result.to_json(), encoding="utf-8")
+    if reading is not None:
+        reading.save(folder)
+    return folder
+
+
+def climbing(i, point, seed):
+    """Later points are better, by a little more or less with each seed."""
+    return 80.0 + i + 0.1 * seed
+
+
+@pytest.fixture(scope="session")
+def table5_run(tmp_path_factory):
+    """Table 5 with some rows, as `ggeur reproduce` leaves it."""
+    tmp_path = tmp_path_factory.mktemp("table5")
+    table = make_table(tuple(map(str, range(10))), ("amazon", "caltech", "dslr", "webcam"))
+    table.save(tmp_path / "office.npz")
+    spec = Table.load("table5")
+    rows = [row for row in spec.rows if row.name.startswith("FedAvg")]
+    sources = {"Office-Caltech": Source(tmp_path / "office.npz", table)}
+    experiment, reading = prepare(spec, sources, rows=rows, seeds=3, rounds=3)
+    return write_run(tmp_path / "t5", experiment, make_result(experiment, climbing), reading)
+
+
+@pytest.fixture(scope="session")
+def own_run(tmp_path_factory):
+    """A user's own experiment, with names that try to be markup."""
+    tmp_path = tmp_path_factory.mktemp("own")
+    classes = ("<b>ant</b>", "<script>alert(1)</script>", "a$b$c")
+    domains = ('"><img src=x onerror=alert(2)>', "photo & film")
+    make_table(classes, domains).save(tmp_path / "own.npz")
+    experiment = Experiment.of(
+        {
+            "data": {"table": str(tmp_path / "own.npz")},
+            "partition": {"kind": "label-and-domain", "beta": 0.5},
+            "augment": {"target": 12, "per_prototype": 4},
+            "run": {"seeds": [0, 1]},
+            "arm": [
+                {"name": "<i>plain</i>", "augment": {"kind": "none"}},
+                {"name": "with & without", "augment": {"kind": "ggeur"}},
+            ],
+        }
+    )
+    return write_run(tmp_path / "own", experiment, make_result(experiment, climbing))
+
+
+@pytest.fixture
+def build_run(tmp_path):
+    """build(tree, avg): a run folder of any experiment on a small table, whose path takes the place of data.table."""
+
+    def build(tree, avg=climbing, name="built"):
+        path = tmp_path / f"{name}.npz"
+        make_table(("ant", "bee", "cat"), ("amazon", "caltech", "dslr", "webcam")).save(path)
+        experiment = Experiment.of({"data": {"table": str(path)}} | tree)
+        return write_run(tmp_path / name, experiment, make_result(experiment, avg))
+
+    return build

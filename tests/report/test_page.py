@@ -1,0 +1,168 @@
+"""The page: whole, self-contained, safe with any name, and it says in words what the numbers say."""
+
+import re
+import shutil
+from html.parser import HTMLParser
+
+import pytest
+
+from ggeur.core.errors import GgeurError
+from ggeur.report.page import read_run, write_report
+from ggeur.report.words import summary
+
+VOID = {"meta", "link", "br", "img", "hr", "input", "path", "use", "rect", "image", "line", "circle", "ellipse"}
+
+
+class Page(HTMLParser):
+    """Tags, attributes, ids and text of a page, and whether its tags are nested as they should be."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.ids, self.links, self.text, self.open, self.handlers = [], [], [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self._see(tag, dict(attrs))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self._see(tag, dict(attrs))
+
+    def _see(self, tag, attrs):
+        self.tags.append(tag)
+        self.ids += [attrs["id"]] if "id" in attrs else []
+        self.handlers += [name for name in attrs if name.startswith("on")]
+        for name in ("src", "href", "xlink:href", "action", "srcset", "poster"):
+            self.links += [attrs[name]] if attrs.get(name) else []
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def both(table5_run, own_run, tmp_path_factory):
+    """A page of two runs, drawn once."""
+    path = write_report([table5_run, own_run], tmp_path_factory.mktemp("both") / "report.html")
+    return path.read_text(encoding="utf-8")
+
+
+def only(text, key):
+    """The part of the page that is about one run."""
+    first, second = text.index('id="run0-summary"'), text.index('id="run1-summary"')
+    return text[first:second] if key == 0 else text[second:]
+
+
+def test_the_page_is_whole_and_asks_the_network_for_nothing(both):
+    text, page = both, Page(both)
+    assert page.open == [] and len(text.encode()) < 5 * 2**20
+    assert all(link.startswith(("#", "data:")) for link in page.links)
+    assert "url(http" not in text and "@import" not in text and "default-src 'none'" in text
+    assert only(text, 0).count("<svg") == 7 and page.tags.count("table") == 4
+    assert {link[1:] for link in page.links if link.startswith("#")} <= set(page.ids)
+
+
+def test_ids_are_unique_also_with_two_runs(both):
+    page = Page(both)
+    assert len(page.ids) == len(set(page.ids))
+    used = re.findall(r"url\(#([^)]+)\)", both)
+    assert used and set(used) <= set(page.ids)
+
+
+def test_names_from_data_are_text_never_markup(both):
+    page = Page(both)
+    assert page.tags.count("script") == 1 and "img" not in page.tags and not page.handlers
+    assert "<b>" not in only(both, 1) and "<i>plain" not in both
+    words = " ".join("".join(page.text).split())
+    assert "<b>ant</b>" in words and "<script>alert(1)</script>" in words and "a$b$c" in words
+    assert "<i>plain</i>" in words and "photo & film" in words
+
+
+def test_what_the_page_shows_of_a_table(both):
+    words = " ".join("".join(Page(both).text).split())
+    for piece in (
+        "Table 5: Office-Caltech", "Is it the geometry?", "Convergence", "Who holds what", "Spectra",
+        "Do classes keep their shape", "Rounds to 95 %", "2.0 KiB", "not published", "paper 98.75",
+        "needs an image network", "Trained for 3 rounds", "ggeur reproduce table5", "config.toml", "jax",
+    ):  # fmt: skip
+        assert piece in words, piece
+
+
+def test_columns_can_be_sorted_by_value(both):
+    head, body = re.search(r"<thead>(.*?)</thead>.*?<tbody>(.*?)</tbody>", both, re.S).groups()
+    assert head.count("<button") == 7
+    values = re.findall(r'data-value="([^"]*)"', body)
+    assert len(values) % 6 == 0 and values[:6] == [""] * 6 and all(float(v) for v in values[6:])
+
+
+def test_summary_says_who_won_and_what_controls_leave(build_run):
+    kinds = {"none": 70.0, "resample": 75.0, "prototypes": 76.0, "ggeur": 79.0}
+    wobble = (0.0, 0.1, -0.1)
+    folder = build_run(
+        {"partition": {"kind": "domain"}, "augment": {"kind": list(kinds)}, "run": {"seeds": [0, 1, 2]}},
+        lambda i, point, seed: kinds[point.augment.kind] + wobble[seed] * (1 + i),
+    )
+    run = read_run(folder)
+    text = " ".join(summary(run.entries, run.table, None))
+    assert "Best of 4 is ggeur with 79.00 %" in text and "3.00 points above the next, prototypes" in text
+    assert "by +9.00 points [" in text
+    assert "+4.00 over resample, +3.00 over prototypes" in text and "the geometry itself adds something here" in text
+
+
+def test_summary_does_not_flatter(build_run):
+    kinds = {"none": 70.0, "resample": 80.0, "ggeur": 79.0}
+    folder = build_run(
+        {"partition": {"kind": "domain"}, "augment": {"kind": list(kinds)}, "run": {"seeds": [0, 1, 2]}},
+        lambda i, point, seed: kinds[point.augment.kind] + 0.01 * seed * i,
+    )
+    run = read_run(folder)
+    text = " ".join(summary(run.entries, run.table, None))
+    assert "Best of 3 is resample" in text and "adds nothing here that balancing does not" in text
+
+
+def written(folder, tmp_path):
+    return write_report([folder], tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_run_whose_table_is_gone_still_has_a_page(build_run, tmp_path):
+    folder = build_run({"augment": {"kind": ["none", "ggeur"]}})
+    (tmp_path / "built.npz").unlink()
+    words = "".join(Page(written(folder, tmp_path)).text)
+    assert "is no longer there" in words and "Convergence" in words and "Spectra" not in words
+
+
+def test_nothing_finished(build_run, tmp_path):
+    folder = build_run({"augment": {"kind": ["none", "ggeur"]}}, lambda i, point, seed: None)
+    (tmp_path / "built.npz").unlink()
+    words = "".join(Page(written(folder, tmp_path)).text)
+    assert "nothing to compare" in words and "It grew." in words
+
+
+def test_latex_beside_the_page(build_run, tmp_path):
+    folder = build_run({"augment": {"kind": ["none", "ggeur"]}})
+    (tmp_path / "built.npz").unlink()
+    write_report([folder], tmp_path / "page.html", latex=True)
+    assert (tmp_path / "page.tex").read_text(encoding="utf-8").count("\\begin{tabular}") == 1
+
+
+def test_mistakes(tmp_path, table5_run):
+    with pytest.raises(GgeurError, match="at least one run"):
+        write_report([], tmp_path / "r.html")
+    with pytest.raises(GgeurError, match="There is no result at"):
+        write_report([tmp_path / "nowhere"], tmp_path / "r.html")
+    shutil.copytree(table5_run, tmp_path / "copy")
+    (tmp_path / "copy" / "reproduction.json").write_text('{"table": 1}')
+    with pytest.raises(GgeurError, match="damaged"):
+        write_report([tmp_path / "copy"], tmp_path / "r.html")
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_a_result_of_another_experiment_is_refused(table5_run, own_run, tmp_path):
+    copy = shutil.copytree(table5_run, tmp_path / "copy")
+    shutil.copy(own_run / "config.toml", copy)
+    with pytest.raises(GgeurError, match="does not belong"):
+        write_report([copy], tmp_path / "r.html")
