@@ -10,6 +10,7 @@ array([100, 100, 100])
 """
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from ggeur.core.augment import Prototypes, augment
@@ -50,7 +51,13 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return version("ggeur")
     if name in _LATER:
         return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module 'ggeur' has no attribute '{name}'")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.covariance import EmpiricalCovariance
 
-from ggeur.core.errors import GgeurError
+from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.statistics import ClassStatistics
 from ggeur.data.partition import dirichlet
 from ggeur.data.table import EmbeddingTable
@@ -261,3 +261,9 @@ def test_real_embeddings_merged_over_a_skewed_partition_equal_the_pooled_ones(sh
     for c in range(10):
         exact = numpy_covariance(x, y, c)
         close(total.covariance[c], exact, 1e-9 * np.linalg.norm(exact, 2))
+
+
+def test_a_mean_far_from_the_center_is_warned_of():
+    x = np.random.default_rng(0).normal(size=(50, 3)) + 1e6
+    with pytest.warns(GgeurWarning, match="center near the mean"):
+        ClassStatistics.from_embeddings(x, np.zeros(50, int), 1)

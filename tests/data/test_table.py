@@ -370,3 +370,9 @@ def test_a_table_that_cannot_be_saved_leaves_the_old_one(tmp_path, monkeypatch):
         make(n=4).save(tmp_path / "t.npz")
     assert os.listdir(tmp_path) == ["t.npz"]
     assert_same(EmbeddingTable.load(tmp_path / "t.npz"), make())
+
+
+@pytest.mark.parametrize("name", ["\x1b[2J", "a\nb", "\ud800"])
+def test_names_that_would_steer_a_terminal_are_refused(name):
+    with pytest.raises(GgeurError, match="control characters"):
+        EmbeddingTable(x=np.zeros((2, 2)), y=[0, 1], class_names=("a", name))

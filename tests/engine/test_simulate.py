@@ -165,7 +165,7 @@ def test_softmax_before_cross_entropy(federation):
 def test_without_broadcast_clients_train_on_from_their_own_heads(federation):
     run = federation(own=True, sizes=TWO)
     rounds, own = assert_as_reference(run, training(broadcast=False))
-    assert rounds[-1].bytes_down == 0
+    assert rounds[-1].bytes_down == [0]
     for k, head in enumerate(own):
         assert_same_head({name: leaf[k] for name, leaf in rounds[-1].state.own.items()}, head)
     np.testing.assert_array_equal(rounds[-1].state.own["W"][1], run.own_params["W"][1])  # the empty client's
@@ -198,7 +198,9 @@ def test_clients_per_round_beyond_all_is_all(federation):
 
 def test_bytes_are_those_of_one_head(federation):
     r = simulated([federation()], training(rounds=1))[0]
-    assert r.bytes_up == r.bytes_down == 4 * (3 * 4 + 3)
+    assert r.bytes_up == r.bytes_down == [4 * (3 * 4 + 3)]
+    some = simulated([federation()], training(rounds=1, clients_per_round=2))[0]
+    assert some.bytes_up == [int(4 * (3 * 4 + 3) * 2 / 5)]  # two of the five that have samples
 
 
 # ---------------------------------------------------------------- the same numbers again

@@ -103,3 +103,23 @@ def test_the_bounds_take_many_seeds_at_once_as_each_alone(experiment):
         apart = [ggeur.run(experiment(train=options, run={"seeds": [seed]})).cells[0] for seed in (0, 1)]
         for a, b in zip(both, apart, strict=True):
             np.testing.assert_allclose(a.rounds, b.rounds, rtol=1e-6)
+
+
+def test_without_broadcast_central_starts_every_seed_from_a_head_of_its_own(experiment):
+    def avgs(seeds):
+        sections = {"train": TRAIN | {"method": "central", "broadcast": False}, "run": {"seeds": seeds}}
+        return {cell.seed: cell.rounds for cell in ggeur.run(experiment(**sections)).cells}
+
+    assert avgs([1])[1] == avgs([0, 1])[1]
+
+
+def test_bounds_send_nothing_and_what_never_changes_is_sent_once(experiment):
+    def cell(**train):
+        (cell,) = ggeur.run(experiment(train=TRAIN | train, augment={"kind": "none"})).cells
+        return cell
+
+    assert (cell(method="central").bytes_up, cell(method="local").bytes_down) == (0, 0)
+    three, six = cell(method="fedmix"), cell(method="fedmix", rounds=6)
+    plain = cell(method="fedavg")
+    assert six.bytes_down - three.bytes_down == plain.bytes_down == plain.bytes_up  # three more heads, no more means
+    assert three.bytes_up > plain.bytes_up  # the client's means

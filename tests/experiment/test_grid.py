@@ -255,3 +255,21 @@ def test_a_whole_experiment_reads_back_the_same():
     )
     back = Experiment.of(tomllib.loads(e.to_toml()))
     assert back.points == e.points and back.varied == e.varied and back.seeds == e.seeds
+
+
+def test_a_value_twice_in_a_list_is_refused():
+    with pytest.raises(GgeurError, match=r"augment\.kind holds a value twice"):
+        Experiment.of({"data": {"dataset": "mini-digits"}, "augment": {"kind": ["none", "ggeur", "none"]}})
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"train": {"start": "lda", "broadcast": False}},
+        {"augment": {"kind": "prototypes", "steps": 1}},
+        {"data": {"table": "t.npz", "encoder": "builtin"}},
+    ],
+)
+def test_settings_that_would_be_ignored_are_refused(sections):
+    with pytest.raises(GgeurError):
+        Experiment.of({"data": {"dataset": "mini-digits"}} | sections)

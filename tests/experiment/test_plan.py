@@ -62,7 +62,7 @@ def test_a_single_server_serves_while_it_can():
     assert plan("per-class", 10**8, 10, 512, **LINKS).levels > 1
 
 
-@pytest.mark.parametrize("bad", [{"clients": 0}, {"dim": 0}, {"patience": 0.0}])
+@pytest.mark.parametrize("bad", [{"clients": 0}, {"dim": 0}, {"patience": 0.0}, {"client_mbit": float("nan")}])
 def test_nonsense_is_refused(bad):
     with pytest.raises(GgeurError, match="positive"):
         plan(**({"kind": "means", "clients": 1, "classes": 1, "dim": 1} | LINKS | bad))

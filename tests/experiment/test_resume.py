@@ -14,6 +14,7 @@ import pytest
 
 import ggeur
 from ggeur.core.errors import GgeurError
+from ggeur.engine.simulate import State
 from ggeur.experiment.checkpoint import Checkpoints
 from ggeur.experiment.grid import Experiment
 
@@ -109,7 +110,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(folder, tmp_path
     checkpoints = Checkpoints(tmp_path / "run" / "checkpoint")
     newest = checkpoints.newest()
     assert newest is not None
-    path = tmp_path / "run" / "checkpoint" / f"state-{newest.round % 2}"
+    path = max((tmp_path / "run" / "checkpoint").glob("state-?"), key=lambda p: p.stat().st_mtime_ns)
     content = bytearray(path.read_bytes())
     if damage == "truncate":
         path.write_bytes(content[: len(content) // 2])
@@ -254,3 +255,20 @@ def test_a_run_folder_that_vanishes_stops_the_run_in_a_sentence(folder, tmp_path
 
     with pytest.raises(GgeurError, match="Cannot write"):
         ggeur.run(Experiment.load(folder / "e.toml"), out=tmp_path / "run", on_round=on_round)
+
+
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_two_states_are_kept_however_often_they_are_written(tmp_path, every):
+    (tmp_path / "c").mkdir()
+    checkpoints = Checkpoints(tmp_path / "c")
+    for round_ in range(every, 7 * every, every):
+        state = State(round_, [{"W": np.full(3, round_)}], (), ())
+        checkpoints.save(0, state, [])
+        if round_ == 3 * every:
+            checkpoints = Checkpoints(tmp_path / "c")  # as a new process would
+    newest = checkpoints.newest()
+    assert newest is not None and newest.round == 6 * every
+    newer = max((tmp_path / "c").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    newer.write_bytes(b"damaged")
+    before = Checkpoints(tmp_path / "c").newest()
+    assert before is not None and before.round == 5 * every

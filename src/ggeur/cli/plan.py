@@ -10,22 +10,19 @@ from ggeur.experiment.plan import plan as plan_of
 def plan(clients: int | None, classes: int, dim: int, client_mbit: float, server_mbit: float, patience: float) -> None:
     sizes = [clients] if clients is not None else [10**e for e in range(1, 9)]
     table = Table(
-        "clients",
-        "statistics",
-        "up",
-        "down",
-        "client time",
-        "server memory",
-        "additions",
-        "tree",
-        "there and back",
-        title=f"{classes} classes, {dim} dimensions, {client_mbit:g} Mbit/s per client, {server_mbit:g} per server",
+        *("clients", "statistics", "up", "down", "own link", "server", "tree", "in all"),
+        title=f"{classes} classes, {dim} dimensions; {client_mbit:g} Mbit/s a client, {server_mbit:g} a server",
         title_justify="left",
+        caption="Per client: bytes up and down before training, and their time on its own link. Server: memory. "
+        "Tree: levels x messages into one node. In all: until everyone has sent and received.",
+        caption_justify="left",
+        padding=(0, 0),
     )
+    for column in table.columns:
+        column.no_wrap = True
     for n in sizes:
         for kind in KINDS:
             p = plan_of(kind, n, classes, dim, client_mbit=client_mbit, server_mbit=server_mbit, patience=patience)
-            tree = "one server" if p.levels == 1 else f"{p.levels} levels of {p.fan:,}, {p.aggregators:,} nodes"
             table.add_row(
                 f"{n:,}" if kind == KINDS[0] else "",
                 kind,
@@ -33,15 +30,14 @@ def plan(clients: int | None, classes: int, dim: int, client_mbit: float, server
                 human_bytes(p.down),
                 human_seconds(p.client_seconds),
                 human_bytes(p.server_memory),
-                f"{p.additions:.1e}",
-                tree,
+                "1 server" if p.levels == 1 else f"{p.levels} x {p.fan:,}",
                 human_seconds(p.tree_seconds),
                 end_section=kind == KINDS[-1],
             )
     console.print(table)
     per_round = human_bytes(p.per_round)
     console.print(
-        f"Then {per_round} up and {per_round} down per client and round, for a linear head. The shapes take "
-        f"about {9.0 * dim**3 * classes:.1e} operations, once.",
+        f"Then {per_round} up and {per_round} down per client and round, for a linear head. Merging all takes "
+        f"{p.additions:.1e} additions for the last row, shapes about {9.0 * dim**3 * classes:.1e} operations, once.",
         highlight=False,
     )

@@ -23,10 +23,12 @@ def predict(model_path: Path, table_path: Path, out: Path | None) -> None:
         lines.writerows([i, model.class_names[c], f"{probabilities[i, c]:.4f}"] for i, c in enumerate(best))
         with write_atomically(out) as file:
             file.write(text.getvalue().encode())
-        console.print(f"{len(best)} predictions are in {out}", highlight=False)
+        console.print(f"{len(best)} predictions are in {out}", markup=False, highlight=False)
         return
     for c, n in enumerate(np.bincount(best, minlength=len(model.class_names))):
         console.print(f"{n:7d}  {model.class_names[c]}", markup=False, highlight=False)
     if table.class_names == model.class_names:
         right = 100 * float((best == table.y).mean())
-        console.print(f"{right:.2f} % agree with the table's own labels.", highlight=False)
+        console.print(
+            f"{right:.2f} % agree with the labels of all rows, any it was trained on included.", highlight=False
+        )

@@ -9,7 +9,6 @@ import typer
 from ggeur.cli.show import console, progress, result_table, show_messages
 from ggeur.core.errors import GgeurError
 from ggeur.experiment.grid import Experiment
-from ggeur.experiment.interrupt import stop_on_terminate
 from ggeur.experiment.result import Result
 from ggeur.experiment.runner import run as run_experiment
 
@@ -28,7 +27,6 @@ def run(path: Path | None, out: Path | None, resume: Path | None, overrides: lis
 
 def execute(experiment: Experiment, out: Path, title: str, *, resume: bool = False) -> Result:
     """Run with progress, print the table, and say where everything is."""
-    stop_on_terminate()
     try:
         with progress(experiment) as on_round:
             result = run_experiment(experiment, out=out, resume=resume, on_round=on_round)
@@ -36,6 +34,8 @@ def execute(experiment: Experiment, out: Path, title: str, *, resume: bool = Fal
         if (out / "config.toml").exists():
             go_on = f"Stopped. Go on with: ggeur run --resume {shlex.quote(str(out))}"
             console.print(go_on, markup=False, highlight=False)
+        else:
+            console.print("Stopped before the first round was kept; there is nothing to go on from.", highlight=False)
         raise typer.Exit(130) from stopped
     console.print()
     console.print(result_table(result, title))

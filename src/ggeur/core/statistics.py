@@ -5,6 +5,7 @@ client that leaves is subtracted again. Means and covariances (Eq. 4 of the pape
 paper's "local covariances plus scatter of the local means" is the same number written another way.
 """
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -14,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ggeur.core.errors import GgeurError
+from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.validate import check_embeddings, check_labels
 
 Float = NDArray[np.float64]
@@ -54,13 +55,23 @@ class ClassStatistics:
             raise GgeurError("The center holds NaN or infinite values; it must be a public, finite point.")
         count = np.bincount(y, minlength=n_classes).astype(np.float64)
         total, second = np.zeros((n_classes, p)), np.zeros((n_classes, p, p))
+        far = False
         rows_by_class = np.split(np.argsort(y, kind="stable"), np.cumsum(count[:-1]).astype(int))
         for c, rows in enumerate(rows_by_class):
             if len(rows):  # in float64 class by class, so that a float16 table is never copied whole
                 z = x[rows].astype(np.float64) - center
                 total[c], second[c] = z.sum(axis=0), z.T @ z
+                mean, spread = total[c] / len(z), z.var(axis=0).sum()
+                far |= bool(mean @ mean > 1e8 * spread > 0)
         if not np.isfinite(second).all():
             raise GgeurError("The embeddings are so large that their squares overflow; scale them down.")
+        if far:
+            warnings.warn(
+                "The mean is so far from the center that the covariance loses more than half of its digits; "
+                "pass a center near the mean, the same at every client.",
+                GgeurWarning,
+                stacklevel=2,
+            )
         return cls(count, total, second, center)
 
     @classmethod

@@ -2,8 +2,9 @@
 
 A sample is `base[row] + sign * bank[noise]`. Client k takes, of each class, as many consecutive rows of that class's
 bank as it has draws, from where the clients before it stopped. While the bank is as large as all draws together no
-row serves twice and the law is Algorithm 1's, client by client and across clients; past `BANK_BYTES` the bank wraps
-around: draws of one client stay distinct, those of different clients may then share a noise vector up to its sign.
+row serves twice and the law is Algorithm 1's, client by client and across clients; past `BANK_BYTES` (or what one
+client draws, if that is more) the bank wraps around: draws of one client stay distinct, those of different clients may
+then share a noise vector up to its sign.
 """
 
 from collections.abc import Sequence

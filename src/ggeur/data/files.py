@@ -18,6 +18,10 @@ from ggeur.core.errors import GgeurError
 _MOST_INFLATED = 1032  # bytes that one deflated byte can give
 
 
+class CannotWrite(GgeurError):
+    """The place, not the request, is at fault: a full disk, a folder that is gone or may not be written."""
+
+
 @contextmanager
 def write_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A binary file that appears as `path` when the block ends well, and not at all otherwise."""
@@ -33,7 +37,7 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         os.replace(temporary, path)
         temporary = None
     except OSError as error:
-        raise GgeurError(f"Cannot write {path}: {error.strerror or error}.") from error
+        raise CannotWrite(f"Cannot write {path}: {error.strerror or error}.") from error
     finally:
         if temporary is not None:
             with suppress(OSError):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -166,6 +167,9 @@ def _names(names: Sequence[Any], labels: NDArray[np.int64], kind: str) -> tuple[
     if len(names) == 0:
         return tuple(map(str, range(int(labels.max(initial=-1)) + 1)))
     texts = tuple(map(str, names))
+    strange = [text for text in texts if any(unicodedata.category(c) in ("Cc", "Cs") for c in text)]
+    if strange:  # they would steer a terminal, or could not be written at all
+        raise GgeurError(f"The {kind} name {strange[0]!r} holds control characters; names must be plain text.")
     twice = [text for text, times in Counter(texts).items() if times > 1]
     if twice:
         raise GgeurError(f"More than one {kind} is named {twice[0]!r}; names must differ.")

@@ -71,8 +71,8 @@ class Round(NamedTuple):
     params: list[Tree]
     loss: list[float]
     participants: list[Int]
-    bytes_up: int  # of one client's message
-    bytes_down: int
+    bytes_up: list[int]  # per run, of a client's messages this round, on average over those with samples
+    bytes_down: list[int]
 
 
 class _Chunk(NamedTuple):
@@ -99,6 +99,7 @@ class Simulation:
         self._bank = None if stack.bank is None else jnp.asarray(stack.bank)
         self._sets = [s for run in stack.sets for s in run]
         self._steps = np.array([training.steps(len(s.y)) for s in self._sets])
+        self._prepared_bytes = 0  # of a client's message before round 1
         self._train = local_training(
             method,
             training.optimiser,
@@ -110,6 +111,7 @@ class Simulation:
     def start(self) -> State:
         """The state before round 1."""
         prepared = self._prepare()
+        self._prepared_bytes = _bytes(prepared) // len(self._sets)
         servers, clients = [], []
         for r, run in enumerate(self.runs):
             own = slice(r * self.n_clients, (r + 1) * self.n_clients)
@@ -159,8 +161,22 @@ class Simulation:
             _put(state.clients, done.lanes, done.clients),
             () if self.training.broadcast else _put(state.own, done.lanes, done.ends),
         )
-        up = _bytes(done.messages) // len(done.lanes)
-        return Round(new, self.heads(new), losses, chosen, up, _bytes(sent[0]) if self.training.broadcast else 0)
+        up, down = self._traffic(number, sent[0], _bytes(done.messages) // len(done.lanes), chosen)
+        return Round(new, self.heads(new), losses, chosen, up, down)
+
+    def _traffic(
+        self, number: int, sent: dict[str, Tree], message: int, chosen: list[Int]
+    ) -> tuple[list[int], list[int]]:
+        """Bytes up and down of a round, per run and client; what never changes travels with the first."""
+        once = _bytes([sent[name] for name in self.method.constant])
+        down = _bytes(sent) - once if self.training.broadcast else 0
+        first = number == 1
+        able = np.count_nonzero(self._steps.reshape(len(self.runs), -1), axis=1)
+        share = [len(ids) / n for ids, n in zip(chosen, able, strict=True)]
+        return (
+            [int(message * s) + first * self._prepared_bytes for s in share],
+            [int(down * s) + first * once for s in share],
+        )
 
     def _participants(self, r: int, number: int) -> Int:
         """Who trains this round; a client without samples sits out."""

@@ -1,5 +1,6 @@
 """The two bounds of every table: each client alone, and all data in one place."""
 
+import jax
 import numpy as np
 
 from ggeur.core.virtual import VirtualSet
@@ -16,8 +17,9 @@ def local_runs(run: Run) -> list[Run]:
 
 def central_run(run: Run) -> Run:
     """One client that holds the rows of all."""
-    own = np.concatenate([np.arange(len(s.y)) < s.originals for s in run.sets])
-    order = np.argsort(~own, kind="stable")  # originals first, as in any set
+    originals = np.concatenate([np.arange(len(s.y)) < s.originals for s in run.sets])
+    order = np.argsort(~originals, kind="stable")  # originals first, as in any set
     row, noise, y = (np.concatenate([s[i] for s in run.sets])[order] for i in range(3))
-    whole = VirtualSet(row, noise, y, originals=int(own.sum()))
-    return run._replace(sets=[whole], weights=np.ones(1))
+    whole = VirtualSet(row, noise, y, originals=int(originals.sum()))
+    own = jax.tree.map(lambda heads: heads[:1], run.own_params)
+    return run._replace(sets=[whole], weights=np.ones(1), own_params=own)

@@ -59,6 +59,7 @@ class Checkpoints:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._last: int | None = None  # the slot that was written last
 
     def save(self, stack: int, state: State, cells: Sequence[InFlight]) -> None:
         """Keep this state and the one before it."""
@@ -67,7 +68,15 @@ class Checkpoints:
         payload = io.BytesIO()
         arrays = {f"leaf{i}": leaf for i, leaf in enumerate(leaves)}
         np.savez(payload, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
-        _write(self._path / f"state-{state.round % 2}", payload.getvalue())
+        _write(self._path / f"state-{self._slot()}", payload.getvalue())
+
+    def _slot(self) -> int:
+        """The place of the older of the two states, so that the newer one stays until this one is whole."""
+        if self._last is None:
+            newest, first = self.newest(), _read_snapshot(self._path / "state-0")
+            self._last = 1 if newest is None or first is None or newest.round != first.round else 0
+        self._last = 1 - self._last
+        return self._last
 
     def newest(self) -> Snapshot | None:
         """The furthest state that is whole."""

@@ -9,7 +9,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.data.datasets import paper_partition
 from ggeur.methods import CLOSED, WITHOUT_DATA, checked_parameters, factory
 
-Positive = Annotated[int, Field(gt=0)]
+Positive = Annotated[int, Field(gt=0, le=10**7)]  # past which memory would run out, not sense begin
 Share = Annotated[float, Field(gt=0, le=1)]
 
 # Choices on which the paper as written, its released scripts and we differ; a file's own values go before these.
@@ -42,6 +42,8 @@ class Data(Section):
     def one_source(self) -> Self:
         if (self.table is None) == (self.dataset is None):
             raise ValueError("give either table (a file) or dataset (a name)")
+        if self.table is not None and self.encoder is not None:
+            raise ValueError("encoder goes with dataset; a table has been embedded already")
         return self
 
 
@@ -94,6 +96,8 @@ class Train(Section):
     def linear_only(self) -> Self:
         if self.head != "linear" and (self.start != "random" or self.method in (*CLOSED, *WITHOUT_DATA)):
             raise ValueError('closed-form heads are linear: use head = "linear"')
+        if self.start != "random" and not self.broadcast:
+            raise ValueError("start needs broadcast = true: clients that receive no head cannot start from one")
         return self
 
 
@@ -133,6 +137,8 @@ class Settings(Section):
         a = self.augment
         single = self.partition.kind == "dirichlet"
         steps = a.steps or (1 if single and a.kind != "prototypes" else 2)  # prototypes are Step 2, or nothing
+        if a.kind == "prototypes" and steps == 1:
+            raise ValueError('augment.kind = "prototypes" is Step 2; with steps = 1 it is "resample"')
         target = a.target or (2000 if single else 500)
         object.__setattr__(self, "augment", a.model_copy(update={"steps": steps, "target": target}))
         if len(set(self.run.seeds)) < len(self.run.seeds):

@@ -37,6 +37,8 @@ def partition_rows(table: EmbeddingTable, settings: Settings, seed: int) -> list
         )
     if p.kind == "domain":
         taken = table.meta.get("share")
+        if not (taken is None or (isinstance(taken, int | float) and 0 < taken <= 1)):
+            raise GgeurError(f"The table's meta says share = {taken!r}; it must be a number above 0 and at most 1.")
         return partition.by_domain(table.domains, share=p.share, taken=taken, test=table.test, seed=seed)
     return partition.label_and_domain(table.y, table.domains, p.beta, test=table.test, seed=seed)
 

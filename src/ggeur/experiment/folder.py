@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ggeur.core.errors import GgeurError
-from ggeur.data.files import lock_file, write_atomically
+from ggeur.data.files import CannotWrite, lock_file, write_atomically
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.simulate import State
 from ggeur.experiment.checkpoint import Checkpoints, InFlight, Snapshot
@@ -30,6 +30,7 @@ class RunFolder:
         self.path = Path(path)
         self._made = not self.path.exists()
         self._resumed = resume
+        self._started = False  # whether there is anything of ours in the folder
         self._checkpoints = Checkpoints(self.path / "checkpoint")
         try:
             if resume:
@@ -40,13 +41,18 @@ class RunFolder:
                 if any(self.path.iterdir()):
                     raise GgeurError(_not_empty(self.path))
                 self._lock = lock_file(self.path / ".lock", f"Another process is running in {self.path}.")
+                self._started = True
                 (self.path / "checkpoint").mkdir()
                 self._write("config.toml", experiment.to_toml())
             self.finished = self._checkpoints.finished_cells()
             self.snapshot = self._checkpoints.newest()
             self._metrics = self._open_metrics(len(experiment.seeds) * len(experiment.points))
         except OSError as error:
+            self._clear()
             raise GgeurError(f"Cannot write the run folder {self.path}: {error.strerror or error}.") from error
+        except GgeurError:
+            self._clear()
+            raise
 
     def check_inputs(self, tables: Mapping[str, EmbeddingTable]) -> None:
         """Note the fingerprints of the tables; on resuming, refuse tables that have changed."""
@@ -71,7 +77,7 @@ class RunFolder:
             self._metrics.write(json.dumps(event).encode() + b"\n")
             self._metrics.flush()
         except OSError as error:
-            raise GgeurError(self._cannot_go_on(error)) from error
+            raise CannotWrite(f"Cannot write to {self.path}: {error.strerror or error}.") from error
 
     def checkpoint(self, stack: int, state: State, cells: Sequence[InFlight]) -> None:
         """Keep the stack's state after a round, whatever signal comes meanwhile."""
@@ -79,7 +85,7 @@ class RunFolder:
             try:
                 os.fsync(self._metrics.fileno())
             except OSError as error:
-                raise GgeurError(self._cannot_go_on(error)) from error
+                raise CannotWrite(f"Cannot write to {self.path}: {error.strerror or error}.") from error
             self._checkpoints.save(stack, state, cells)
 
     def finish_cell(
@@ -101,8 +107,8 @@ class RunFolder:
             shutil.rmtree(self.path / "checkpoint", ignore_errors=True)
             self._lock.close()
 
-    def abandon(self) -> None:
-        """After an error or an interruption: leave nothing behind, unless there is something to go on from."""
+    def abandon(self) -> bool:
+        """After an error or an interruption: leave nothing behind unless there is something to go on from; is there?"""
         with suppress(OSError):
             self._metrics.close()
         self._lock.close()
@@ -112,6 +118,13 @@ class RunFolder:
             or self._checkpoints.newest() is not None
             or self._checkpoints.finished_cells()
         ):
+            return True
+        self._clear()
+        return False
+
+    def _clear(self) -> None:
+        """Take away what this process made, and nothing else."""
+        if not self._started:
             return
         with suppress(OSError):
             for name in _NAMES:
@@ -126,11 +139,6 @@ class RunFolder:
     def _write(self, name: str, text: str) -> None:
         with write_atomically(self.path / name) as file:
             file.write(text.encode())
-
-    def _cannot_go_on(self, error: OSError) -> str:
-        return (
-            f"Cannot write to {self.path}: {error.strerror or error}; mend that, then `ggeur run --resume {self.path}`."
-        )
 
     def _open_metrics(self, n_cells: int) -> IO[bytes]:
         """Open the metrics to append, keeping of an earlier process what its checkpoints stand behind."""

@@ -184,6 +184,8 @@ def _product(tree: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str
     for path, values in lists.items():
         if not values:
             raise GgeurError(f"The list {'.'.join(path)} is empty, so there is nothing to run.")
+        if any(value in values[:i] for i, value in enumerate(values)):
+            raise GgeurError(f"The list {'.'.join(path)} holds a value twice; a cell would be run twice.")
     for combination in itertools.product(*lists.values()):
         chosen = dict(zip(lists, combination, strict=True))
         yield _filled(tree, chosen), {".".join(path): value for path, value in chosen.items()}

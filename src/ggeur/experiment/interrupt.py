@@ -1,4 +1,4 @@
-"""SIGTERM stops a run as Ctrl-C does, and neither cuts a write in two."""
+"""Ctrl-C and SIGTERM stop a run between rounds at the latest, and neither cuts a write in two."""
 
 import signal
 import threading
@@ -7,15 +7,26 @@ from contextlib import contextmanager
 from typing import Any
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_asked: list[int] = []
 
 
-def stop_on_terminate() -> None:
-    """From now on SIGTERM raises KeyboardInterrupt too."""
+def _stop(number: int, frame: Any) -> None:
+    """Raised inside a callback of a library the exception would be swallowed, so the wish is also noted."""
+    _asked.append(number)
+    raise KeyboardInterrupt
 
-    def stop(number: int, frame: Any) -> None:
+
+def stop_on_signals() -> None:
+    """From now on SIGTERM raises KeyboardInterrupt as SIGINT does, and `check` raises it again if it got lost."""
+    _asked.clear()
+    for number in _SIGNALS:
+        signal.signal(number, _stop)
+
+
+def check() -> None:
+    """Raise if a signal has come since `stop_on_signals`."""
+    if _asked:
         raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, stop)
 
 
 @contextmanager

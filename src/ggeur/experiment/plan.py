@@ -44,8 +44,8 @@ def plan(
     for name, value in (("clients", clients), ("classes", classes), ("dim", dim)):
         if value < 1:
             raise GgeurError(f"{name} is {value}; it must be positive.")
-    if min(client_mbit, server_mbit, patience) <= 0:
-        raise GgeurError("Bandwidths and patience must be positive.")
+    if not all(0 < value < math.inf for value in (client_mbit, server_mbit, patience)):
+        raise GgeurError("Bandwidths and patience must be positive and finite.")
     up, down = statistics_bytes(kind, classes, dim), geometry_bytes(kind, classes, dim)
     upwards = max(up, statistics_bytes("per-class", classes, dim)) if kind == "means" else up  # between nodes
 

@@ -36,7 +36,7 @@ class Cell:
     recall: list[float | None] = field(default_factory=list)
     macro_f1: float | None = None
     local_steps: list[int] = field(default_factory=list)  # per client and round
-    bytes_up: int = 0  # per client, whole run
+    bytes_up: int = 0  # per client, whole run; 0 for the bounds, which are no federations
     bytes_down: int = 0
     rounds_to_95: int | None = None
     start_avg: float | None = None  # of the head that training starts from, where it was solved

@@ -10,6 +10,7 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.virtual import BANK_BYTES
+from ggeur.data.files import CannotWrite
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.compilation import keep_compiled_programs
 from ggeur.engine.federation import Run
@@ -21,10 +22,11 @@ from ggeur.experiment.cost import bytes_before_training, closed_form_bytes
 from ggeur.experiment.federation import build_run, head_of, partition_rows, solved_head
 from ggeur.experiment.folder import RunFolder, check_same
 from ggeur.experiment.grid import Experiment
+from ggeur.experiment.interrupt import check
 from ggeur.experiment.result import Cell, Result
 from ggeur.experiment.source import load_table
 from ggeur.experiment.tracker import OnRound, Tracker
-from ggeur.methods import CLOSED, WITHOUT_DATA, resolve
+from ggeur.methods import BOUNDS, CLOSED, WITHOUT_DATA, resolve
 from ggeur.methods.zeroshot import zeroshot
 
 _STACK_BYTES = 2 * 2**30  # of noise held at once by the runs of a stack
@@ -58,6 +60,10 @@ def run(
         result = Result([tracker.cell for tracker in trackers])
         if folder is not None:
             folder.finish(result)
+    except CannotWrite as error:
+        if folder is not None and folder.abandon():
+            raise CannotWrite(f"{error} Mend that, then go on with `ggeur run --resume {folder.path}`.") from error
+        raise
     except BaseException:
         if folder is not None:
             folder.abandon()
@@ -106,8 +112,8 @@ def stack_size(point: Settings, table: EmbeddingTable) -> int:
         return _STACK_SEEDS
     clients = point.partition.clients if point.partition.kind == "dirichlet" else table.n_domains
     draws = (point.augment.target or 0) + table.n_domains * point.augment.per_prototype
-    most = 4 * table.dimension * clients * table.n_classes * draws
-    return max(1, min(_STACK_SEEDS, _STACK_BYTES // min(most, BANK_BYTES)))
+    one = 4 * table.dimension * table.n_classes * draws  # what one client draws is never shared
+    return max(1, min(_STACK_SEEDS, _STACK_BYTES // min(clients * one, max(one, BANK_BYTES))))
 
 
 def _runs(method: str, run: Run) -> list[Run]:
@@ -140,23 +146,26 @@ def _train(point: Settings, number: int, trackers: list[Tracker], folder: RunFol
     ends = np.cumsum([len(job.runs) for job in stack])
     own = [slice(end - len(job.runs), end) for end, job in zip(ends, stack, strict=True)]
     state = simulation.start()
+    bound = point.train.method in BOUNDS  # there, nobody sends anything as a federation would
     snapshot = None if folder is None else folder.snapshot
     if snapshot is not None and snapshot.stack == number:
         state = snapshot.state(state)
         for tracker, memory in zip(trackers, snapshot.cells, strict=True):
             tracker.recall(memory)
     else:
-        up, down = bytes_before_training(point, table)
+        up, down = (0, 0) if bound else bytes_before_training(point, table)
         for job in stack:
             job.tracker.start([run.params for run in job.runs])
             sets = [s for run in job.runs for s in run.sets if len(s.y) or len(job.runs) == 1]
             job.tracker.cell.local_steps = [simulation.training.steps(len(s.y)) for s in sets]
             job.tracker.cell.bytes_up, job.tracker.cell.bytes_down = up, down
     for result in simulation.rounds(state):
+        check()
         state = result.state
         for job, mine in zip(stack, own, strict=True):
-            job.tracker.cell.bytes_up += result.bytes_up
-            job.tracker.cell.bytes_down += result.bytes_down
+            if not bound:
+                job.tracker.cell.bytes_up += result.bytes_up[mine.start]
+                job.tracker.cell.bytes_down += result.bytes_down[mine.start]
             job.tracker.round(state.round, result.params[mine], float(np.mean(result.loss[mine])))
         if folder is not None and (state.round % point.run.checkpoint_every == 0 or state.round == point.train.rounds):
             folder.checkpoint(number, state, [t.memory() for t in trackers])

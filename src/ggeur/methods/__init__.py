@@ -59,8 +59,8 @@ def _own(name: str) -> Callable[..., Any]:
         sys.path.append(here)
     try:
         found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, SyntaxError, ValueError, TypeError) as error:  # the last two: ":f", ".m:f"
-        raise GgeurError(f"Cannot load the method '{name}': {error}.") from error
+    except Exception as error:  # a user's module may raise anything when it is imported
+        raise GgeurError(f"Cannot load the method '{name}': {type(error).__name__}: {error}.") from error
     if not callable(found):
         raise GgeurError(f"Cannot load the method '{name}': it is not a function.")
     return found
@@ -90,12 +90,25 @@ def checked_parameters(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def resolve(name: str, head: "Head", given: Mapping[str, Any]) -> "Method":
     """The method, built; the same arguments give the same object, so that nothing is compiled twice."""
-    return _build(name, head, tuple(sorted(checked_parameters(name, given).items())))
+    values = tuple(sorted(checked_parameters(name, given).items()))
+    try:
+        return _build(name, head, values)
+    except TypeError:  # a parameter that cannot be a key, such as a list
+        return _build.__wrapped__(name, head, values)
 
 
 @lru_cache(maxsize=64)
 def _build(name: str, head: "Head", values: tuple[tuple[str, Any], ...]) -> "Method":
-    method: Method = factory(name)(head, **dict(values))
+    from ggeur.methods.method import Method
+
+    try:
+        method = factory(name)(head, **dict(values))
+    except Exception as error:
+        if ":" not in name:
+            raise
+        raise GgeurError(f"The method '{name}' cannot be built: {type(error).__name__}: {error}.") from error
+    if not isinstance(method, Method):
+        raise GgeurError(f"'{name}' is not a method: called with a head it must return a ggeur Method.")
     return method
 
 

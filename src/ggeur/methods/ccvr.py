@@ -28,8 +28,9 @@ def ccvr(*, draws: Count = 2000, epochs: Count = 10, batch: Count = 64, rate: Po
         noise = [shape_noise(geometry, int(c), draws, "sqrt-eigenvalue", rng) for c in classes]
         x = np.concatenate([s.mean[c].astype(np.float32) + z for c, z in zip(classes, noise, strict=True)])
         y = np.repeat(classes, draws)
-        steps = len(y) // batch
-        order = np.stack([rng.permutation(len(y))[: steps * batch] for _ in range(epochs)]).reshape(-1, batch)
+        size = min(batch, len(y))
+        whole = len(y) // size * size
+        order = np.stack([rng.permutation(len(y))[:whole] for _ in range(epochs)]).reshape(-1, size)
         params = _train(jnp.asarray(x), jnp.asarray(y), jnp.asarray(order), head.init(key, s.dimension, s.n_classes))
         return linear_params(s, np.asarray(params["W"]), np.asarray(params["b"]))
 
@@ -37,7 +38,7 @@ def ccvr(*, draws: Count = 2000, epochs: Count = 10, batch: Count = 64, rate: Po
     def _train(x: jax.Array, y: jax.Array, order: jax.Array, params: Params) -> Params:
         def step(state: tuple[Params, optax.OptState], rows: jax.Array) -> tuple[tuple[Params, optax.OptState], None]:
             params, memory = state
-            loss = jax.grad(lambda w: cross_entropy(head.logits(w, x[rows]), y[rows], jnp.ones(batch)))
+            loss = jax.grad(lambda w: cross_entropy(head.logits(w, x[rows]), y[rows], jnp.ones(len(rows))))
             update, memory = sgd.update(loss(params), memory)
             return (optax.apply_updates(params, update), memory), None
 

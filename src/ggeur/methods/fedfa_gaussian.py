@@ -43,4 +43,4 @@ def fedfa_gaussian(head: Head) -> Method:
         own = cross_entropy(head.logits(w, batch.x), batch.y, batch.mask)
         return (own + cross_entropy(head.logits(w, made), c, jnp.ones_like(batch.mask))) / 2, carry
 
-    return Method(loss=loss, prepare=prepare, init=init)
+    return Method(loss=loss, prepare=prepare, init=init, constant=("mu", "sigma", "exists"))

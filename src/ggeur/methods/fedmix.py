@@ -50,4 +50,4 @@ def fedmix(head: Head, *, lam: Fraction = 0.05, group: Count = 5, groups: Count 
         mixed = (1 - lam) * each(u, y) + lam * each(u, y_g) + lam * slope @ x_g
         return row_mean(mixed, batch.mask), carry
 
-    return Method(loss=loss, prepare=prepare, init=init)
+    return Method(loss=loss, prepare=prepare, init=init, constant=("means",))

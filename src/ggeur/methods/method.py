@@ -80,6 +80,9 @@ class Method(NamedTuple):
     )
     """(server, messages, ids, weights, key) -> server; messages stacked on axis 0, weights sum to 1."""
 
+    constant: tuple[str, ...] = ()
+    """What of `sent` never changes, and so travels once: the means of FedMix, say."""
+
     optimiser: Callable[[jax.Array], optax.GradientTransformation] | None = None
     """(rate) -> the local optimiser, where a method may not use [train]'s."""
 
