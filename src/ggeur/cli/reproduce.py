@@ -164,7 +164,7 @@ def _say_what_is_absent(table: Comparison) -> None:
         if line.why:
             reasons.setdefault(line.why, []).append(line.name)
     for why, names in reasons.items():
-        console.print(f"[yellow]not run:[/] {escape(', '.join(names))}: {escape(why)}.", highlight=False)
+        console.print(f"[yellow]not run:[/] {escape('; '.join(names))}: {escape(why)}.", highlight=False)
     unpublished = [line.name for line in table.lines if not line.why and not line.published]
     if unpublished:
-        console.print(f"[yellow]not published:[/] {escape(', '.join(unpublished))}.", highlight=False)
+        console.print(f"[yellow]not published:[/] {escape('; '.join(unpublished))}.", highlight=False)

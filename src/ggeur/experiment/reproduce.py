@@ -136,6 +136,8 @@ def prepare(
     reading = Reproduction(table.name, table.title, table.measure, protocol, [], [], [], [], order)
     for part in table.parts:
         source = sources.get(part.name, Source(None, None, f"no embeddings of {part.name} were given"))
+        if source.table is None:
+            _note(reading.notes, f"{part.name} did not run: {source.why}.")
         reading.columns += _columns(table, part, source.table, reading.notes)
         for row in rows:
             published = row.published or row.name
