@@ -66,7 +66,7 @@ def result_table(result: Result, title: str) -> Table:
     domains = next((list(row.domains) for row in rows if row.domains), [])
     seeds = len(rows[0].cells) if rows else 0
     table = Table(title=title, title_justify="left", caption=_caption(seeds, len(domains)), caption_justify="left")
-    table.add_column("", min_width=16)
+    table.add_column("", min_width=12)
     for name in domains if len(domains) > 1 else []:
         table.add_column(escape(name), justify="right", min_width=6)
     table.add_column("AVG" if len(domains) > 1 else "accuracy", justify="right", no_wrap=True)
