@@ -77,3 +77,13 @@ def test_mistakes_are_one_sentence(ggeur, office, monkeypatch, argv, says):
     monkeypatch.delenv("GGEUR_DATA", raising=False)
     code, _, err = ggeur("reproduce", *argv)
     assert code == 2 and says in one_line(err) and "Traceback" not in err
+
+
+@pytest.mark.real
+def test_digits_say_that_a_domain_is_not_the_papers(ggeur, shared, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    table = shared / "data" / "embeddings" / "digits.tinyvit.npz"
+    asked = ("--rows", "FedAvg", "--rounds", "1", "--seeds", "1", "--out", tmp_path / "run")
+    code, out, _ = ggeur("reproduce", "table4", "--table", table, *asked)
+    assert code == 0 and "mnist_m stands in for SYN" in one_line(out)
+    assert "mnist_m (paper: SYN)" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")

@@ -41,8 +41,9 @@ def _winner(all_entries: Sequence[Entry]) -> list[str]:
         return [f"Best of {len(done)} is {top.name} with {_avg(top):.2f} %{spread}{lead}."]
     winners = [done[-1].name for _, done in best]
     counts = {name: winners.count(name) for name in dict.fromkeys(winners)}
-    told = "; ".join(f"{name} in {n}" for name, n in sorted(counts.items(), key=lambda item: -item[1]))
-    return [f"Best, over {len(best)} settings: {told}."]
+    ranked = sorted(counts.items(), key=lambda item: -item[1])
+    told_all = [f"{name} in {n} of {len(best)} settings" for name, n in ranked]
+    return [f"Best is {told_all[0]}" + (f", then {'; '.join(told_all[1:])}" if told_all[1:] else "") + "."]
 
 
 def _avg(entry: Entry) -> float:
