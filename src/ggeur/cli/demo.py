@@ -50,8 +50,8 @@ def explain(result: Result) -> str:
     if plain is None or resample is None or prototypes is None or full is None:
         return "Some arms did not finish, so there is nothing to compare."
     return (
-        f"Balancing (repeating each site's own rows, with the steps and weights that brings) moves FedAvg from {plain:.1f} "
-        f"to {resample:.1f} %, and "
+        "Balancing (repeating each site's own rows, with the steps and weights that brings) moves FedAvg from "
+        f"{plain:.1f} to {resample:.1f} %, and "
         f"repeating the other domains' class means as well gives {prototypes:.1f} %: neither uses any geometry. "
         f"GGEUR with both steps draws around the same points along each class's global shape and reaches {full:.1f} %, "
         f"so here the geometry itself accounts for {full - prototypes:+.1f} of the {full - plain:+.1f} points."
