@@ -74,6 +74,16 @@ def test_seconds_per_round_where_that_is_what_is_measured(table5_run):
     assert table.unit == "seconds" and table.lines[1].numbers[4].mean == pytest.approx(2.0)
 
 
+def test_what_stands_in_for_a_domain_is_not_subtracted(table5_run):
+    reading = Reproduction.load(table5_run)
+    reading.columns = [c._replace(replaced=c.label == "W") for c in reading.columns]
+    table = compare(Result.load(table5_run), reading)
+    assert table.headings[3] == "webcam (paper: W)"
+    shown = [n.difference is not None for n in table.lines[1].numbers]
+    assert shown == [True, True, True, False, False, False]
+    assert all(n.published is not None for n in table.lines[1].numbers)
+
+
 def test_latex_is_escaped_and_marks_the_best(table5_run, own_run):
     text = to_latex(load(table5_run))
     assert text.count("\\textbf") >= 6 and "(98.75)" in text and "$\\pm$" in text

@@ -18,6 +18,7 @@ class Number(NamedTuple):
     values: tuple[float, ...]  # by seed; empty where nothing ran
     published: float | None = None
     remark: str = ""  # on the paper's figure, or why there is none of ours
+    comparable: bool = True  # False where another domain stands in for the paper's
 
     @property
     def mean(self) -> float | None:
@@ -40,7 +41,9 @@ class Number(NamedTuple):
 
     @property
     def difference(self) -> float | None:
-        return None if self.mean is None or self.published is None else self.mean - self.published
+        if self.mean is None or self.published is None or not self.comparable:
+            return None
+        return self.mean - self.published
 
 
 class Line(NamedTuple):
@@ -102,6 +105,8 @@ def _plain(result: Result, title: str) -> Comparison:
 
 def _reproduced(result: Result, reading: Reproduction) -> Comparison:
     paper = published_tables().get(reading.table)
+    replaced = [column.label for column in reading.columns if column.replaced]
+    strange = {*replaced, "AVG", "STD"} if replaced else set()
     arms = {(arm.row, arm.part): arm for arm in reading.arms}
     absent = {(a.row, a.part): a for a in reading.absent}
     lines = []
@@ -114,7 +119,8 @@ def _reproduced(result: Result, reading: Reproduction) -> Comparison:
                 printed = None if paper is None else paper.value(gone.published, column.label)
                 numbers.append(Number((), printed, gone.why))
             else:
-                numbers.append(_beside(_cells(result, arm, column), column, arm, paper, reading.measure))
+                number = _beside(_cells(result, arm, column), column, arm, paper, reading.measure)
+                numbers.append(number._replace(comparable=column.label not in strange))
         own = [a for key, a in arms.items() if key[0] == name]
         reasons = dict.fromkeys(n.remark for n in numbers if not n.values and n.remark)
         lines.append(Line(name, tuple(numbers), any(a.control for a in own), "" if own else "; ".join(reasons)))
