@@ -124,6 +124,21 @@ def test_summary_does_not_flatter(build_run):
     assert "Best of 3 is resample" in text and "adds nothing here that balancing does not" in text
 
 
+def test_summary_says_when_the_last_round_tells_another_story(build_run):
+    kinds = {"none": 70.0, "resample": 78.0, "ggeur": 79.0}
+    folder = build_run(
+        {"partition": {"kind": "domain"}, "augment": {"kind": list(kinds)}, "run": {"seeds": [0, 1, 2]}},
+        lambda i, point, seed: kinds[point.augment.kind] + 0.01 * seed * i,
+    )
+    run = read_run(folder)
+    for entry in run.entries:
+        for cell in entry.row.cells:
+            cell.rounds[-1] += 3.0 if entry.variant == "resample" else 0.0
+    text = " ".join(summary(run.entries, run.table, None))
+    assert "after the last round it is -1.99" in text and "nothing follows yet" in text and "adds something" not in text
+    assert "With 3 rounds, the mean of the last 5 holds the first as well" in text
+
+
 def written(folder, tmp_path):
     return write_report([folder], tmp_path / "report.html").read_text(encoding="utf-8")
 

@@ -46,6 +46,12 @@ class Pair(NamedTuple):
         assert self.full.avg is not None and self.other.avg is not None
         return self.full.avg - self.other.avg if self.difference is None else self.difference.mean
 
+    @property
+    def last(self) -> float:
+        """The same after the last round alone, where the mean over rounds may still hold those of the start."""
+        ends = [[c.rounds[-1] for c in e.row.cells if c.status == "ok"] for e in (self.full, self.other)]
+        return sum(ends[0]) / len(ends[0]) - sum(ends[1]) / len(ends[1])
+
 
 def entries(result: Result, experiment: Experiment, reading: Reproduction | None) -> list[Entry]:
     """Every row of the result, in its order."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ggeur.experiment.evaluate import LAST_ROUNDS
 from ggeur.experiment.reproduction import Reproduction
 from ggeur.report.entries import PLAIN, Entry, Pair, pairs
 from ggeur.report.published import published_tables
@@ -15,6 +16,12 @@ def summary(all_entries: Sequence[Entry], table: Comparison, reading: Reproducti
     if table.unit == "seconds":
         return _times(table)
     found = [*_winner(all_entries), *_gains(pairs(all_entries)), *_controls(all_entries), *_paper(all_entries, reading)]
+    rounds = max((len(c.rounds) for e in all_entries for c in e.row.cells), default=0)
+    if 1 < rounds <= LAST_ROUNDS:
+        found.append(
+            f"With {rounds} rounds, the mean of the last {LAST_ROUNDS} holds the first as well, which favours what "
+            "starts fast; the curves say more."
+        )
     missing = [line.name for line in table.lines if line.why]
     if missing:
         found.append(f"{len(missing)} of {len(table.lines)} rows did not run; the table says why for each.")
@@ -106,9 +113,15 @@ def _controls(all_entries: Sequence[Entry]) -> list[str]:
                 f"the 95 % interval over the strictest control, {variant}, is above zero in {above} of {n} settings "
                 f"and below it in {below}"
             )
+        last = sum(p.last for p in pairs(own, variant)) / n
+        verdict = _verdict(left, above, below, n)
+        if left * last < 0:
+            verdict = (
+                f"; but after the last round it is {last:+.2f}, so training has not settled and nothing follows yet"
+            )
         sentences.append(
             f"Controls: of GGEUR's {gain:+.2f} points over plain {method}{where}, what remains is {each}. "
-            f"{strict[0].upper()}{strict[1:]}{_verdict(left, above, below, n)}."
+            f"{strict[0].upper()}{strict[1:]}{verdict}."
         )
     return sentences
 
