@@ -1,0 +1,146 @@
+"""One client of a federation, with the very functions that the simulation runs on all of them.
+
+This is the only place that knows the signatures of `engine.local`; a test holds it to the simulation.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.seeding import generator, stream
+from ggeur.core.virtual import VirtualSet
+from ggeur.engine.local import Lanes, batch_order, folded_key, local_training, preparation
+from ggeur.engine.simulate import Training
+from ggeur.methods.method import Method, Tree
+
+
+class Lane(NamedTuple):
+    """What one client trains on."""
+
+    seed: int
+    client: int
+    base: NDArray[Any]  # own rows, then prototypes
+    bank: NDArray[np.float32] | None
+    set: VirtualSet
+    n_classes: int
+
+
+class Like(NamedTuple):
+    """What an array must look like."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+class Trained(NamedTuple):
+    message: Tree
+    state: Tree
+    end: Tree  # the head as this client left it
+    loss: float
+
+
+def train(lane: Lane, method: Method, training: Training, number: int, start: Tree, sent: Tree, state: Tree) -> Trained:
+    """The client's part of round `number`."""
+    n = len(lane.set.y)
+    steps, batch = training.steps(n), training.batch
+    order = np.full((1, _power_of_two(steps) * batch), -1, np.int32)
+    order[0, : steps * batch] = batch_order(lane.seed, number, lane.client, n, steps, batch)
+    run = local_training(method, training.optimiser, batch, one_server=True, one_start=True)
+    out = run(
+        jnp.asarray(lane.base),
+        None if lane.bank is None else jnp.asarray(lane.bank),
+        _lanes(lane),
+        order,
+        np.array([steps], np.int32),
+        np.int32(steps),
+        start,
+        sent,
+        jax.tree.map(lambda a: np.asarray(a)[None], state),
+        _names(lane.seed, "train", number, lane.client),
+        jnp.asarray(training.rate, jnp.float32),
+    )
+    message, new, end, losses = jax.tree.map(lambda a: np.asarray(a)[0], out)
+    return Trained(message, new, end, float(losses))
+
+
+def prepare(lane: Lane, method: Method, batch: int) -> Tree:
+    """The client's message before round 1; () where the method has none."""
+    if not prepares(method):
+        return ()
+    bank = None if lane.bank is None else jnp.asarray(lane.bank)
+    names = _names(lane.seed, "prepare", 0, lane.client)
+    out = preparation(method, batch)(jnp.asarray(lane.base), bank, _lanes(lane), names)
+    return jax.tree.map(lambda a: np.asarray(a)[0], out)
+
+
+def prepares(method: Method) -> bool:
+    return method.prepare is not Method._field_defaults["prepare"]
+
+
+def aggregate(method: Method, server: Tree, messages: list[Tree], ids: list[int], weights: Any, names: Any) -> Tree:
+    """The server's part of a round; `names` are seed and round."""
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *messages)
+    seed, number = names
+    key_names = np.array([seed, stream("aggregate"), number], np.uint32)
+    weights = np.asarray(weights, np.float64)
+    share = jnp.asarray(weights / weights.sum(), jnp.float32)
+
+    def whole(server: Tree, messages: Tree, ids: Any, weights: Any, names: Any) -> Tree:
+        return method.aggregate(server, messages, ids, weights, folded_key(names))
+
+    return jax.jit(whole)(server, stacked, np.array(ids), share, key_names)
+
+
+def participants(seed: int, number: int, able: NDArray[np.int64], wanted: int | None) -> NDArray[np.int64]:
+    """Who trains this round: all, or as many as wanted, drawn as the simulation draws them."""
+    if wanted is None or wanted >= len(able):
+        return able
+    return np.sort(generator(seed, "participants", number).choice(able, wanted, replace=False))
+
+
+def expected_message(
+    method: Method, training: Training, p: int, n_classes: int, sent: Tree, start: Tree, state: Tree
+) -> list[Like]:
+    """Shapes and types of the leaves of a client's message, found without computing anything."""
+    lane = _tiny(p, n_classes)
+
+    def trained(start: Tree, sent: Tree, state: Tree) -> Tree:
+        batch = training.batch
+        run = local_training(method, training.optimiser, batch, one_server=True, one_start=True)
+        stacked = jax.tree.map(lambda a: jnp.asarray(a)[None], state)
+        one, order = np.ones(1, np.int32), np.zeros((1, batch), np.int32)
+        names, rate = _names(0, "train", 1, 0), jnp.asarray(training.rate, jnp.float32)
+        return run(lane.base, None, _lanes(lane), order, one, np.int32(1), start, sent, stacked, names, rate)[0]
+
+    leaves = jax.tree.leaves(jax.eval_shape(trained, start, sent, state))
+    return [Like(leaf.shape[1:], leaf.dtype) for leaf in leaves]
+
+
+def expected_preparation(method: Method, batch: int, p: int, n_classes: int) -> list[Like]:
+    """The same of a client's message before round 1."""
+    if not prepares(method):
+        return []
+    lane = _tiny(p, n_classes)
+    names = _names(0, "prepare", 0, 0)
+    out = jax.eval_shape(lambda base: preparation(method, batch)(base, None, _lanes(lane), names), lane.base)
+    return [Like(leaf.shape[1:], leaf.dtype) for leaf in jax.tree.leaves(out)]
+
+
+def _tiny(p: int, n_classes: int) -> Lane:
+    one = np.zeros(1, np.int32)
+    return Lane(0, 0, np.zeros((1, p), np.float32), None, VirtualSet(one, one, one, 1), n_classes)
+
+
+def _lanes(lane: Lane) -> Lanes:
+    return Lanes.of([lane.set], _power_of_two(len(lane.set.y)), lane.n_classes)
+
+
+def _names(seed: int, purpose: str, number: int, client: int) -> NDArray[np.uint32]:
+    return np.array([[seed, stream(purpose), number, client]], np.uint32)
+
+
+def _power_of_two(n: int) -> int:
+    return 1 << max(n - 1, 0).bit_length()
