@@ -1,12 +1,16 @@
 """Run folders without training: made-up accuracies on a small table, in the form that a run leaves behind."""
 
+import json
+
 import numpy as np
 import pytest
 
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.grid import Experiment
-from ggeur.experiment.reproduce import Source, Table, prepare
+from ggeur.experiment.paper_tables import Source, Table
+from ggeur.experiment.reproduce import prepare
 from ggeur.experiment.result import Cell, Result
+from ggeur.experiment.versions import installed_versions
 
 
 def make_table(classes, domains, per_cell=8, p=6, seed=0, **changes):
@@ -41,6 +45,7 @@ def write_run(folder, experiment, result, reading=None):
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(experiment.to_toml(), encoding="utf-8")
     (folder / "result.json").write_text(result.to_json(), encoding="utf-8")
+    (folder / "versions.json").write_text(json.dumps(installed_versions()), encoding="utf-8")
     if reading is not None:
         reading.save(folder)
     return folder

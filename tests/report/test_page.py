@@ -108,9 +108,11 @@ def test_summary_says_who_won_and_what_controls_leave(build_run):
     )
     run = read_run(folder)
     text = " ".join(summary(run.entries, run.table, None))
-    assert "Best of 4 is ggeur with 79.00 %" in text and "3.00 points above the next, prototypes" in text
-    assert "by +9.00 points [" in text
+    assert "Best of 4 is ggeur with 79.00 % ± 0.40 over 3 seeds, +3.00 points [+2.75, +3.25] above the next" in text
+    assert "its 95 % interval is above every other row" in text
+    assert "GGEUR changes FedAvg by +9.00 points [+8.25, +9.75]." in text
     assert "+4.00 over resample, +3.00 over prototypes" in text and "the geometry itself adds something here" in text
+    assert "takes 2.0 rounds and the same method without it 2.0; but a client's round holds 1.0 times" in text
 
 
 def test_summary_does_not_flatter(build_run):
@@ -121,7 +123,39 @@ def test_summary_does_not_flatter(build_run):
     )
     run = read_run(folder)
     text = " ".join(summary(run.entries, run.table, None))
-    assert "Best of 3 is resample" in text and "adds nothing here that balancing does not" in text
+    assert "Best of 3 is resample" in text and "balancing without any geometry does better here" in text
+
+
+def test_summary_says_when_seeds_cannot_tell(build_run):
+    wobble = {"none": (0, 3, -3), "resample": (1, -3, 2), "ggeur": (2, -2, 3)}
+    folder = build_run(
+        {"partition": {"kind": "domain"}, "augment": {"kind": list(wobble)}, "run": {"seeds": [0, 1, 2]}},
+        lambda i, point, seed: 80.0 + wobble[point.augment.kind][seed],
+    )
+    run = read_run(folder)
+    text = " ".join(summary(run.entries, run.table, None))
+    assert "Best of 3 is ggeur" in text and "3 seeds cannot tell it from 1 of the other 2 rows" in text
+    assert "which these seeds cannot tell from zero" in text
+    assert "+1.00 points [+1.00, +1.00], so the geometry itself adds something here" in text
+
+
+def test_summary_of_one_seed_claims_nothing(build_run):
+    folder = build_run({"partition": {"kind": "domain"}, "augment": {"kind": ["none", "resample", "ggeur"]}})
+    run = read_run(folder)
+    text = " ".join(summary(run.entries, run.table, None))
+    assert "One seed cannot say what of this is chance" in text and "interval" not in text
+    assert "do not show that the geometry itself adds anything" in text
+
+
+def test_summary_over_several_settings(build_run):
+    folder = build_run(
+        {"partition": {"beta": [0.1, 0.5]}, "augment": {"kind": ["none", "ggeur"]}, "run": {"seeds": [0, 1, 2]}},
+        lambda i, point, seed: 70.0 + 5 * (point.augment.kind == "ggeur") + 0.1 * seed * i,
+    )
+    run = read_run(folder)
+    text = " ".join(summary(run.entries, run.table, None))
+    assert "Best is ggeur in 2 of 2 settings. The lead over the next is +5.10 points, and in 2 of 2 settings" in text
+    assert "above the same method without it in every comparison" in text and "above zero in 2 of 2" in text
 
 
 def test_summary_says_when_the_last_round_tells_another_story(build_run):

@@ -6,7 +6,8 @@ from scipy import stats
 
 from ggeur.experiment.reproduction import Reproduction
 from ggeur.experiment.result import Result
-from ggeur.report.tables import Number, compare, label, to_latex
+from ggeur.report.latex import to_latex
+from ggeur.report.tables import Number, compare, label
 
 
 def test_a_number_over_seeds():

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table as Screen
 
@@ -16,8 +17,10 @@ from ggeur.data.caches import cache_folder
 from ggeur.data.datasets import find, root
 from ggeur.data.datasets_paper import DATASETS
 from ggeur.data.table import EmbeddingTable
+from ggeur.encode.encoder import DEFAULT
 from ggeur.experiment.config import NOT_YET
-from ggeur.experiment.reproduce import NAMES, Part, Source, Table, chosen_rows, match, prepare
+from ggeur.experiment.paper_tables import NAMES, Part, Source, Table, chosen_rows, match
+from ggeur.experiment.reproduce import prepare
 from ggeur.report.tables import Comparison, Number, compare
 
 
@@ -63,7 +66,9 @@ def reproduce(
     from ggeur.report.page import write_report
 
     page = write_report([folder], folder / "report.html")
-    console.print(f"The report is {page}; results and trained heads are beside it.", markup=False, highlight=False)
+    console.print(
+        f"The report is {page}; results and trained heads are beside it.", markup=False, highlight=False, soft_wrap=True
+    )
 
 
 def _embedded(table: Table, data: Path | None, encoder: str) -> dict[str, Source]:
@@ -72,7 +77,7 @@ def _embedded(table: Table, data: Path | None, encoder: str) -> dict[str, Source
 
     sources = {}
     for part in table.parts:
-        missing = _missing(part, data)
+        missing = _missing(part, data, encoder)
         if missing:
             sources[part.name] = Source(None, None, missing)
             continue
@@ -87,7 +92,7 @@ def _embedded(table: Table, data: Path | None, encoder: str) -> dict[str, Source
     return sources
 
 
-def _missing(part: Part, data: Path | None) -> str:
+def _missing(part: Part, data: Path | None, encoder: str = DEFAULT) -> str:
     """What this machine lacks to embed a part; nothing if it can be done."""
     below, wants = root(data), []
     dataset = DATASETS[part.dataset]
@@ -95,8 +100,9 @@ def _missing(part: Part, data: Path | None) -> str:
         if find(source, below) is None and not (source.hub and find_spec("datasets")):
             domain = f" ({source.domains[0]})" if len(dataset.sources) > 1 else ""
             wants.append(f"{dataset.name}{domain} was not found; get {source.get}")
-    if not all(find_spec(module) for module in EXTRAS["hf"]):
-        wants.append("CLIP needs pip install 'ggeur[hf]'")
+    extra = "onnx" if encoder.startswith("onnx:") else "hf"
+    if encoder != "builtin" and not all(find_spec(module) for module in EXTRAS[extra]):
+        wants.append(f"{'CLIP' if encoder == DEFAULT else encoder} needs pip install 'ggeur[{extra}]'")
     return "; ".join(wants)
 
 
@@ -129,12 +135,14 @@ def _where(part: Part, data: Path | None) -> str:
 def beside(table: Comparison, title: str) -> Screen:
     """Measured above printed: mean and deviation over seeds, then the paper's figure and the difference."""
     screen = Screen(
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
         title=title,
         title_justify="left",
         caption=f"In {table.unit}: mean ± deviation over seeds; below, the paper's figure and our difference from it.",
         caption_justify="left",
     )
-    screen.add_column("")
+    screen.add_column("", min_width=16, overflow="fold")
     several = "AVG" in table.columns
     for column in table.headings or table.columns:
         screen.add_column(escape(column), justify="right")

@@ -18,9 +18,11 @@ from ggeur.experiment.grid import Experiment, differences
 from ggeur.experiment.interrupt import uninterrupted
 from ggeur.experiment.model import Model
 from ggeur.experiment.result import Cell, Result
+from ggeur.experiment.versions import FILE as VERSIONS
+from ggeur.experiment.versions import installed_versions
 from ggeur.heads.head import Params
 
-_NAMES = ("config.toml", "inputs.json", "metrics.jsonl", ".lock", "checkpoint")
+_NAMES = ("config.toml", VERSIONS, "inputs.json", "metrics.jsonl", ".lock", "checkpoint")
 
 
 class RunFolder:
@@ -43,6 +45,7 @@ class RunFolder:
                 self._lock = lock_file(self.path / ".lock", f"Another process is running in {self.path}.")
                 self._started = True
                 (self.path / "checkpoint").mkdir()
+                self._write(VERSIONS, json.dumps(installed_versions(), indent=1))
                 self._write("config.toml", experiment.to_toml())
             self.finished = self._checkpoints.finished_cells()
             self.snapshot = self._checkpoints.newest()

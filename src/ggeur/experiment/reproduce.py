@@ -1,121 +1,22 @@
-"""The paper's tables as experiments: one packaged file per table, from which one experiment is made.
+"""A table of the paper as one experiment.
 
-A table has parts (a dataset each) and rows (a method each). Every row of every part becomes an arm; what cannot run is
-kept, with the reason.
+Every row of every part becomes an arm; what cannot run is kept, with the reason.
 """
 
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from fnmatch import fnmatch
-from importlib.resources import files
-from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 from ggeur.core.errors import GgeurError
 from ggeur.data.datasets_paper import plain
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.config import NOT_YET, PROTOCOLS, Train
 from ggeur.experiment.grid import Experiment
+from ggeur.experiment.paper_tables import Part, Row, Source, Table
 from ggeur.experiment.reproduction import Absent, Arm, Column, Reproduction
 
-NAMES = tuple(f"table{i}" for i in (1, 2, 3, 4, 5, 6, 7, 10, 11))
 CLIP = "clip-vit-base-patch16"
-
-
-class Row(NamedTuple):
-    """One row of a table; `published` is the paper's row it stands beside, if its name is another."""
-
-    name: str
-    method: str | None = None
-    augment: str = "none"
-    steps: int | None = None
-    weights: str | None = None
-    control: bool = False
-    needs: str | None = None
-    published: str | None = None
-
-
-@dataclass(frozen=True)
-class Part:
-    """One dataset of a table. Its columns are the values of one setting, or its domains with AVG and STD."""
-
-    name: str
-    dataset: str
-    classes: int
-    partition: Mapping[str, Any]
-    train: Mapping[str, Any]
-    columns: tuple[str, ...] = ()
-    vary: str | None = None
-    values: tuple[Any, ...] = ()
-    domains: Mapping[str, str] = field(default_factory=dict)
-    released: Mapping[str, Any] = field(default_factory=dict)
-    released_ggeur: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Table(NamedTuple):
-    name: str
-    title: str
-    rows: tuple[Row, ...]
-    parts: tuple[Part, ...]
-    method: dict[str, dict[str, Any]]
-    measure: str = "accuracy"
-
-    @classmethod
-    def load(cls, name: str) -> Self:
-        """The packaged table of that name."""
-        if name not in NAMES:
-            raise GgeurError(f"There is no table '{name}' to reproduce; there are {', '.join(NAMES)}.")
-        text = (files("ggeur.experiment") / "tables" / f"{name}.toml").read_text(encoding="utf-8")
-        tree = tomllib.loads(text)
-        return cls(
-            name,
-            tree["title"],
-            tuple(Row(**row) for row in tree["row"]),
-            tuple(Part(**part) for part in tree["part"]),
-            tree.get("method", {}),
-            tree.get("measure", "accuracy"),
-        )
-
-
-class Source(NamedTuple):
-    """The embeddings of a part, on disk and read, or why there are none."""
-
-    path: Path | None
-    table: EmbeddingTable | None
-    why: str = ""
-
-
-def match(table: Table, given: Sequence[Path]) -> dict[str, Source]:
-    """Which part each file of embeddings is for, by its dataset if it names one, else by classes and domains."""
-    found: dict[str, Source] = {}
-    for path in given:
-        embeddings = EmbeddingTable.load(path)
-        several = embeddings.n_domains > 1
-        fit = [p for p in table.parts if p.classes == embeddings.n_classes and bool(p.domains) == several]
-        named = [p for p in fit if p.dataset == embeddings.meta.get("dataset")]
-        part = next((p for p in (*named, *fit) if p.name not in found), None)
-        if part is None:
-            needs = " or ".join(f"{p.name} ({p.classes} classes, {len(p.domains) or 1} domains)" for p in table.parts)
-            raise GgeurError(
-                f"{path} has {embeddings.n_classes} classes and {embeddings.n_domains} domains; "
-                f"{table.name} needs {needs}, each once."
-            )
-        found[part.name] = Source(path, embeddings)
-    return found
-
-
-def chosen_rows(table: Table, patterns: Sequence[str]) -> tuple[Row, ...]:
-    """The rows that any pattern names, as in "FedAvg*", whatever the case; all without patterns."""
-    wanted = [pattern.strip().lower() for pattern in patterns]
-    for pattern in wanted:
-        if not any(fnmatch(row.name.lower(), pattern) for row in table.rows):
-            names = "; ".join(row.name for row in table.rows)
-            raise GgeurError(f"{table.name} has no row '{pattern}'; it has: {names}.")
-    return tuple(
-        row for row in table.rows if not wanted or any(fnmatch(row.name.lower(), pattern) for pattern in wanted)
-    )
+SCRIPTED = ("scaffold", "moon", "feddyn", "fedopt", "fedproto", "fedntd")  # released beside FedAvg's
 
 
 def prepare(
@@ -161,13 +62,15 @@ def prepare(
 def _why_not(row: Row, protocol: str, embeddings: EmbeddingTable) -> str:
     """Why a row cannot run, or nothing."""
     if row.needs:
-        return f"needs an {row.needs}; ggeur trains heads on embeddings"
+        return f"needs an {row.needs}"
     if row.method in NOT_YET.get(("train", "method"), ()):
         return f"the method {row.method} is not there yet"
     if row.method == "zeroshot" and embeddings.text is None:
         return "needs embeddings of the class names, which this table does not hold"
+    if protocol == "released" and row.method in SCRIPTED:
+        return "its released script does not do what the method does"
     if protocol == "released" and row.method not in ("fedavg", None):
-        return "the released script of this method does not do what the method does; only FedAvg's rows are run"
+        return "no script of it was released"
     return ""
 
 
@@ -180,7 +83,8 @@ def _overrides(
     train |= {"weights": row.weights} if row.weights else {}
     partition = dict(part.partition)
     if protocol == "released":
-        for extra in (part.released, part.released_ggeur if row.augment == "ggeur" else {}):
+        # Controls train as GGEUR does, so that they differ from it in the samples alone.
+        for extra in (part.released, part.released_ggeur if row.augment != "none" else {}):
             augment |= extra.get("augment", {})
             train |= extra.get("train", {})
     if rounds is not None:

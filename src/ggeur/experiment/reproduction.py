@@ -3,7 +3,6 @@
 import json
 import os
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -11,7 +10,6 @@ from ggeur.core.errors import GgeurError
 from ggeur.data.files import write_atomically
 
 FILE = "reproduction.json"
-_PACKAGES = ("ggeur", "numpy", "scipy", "jax", "optax", "scikit-learn")
 
 
 class Arm(NamedTuple):
@@ -57,7 +55,6 @@ class Reproduction:
     absent: list[Absent]
     notes: list[str]
     order: list[str] = field(default_factory=list)  # of the rows
-    versions: dict[str, str] = field(default_factory=lambda: {name: version(name) for name in _PACKAGES})
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         with write_atomically(Path(folder) / FILE) as file:

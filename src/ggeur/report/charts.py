@@ -10,10 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from ggeur.experiment.reproduction import Reproduction
 from ggeur.report.entries import FULL, PLAIN, VARIANTS, Entry, Pair
 from ggeur.report.tables import Number
-from ggeur.report.words import published_gain
 
 INK, FAINT = "#222222", "#bbbbbb"  # the page replaces the first by its own ink
 _STYLE: Any = {
@@ -39,6 +37,7 @@ _LOOKS = {
 }
 _OTHERS = ("#56B4E9", "#F0E442", "#CC79A7", "#D55E00")
 _PANELS = 15
+_NARROW = 5.7  # inches: fits a phone without scrolling, at a size that can be read
 
 
 def plain_text(text: str) -> str:
@@ -67,15 +66,15 @@ def convergence(entries: Sequence[Entry]) -> Figure | None:
     variants = _order([e.variant for own in panels.values() for e in own])
     with rc_context(_STYLE):
         figure, axes = _grid(len(panels), 3, 2.35)
-        for ax, ((method, condition), own) in zip(axes, panels.items(), strict=False):
+        for i, (ax, own) in enumerate(zip(axes, panels.values(), strict=False)):
             for entry in sorted(own, key=lambda e: variants.index(e.variant)):
                 _curve(ax, entry, variants.index(entry.variant))
-            ax.set_title(plain_text(f"{method}, {condition}" if condition else method))
+            ax.set_title(plain_text(own[0].title))
             ax.set_xlim(left=1)
             ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
             ax.grid(axis="y", color=FAINT, lw=0.4, alpha=0.5)
-            ax.set_xlabel("round")
-        axes[0].set_ylabel("AVG, %")
+            ax.set_xlabel("round" if i + 3 >= len(panels) else "")
+            ax.set_ylabel("AVG, %" if i % 3 == 0 else "")
         _legend(figure, axes[: len(panels)])
     return figure
 
@@ -106,14 +105,15 @@ def controls(entries: Sequence[Entry]) -> Figure | None:
     variants = _order([e.variant for own in panels.values() for e in own])
     with rc_context(_STYLE):
         figure, axes = _grid(len(panels), 3, 0.7 + 0.27 * len(variants), share_y=True)
-        for ax, (condition, own) in zip(axes, panels.items(), strict=False):
+        for i, (ax, own) in enumerate(zip(axes, panels.values(), strict=False)):
             for entry in own:
                 place = len(variants) - 1 - variants.index(entry.variant)
                 _dot(ax, entry, place, variants.index(entry.variant))
-            ax.set_title(plain_text(f"{method}, {condition}" if condition else method))
+            ax.set_title(plain_text(own[0].title))
             ax.set_yticks(range(len(variants)), [plain_text(v) for v in reversed(variants)])
             ax.set_ylim(-0.6, len(variants) - 0.4)
-            ax.set_xlabel("AVG, %")
+            ax.set_xlabel("AVG, %" if i + 3 >= len(panels) else "")
+            ax.xaxis.set_major_locator(MaxNLocator(5))
             ax.grid(axis="both", color=FAINT, lw=0.4, alpha=0.5)
     return figure
 
@@ -127,13 +127,15 @@ def _dot(ax: Axes, entry: Entry, place: float, i: int) -> None:
     ax.plot([float(np.mean(number.values))], [place], marker, color=colour, ms=7)
 
 
-def gains(found: Sequence[Pair], reading: Reproduction | None) -> Figure | None:
-    """GGEUR minus the same method without it, paired by seed, with 95 % intervals, beside the paper's gain."""
+def gains(found: Sequence[Pair], printed: Sequence[float | None]) -> Figure | None:
+    """GGEUR minus the same method without it, paired by seed, with 95 % intervals, beside the paper's gain.
+
+    The figures stand at the right: one method that gains much would hide what the others gain.
+    """
     if not found:
         return None
-    printed = [None if reading is None else published_gain(pair, reading) for pair in found]
     with rc_context(_STYLE):
-        figure = Figure(figsize=(7.4, 1.1 + 0.3 * len(found)), layout="constrained")
+        figure = Figure(figsize=(_NARROW, 1.1 + 0.3 * len(found)), layout="constrained")
         ax = figure.subplots()
         for i, (pair, paper) in enumerate(zip(found, printed, strict=True)):
             place = len(found) - 1 - i
@@ -143,20 +145,26 @@ def gains(found: Sequence[Pair], reading: Reproduction | None) -> Figure | None:
             if paper is not None:
                 first = all(p is None for p in printed[:i])
                 ax.plot([paper], [place], "D", mfc="none", color="#D55E00", ms=7, label="paper" if first else None)
-        names = [f"{p.full.method}, {p.full.condition}" if p.full.condition else p.full.method for p in found]
-        ax.set_yticks(range(len(found)), [plain_text(name) for name in reversed(names)])
+            ax.text(1.02, place, _figures(pair), transform=ax.get_yaxis_transform(), va="center", fontsize=8)
+        ax.set_yticks(range(len(found)), [plain_text(pair.other.title) for pair in reversed(found)])
         ax.set_ylim(-0.6, len(found) - 0.4)
         ax.axvline(0, color=INK, lw=0.8)
         ax.grid(axis="x", color=FAINT, lw=0.4, alpha=0.5)
         ax.set_xlabel("points of AVG that GGEUR adds")
-        _legend(figure, [ax])
+        if any(paper is not None for paper in printed):
+            _legend(figure, [ax])
     return figure
+
+
+def _figures(pair: Pair) -> str:
+    d = pair.difference
+    return f"{pair.mean:+.2f}" + ("" if d is None else f"  [{d.low:+.2f}, {d.high:+.2f}]")
 
 
 def _grid(n: int, columns: int, height: float, *, share_y: bool = False) -> tuple[Figure, list[Axes]]:
     columns = min(n, columns)
     rows = -(-n // columns)
-    width = {1: 6.2, 2: 8.0}.get(columns, 9.2)
+    width = {1: _NARROW, 2: 8.0}.get(columns, 9.2)
     figure = Figure(figsize=(width, (1.3 if columns == 1 else 1) * height * rows + 0.4), layout="constrained")
     axes = list(figure.subplots(rows, columns, squeeze=False, sharey=share_y).flat)
     for ax in axes[n:]:

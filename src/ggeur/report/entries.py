@@ -18,6 +18,31 @@ PLAIN, FULL = "no augmentation", "GGEUR"
 VARIANTS = (PLAIN, "equal weights", "steps matched", "resample", "prototypes", "GGEUR, step 1", FULL)
 
 
+# As their papers write them; any other method goes by its own name.
+_SPELLING = {
+    "fedavg": "FedAvg",
+    "fedprox": "FedProx",
+    "scaffold": "SCAFFOLD",
+    "moon": "MOON",
+    "feddyn": "FedDyn",
+    "fedopt": "FedOPT",
+    "fedproto": "FedProto",
+    "fedntd": "FedNTD",
+    "fedmix": "FedMix",
+    "fedgen": "FEDGEN",
+    "fedfa": "FedFA",
+    "fedfa_gaussian": "FedFA (Gaussian)",
+    "zeroshot": "zero-shot",
+    "ncm": "NCM",
+    "lda": "LDA",
+    "ccvr": "CCVR",
+}
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
 class Entry(NamedTuple):
     """One row of a result with its place in the comparison."""
 
@@ -33,6 +58,23 @@ class Entry(NamedTuple):
     def avg(self) -> float | None:
         return self.row.avg
 
+    @property
+    def rounds_to_95(self) -> float | None:
+        """Rounds until AVG is at 95 % of its final value, on average over seeds."""
+        return _mean([c.rounds_to_95 for c in self.row.cells if c.status == "ok" and c.rounds_to_95 is not None])
+
+    @property
+    def local_steps(self) -> float | None:
+        """Steps of a client in a round, on average over clients and seeds."""
+        done = [c.local_steps for c in self.row.cells if c.status == "ok" and c.local_steps]
+        return _mean([sum(steps) / len(steps) for steps in done])
+
+    @property
+    def title(self) -> str:
+        """The method and where it was tried, as a chart names them."""
+        method = _SPELLING.get(self.method, self.method)
+        return f"{method}, {self.condition}" if self.condition else method
+
 
 class Pair(NamedTuple):
     """GGEUR and a row that differs from it in the augmentation alone."""
@@ -45,6 +87,13 @@ class Pair(NamedTuple):
     def mean(self) -> float:
         assert self.full.avg is not None and self.other.avg is not None
         return self.full.avg - self.other.avg if self.difference is None else self.difference.mean
+
+    @property
+    def side(self) -> int:
+        """1 or -1 where the 95 % interval lies above or below zero; 0 where the seeds cannot tell."""
+        if self.difference is None:
+            return 0
+        return int(self.difference.low > 0) - int(self.difference.high < 0)
 
     @property
     def last(self) -> float:
@@ -107,13 +156,14 @@ def pairs(all_entries: Sequence[Entry], variant: str = PLAIN) -> list[Pair]:
         for other in all_entries:
             same = (other.method, other.condition) == (full.method, full.condition)
             if same and other.variant == variant and other.avg is not None:
-                found.append(Pair(full, other, _difference(full.row, other.row)))
+                found.append(paired(full, other))
                 break
     return found
 
 
-def _difference(a: Row, b: Row) -> Difference | None:
+def paired(full: Entry, other: Entry) -> Pair:
+    """Two finished rows, seed by seed."""
     try:
-        return paired_difference(a, b)
+        return Pair(full, other, paired_difference(full.row, other.row))
     except GgeurError:
-        return None
+        return Pair(full, other, None)

@@ -1,4 +1,4 @@
-"""The figures of a run's data: who holds what, similarity across domains, one client's view, spectra."""
+"""The figures of a run with their words: how training went, who holds what, similarity, one client's view, spectra."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,13 +12,24 @@ from ggeur.core.errors import GgeurError
 from ggeur.data.datasets import MINI_DIGITS
 from ggeur.experiment.config import Settings
 from ggeur.experiment.federation import partition_rows
+from ggeur.experiment.reproduction import Reproduction
 from ggeur.experiment.source import load_table
-from ggeur.report import figures, inspection
+from ggeur.report import charts, figures, inspection
 from ggeur.report.charts import plain_text
-from ggeur.report.entries import Entry
+from ggeur.report.entries import Entry, pairs
+from ggeur.report.words import published_gain
 
 _CLASSES = 30  # of which spectra are drawn
-_BETAS = 6
+_BETAS = (0.1, 0.3, 0.5, 0.7, 1.0, 5.0)  # of the paper's Figure 9
+_SHORT = {
+    "gains": "Gains",
+    "controls": "Is it the geometry?",
+    "convergence": "Convergence",
+    "labels": "Labels",
+    "similarity": "Similarity",
+    "view": "One client",
+    "spectra": "Spectra",
+}
 
 
 class Drawn(NamedTuple):
@@ -29,6 +40,41 @@ class Drawn(NamedTuple):
     caption: str
     figure: Figure
     on_page: bool = False
+
+    @property
+    def short(self) -> str:
+        """Its name in the page's list of contents."""
+        return _SHORT[self.key]
+
+
+def evidence_of_training(entries: Sequence[Entry], reading: Reproduction | None) -> list[Drawn]:
+    """What GGEUR adds, what of that the controls have as well, and how training went."""
+    found = pairs(entries)
+    printed = [None if reading is None else published_gain(pair, reading) for pair in found]
+    diamonds = " Diamonds are the paper's." if any(gain is not None for gain in printed) else ""
+    drawn = (
+        (
+            "gains",
+            "What GGEUR adds",
+            f"GGEUR minus the same method without it, paired by seed, with 95 % intervals.{diamonds}",
+            charts.gains(found, printed),
+        ),
+        (
+            "controls",
+            "Is it the geometry?",
+            "One method plain, with other weights, with classes resampled, with prototypes, and with GGEUR. Only what "
+            "GGEUR has beyond the controls is due to the geometry. Bars are 95 % intervals, ticks are seeds.",
+            charts.controls(entries),
+        ),
+        (
+            "convergence",
+            "Convergence",
+            "Accuracy on test rows after each round, mean over domains (Figure 8); bands are one standard deviation "
+            "over seeds.",
+            charts.convergence(entries),
+        ),
+    )
+    return [Drawn(key, title, text, figure, True) for key, title, text, figure in drawn if figure is not None]
 
 
 def evidence(entries: Sequence[Entry], seed: int) -> tuple[list[Drawn], list[str]]:
@@ -52,8 +98,7 @@ def evidence(entries: Sequence[Entry], seed: int) -> tuple[list[Drawn], list[str
 def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[Drawn]:
     table = load_table(points[0].data)
     table = replace(table, class_names=tuple(map(plain_text, table.class_names))).split(seed)
-    by_partition = {point.partition: point for point in points}
-    parts = {_title(point): partition_rows(table, point, seed) for point in list(by_partition.values())[:_BETAS]}
+    parts = {_title(point): partition_rows(table, point, seed) for point in _partitions(points)}
     first = next(iter(parts.values()))
     clients = [plain_text(client) for client in inspection.client_names(table, first)]
     few = {title: inspection.client_counts(table, rows)[:40] for title, rows in parts.items()}
@@ -62,7 +107,7 @@ def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[Drawn]:
             "labels",
             f"Who holds what: {name}",
             "Training rows of each class at each client (Figures 7 and 9), seed "
-            f"{seed}. White means none." + (" The first 40 clients." if len(clients) > 40 else ""),
+            f"{seed}. White means none." + (" The first 40 clients." if len(clients) > 40 else "") + _further(points),
             figures.label_distribution(few, table.class_names, clients[:40]),
         )
     ]
@@ -79,7 +124,7 @@ def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[Drawn]:
                 figures.similarity(shown),
             )
         )
-    full = next((p for p in points if p.augment.kind == "ggeur"), points[0])
+    full = max(points, key=lambda p: (p.augment.kind == "ggeur", p.augment.steps or 1))
     augment = full.augment.model_copy(update={"kind": "ggeur"})
     rows = partition_rows(table, full, seed)
     view = inspection.client_view(table, rows, None, augment, [], seed)
@@ -103,6 +148,24 @@ def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[Drawn]:
         )
     )
     return found
+
+
+def _partitions(points: Sequence[Settings]) -> list[Settings]:
+    """Every partition of the run, up to six; of label and domain skew also the others that Figure 9 shows."""
+    own = list({point.partition: point for point in points}.values())[: len(_BETAS)]
+    if _further(points):
+        partition = own[0].partition
+        others = [partition.model_copy(update={"beta": beta}) for beta in _BETAS if beta != partition.beta]
+        own += [own[0].model_copy(update={"partition": other}) for other in others]
+    return own
+
+
+def _further(points: Sequence[Settings]) -> str:
+    """What to say of partitions that are drawn though the run has only one."""
+    partitions = {point.partition for point in points}
+    if len(partitions) > 1 or points[0].partition.kind != "label-and-domain":
+        return ""
+    return f" The run has β = {points[0].partition.beta:g}; the others are for comparison."
 
 
 def _title(point: Settings) -> str:

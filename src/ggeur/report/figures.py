@@ -64,7 +64,7 @@ def label_distribution(
             image = ax.imshow(shown, cmap=_HEAT, norm=norm, aspect="auto", interpolation="nearest")
             ax.set_title(title)
             if n_classes <= 12 and n_clients <= 12:
-                _write_counts(ax, counts, most)
+                _write_counts(ax, counts, image)
             last = i + columns >= len(panels)
             _name_ticks(ax, class_names if last else None, clients if i % columns == 0 else None)
         _colourbar(figure, axes[: len(panels)], image, "rows (white: none)")
@@ -154,16 +154,22 @@ def _grid(rows: int, columns: int, width: float, height: float) -> tuple[Figure,
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
-def _write_counts(ax: Axes, counts: NDArray[np.int64], most: int) -> None:
+def _write_counts(ax: Axes, counts: NDArray[np.int64], image: Any) -> None:
     for (k, c), n in np.ndenumerate(counts):
         if n:
-            colour = "white" if n > 0.4 * most else _INK
+            red, green, blue, _ = image.cmap(image.norm(n))
+            dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55  # the cell's luma
+            colour = "white" if dark else _INK
             ax.text(c, k, f"{n}", ha="center", va="center", fontsize=6, color=colour)
 
 
 def _name_ticks(ax: Axes, across: Sequence[str] | None, down: Sequence[str] | None) -> None:
     if across is not None and len(across) <= _NAMES:
-        ax.set_xticks(range(len(across)), across, rotation=60, ha="right", rotation_mode="anchor", fontsize=8)
+        ax.set_xticks(range(len(across)), across, fontsize=8)
+        if max(map(len, across)) > 2:
+            ax.tick_params(axis="x", rotation=60)
+            for name in ax.get_xticklabels():
+                name.set(ha="right", rotation_mode="anchor")
     elif across is not None:
         ax.set_xlabel("class")
     else:

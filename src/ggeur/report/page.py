@@ -12,12 +12,18 @@ from typing import Any, NamedTuple
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import write_atomically
 from ggeur.experiment.grid import Experiment
+from ggeur.experiment.paper_tables import Table
 from ggeur.experiment.plan import human_bytes
 from ggeur.experiment.reproduction import Reproduction
 from ggeur.experiment.result import Result
-from ggeur.report.entries import Entry, entries, pairs
-from ggeur.report.evidence import Drawn, evidence
-from ggeur.report.tables import Comparison, compare, to_latex
+from ggeur.experiment.versions import read_versions
+from ggeur.report.costs import cost
+from ggeur.report.entries import Entry, entries
+from ggeur.report.evidence import Drawn, evidence, evidence_of_training
+from ggeur.report.latex import to_latex
+from ggeur.report.protocols import side_by_side
+from ggeur.report.published import published_gains
+from ggeur.report.tables import Comparison, compare
 from ggeur.report.words import summary
 
 _MOST = 5 * 2**20  # bytes of a page that still opens fast
@@ -42,6 +48,8 @@ def read_run(folder: Path) -> Run:
     reading = Reproduction.load(folder)
     name = folder.resolve().name
     title = f"{reading.table.replace('table', 'Table ')}: {reading.title}" if reading is not None else name
+    if reading is not None and reading.protocol != "paper":
+        title += f" (protocol {reading.protocol})"
     table = compare(result, reading, title)
     return Run(folder, title, result, experiment, reading, table, entries(result, experiment, reading))
 
@@ -74,10 +82,12 @@ def render(runs: Sequence[Run]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["bytes"] = human_bytes
     templates = files("ggeur.report") / "templates"
     page = environment.get_template("page.html.j2").render(
         title=runs[0].title if len(runs) == 1 else f"{len(runs)} runs of ggeur",
         runs=[_context(run, f"run{i}") for i, run in enumerate(runs)],
+        protocols=side_by_side([(run.reading, run.table, run.entries) for run in runs]),
         style=(templates / "style.css").read_text(encoding="utf-8"),
         script=(templates / "page.js").read_text(encoding="utf-8"),
         made=f"ggeur {version('ggeur')}, Python {platform.python_version()}",
@@ -89,88 +99,46 @@ def render(runs: Sequence[Run]) -> str:
 
 
 def _context(run: Run, key: str) -> dict[str, Any]:
-    from ggeur.report.svg import inline_svg
-
     data, missing = evidence(run.entries, run.experiment.seeds[0])
-    shown = [
-        {
-            "id": f"{key}-{d.key}-{i}",
-            "title": d.title,
-            "caption": d.caption,
-            "on_page": d.on_page,
-            "svg": inline_svg(d.figure, f"{key}-{d.key}-{i}", d.title, on_page=d.on_page),
-        }
-        for i, d in enumerate([*_charts(run), *data])
-    ]
+    training = evidence_of_training(run.entries, run.reading) if run.table.unit == "percent" else []
+    shown = [_shown(d, f"{key}-{d.key}-{i}") for i, d in enumerate([*training, *data])]
+    costs = [cost(entry) for entry in run.entries]
     reading = run.reading
     return {
         "key": key,
         "run": run,
         "reading": reading,
         "summary": summary(run.entries, run.table, reading),
-        "notes": [*(reading.notes if reading is not None else []), *missing, *_messages(run.result)],
+        "notes": [*(reading.notes if reading is not None else []), *missing, *_wrong_gains(reading), *_messages(run)],
         "figures": shown,
         "intervals": ["AVG"] if "AVG" in run.table.columns else run.table.columns,
-        "cost": [_cost(entry) for entry in run.entries],
+        "cost": costs,
+        "cost_varies": any(c.condition for c in costs),
         "seeds": len(run.experiment.seeds),
         "config": run.experiment.to_toml(),
         "again": _again(run),
-        "versions": reading.versions if reading is not None else {},
+        "versions": read_versions(run.folder),
     }
 
 
-def _charts(run: Run) -> list[Drawn]:
-    from ggeur.report import charts
+def _shown(drawn: Drawn, id_: str) -> dict[str, Any]:
+    from ggeur.report.svg import inline_svg
 
-    if run.table.unit == "seconds":
-        return []
-    drawn = (
-        (
-            "gains",
-            "What GGEUR adds to each method",
-            "GGEUR minus the same method without it, paired by seed, with 95 % intervals; diamonds are the paper's.",
-            charts.gains(pairs(run.entries), run.reading),
-        ),
-        (
-            "controls",
-            "Is it the geometry?",
-            "The same method with its classes resampled, with prototypes, with other weights, and with GGEUR. What "
-            "GGEUR has beyond the controls is due to the geometry. Bars are 95 % intervals, ticks are seeds.",
-            charts.controls(run.entries),
-        ),
-        (
-            "convergence",
-            "Convergence",
-            "AVG on test rows after each round (Figure 8); bands are one standard deviation over seeds.",
-            charts.convergence(run.entries),
-        ),
-    )
-    return [Drawn(key, title, text, figure, True) for key, title, text, figure in drawn if figure is not None]
+    svg = inline_svg(drawn.figure, id_, drawn.title, on_page=drawn.on_page)
+    return drawn._asdict() | {"id": id_, "short": drawn.short, "svg": svg}
 
 
-def _cost(entry: Entry) -> dict[str, Any]:
-    """What a row cost one client, and how soon it was there."""
-    cells = [c for c in entry.row.cells if c.status == "ok"]
-    reached = [c.rounds_to_95 for c in cells if c.rounds_to_95 is not None]
-    steps = [sum(c.local_steps) / len(c.local_steps) for c in cells if c.local_steps]
-
-    def mean(values: Sequence[float]) -> float | None:
-        return sum(values) / len(values) if values else None
-
-    up, down = (mean([getattr(c, way) for c in cells]) for way in ("bytes_up", "bytes_down"))
-    return {
-        "name": entry.name,
-        "condition": entry.condition,
-        "up": (up, None if up is None else human_bytes(up)),
-        "down": (down, None if down is None else human_bytes(down)),
-        "steps": mean(steps),
-        "reached": mean(reached),
-        "seconds": mean([c.seconds for c in cells]),
-    }
+def _messages(run: Run) -> list[str]:
+    return list(dict.fromkeys(c.message for c in run.result.cells if c.message))
 
 
-def _messages(result: Result) -> list[str]:
-    return list(dict.fromkeys(c.message for c in result.cells if c.message))
+def _wrong_gains(reading: Reproduction | None) -> list[str]:
+    """Gains that the paper quotes and its own table does not have."""
+    return [
+        f"The paper prints a gain of {gain.printed:+.2f} for {gain.column}; its own rows give {gain.computed:+.2f}."
+        for gain in published_gains()
+        if reading is not None and gain.table == reading.table and gain.computed is not None
+    ]
 
 
 def _again(run: Run) -> str:
@@ -183,4 +151,6 @@ def _again(run: Run) -> str:
     words += ["--seeds", str(len(run.experiment.seeds)), "--protocol", reading.protocol]
     rounds = {point.train.rounds for point in run.experiment.points}
     words += ["--rounds", str(rounds.pop())] if len(rounds) == 1 else []
+    if len(reading.order) < len(Table.load(reading.table).rows):
+        words += [word for row in reading.order for word in ("--rows", row)]
     return shlex.join(words)

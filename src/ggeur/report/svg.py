@@ -20,6 +20,7 @@ def inline_svg(figure: Figure, name: str, title: str, *, on_page: bool) -> str:
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", text, flags=re.S)
+    text = re.sub(r'(<image\b[^>]*?)\sid="[^"]*"', r"\1", text)  # made of its content: two alike would clash
     text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
     text = re.sub(r'(xlink:href)="#([^"]+)"', rf'\1="#{name}-\2"', text)
@@ -30,7 +31,8 @@ def inline_svg(figure: Figure, name: str, title: str, *, on_page: bool) -> str:
     width, height = re.findall(r'(?:width|height)="([\d.]+)pt"', head)[:2]
     head = re.sub(r'\s(?:width|height)="[^"]*"', "", head)
     head += f' role="img" aria-label="{escape(title)}" data-width="{width}" data-height="{height}"'
-    head += f' style="max-width: {1.5 * float(width):.0f}px"'
+    # Never so small that its letters cannot be read: on a narrow screen it is scrolled instead.
+    head += f' style="max-width: {1.5 * float(width):.0f}px; min-width: {0.8 * float(width):.0f}px"'
     return f"{head}>{rest}"
 
 

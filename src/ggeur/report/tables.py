@@ -17,7 +17,8 @@ class Number(NamedTuple):
 
     values: tuple[float, ...]  # by seed; empty where nothing ran
     published: float | None = None
-    remark: str = ""  # on the paper's figure, or why there is none of ours
+    remark: str = ""  # why some or all of ours is missing
+    slip: str = ""  # what is wrong with the paper's figure
     comparable: bool = True  # False where another domain stands in for the paper's
 
     @property
@@ -75,6 +76,26 @@ class Comparison(NamedTuple):
         small = self.unit == "seconds" or self.columns[column] == "STD"
         return (min if small else max)(means, default=None)
 
+    @property
+    def slips(self) -> list[tuple[str, str, str]]:
+        """Row, column and fault of every figure of the paper that does not follow from its own row."""
+        return [
+            (line.name, column, number.slip)
+            for line in self.lines
+            for column, number in zip(self.columns, line.numbers, strict=True)
+            if number.slip
+        ]
+
+    @property
+    def faults(self) -> list[tuple[str, str, str]]:
+        """Row, column and fault of every figure of ours that some seed is missing from."""
+        return [
+            (line.name, column, number.remark)
+            for line in self.lines
+            for column, number in zip(self.columns, line.numbers, strict=True)
+            if number.remark and number.values
+        ]
+
 
 def label(varied: dict[str, Any]) -> str:
     """What sets a row apart, in a few words: the arm's name, then the values the grid varies."""
@@ -115,12 +136,11 @@ def _reproduced(result: Result, reading: Reproduction) -> Comparison:
         for column in reading.columns:
             arm = arms.get((name, column.part))
             if arm is None:
-                gone = absent[name, column.part]
-                printed = None if paper is None else paper.value(gone.published, column.label)
-                numbers.append(Number((), printed, gone.why))
+                number, row = Number((), remark=absent[name, column.part].why), absent[name, column.part].published
             else:
-                number = _beside(_cells(result, arm, column), column, arm, paper, reading.measure)
-                numbers.append(number._replace(comparable=column.label not in strange))
+                ddof = (paper.ddof if paper is not None else 0) or 0
+                number, row = _number(_cells(result, arm, column), column, ddof, reading.measure), arm.published
+            numbers.append(_beside(number, row, column, paper)._replace(comparable=column.label not in strange))
         own = [a for key, a in arms.items() if key[0] == name]
         reasons = dict.fromkeys(n.remark for n in numbers if not n.values and n.remark)
         lines.append(Line(name, tuple(numbers), any(a.control for a in own), "" if own else "; ".join(reasons)))
@@ -149,15 +169,12 @@ def _cells(result: Result, arm: Arm, column: Column) -> list[Cell]:
     ]
 
 
-def _beside(cells: Sequence[Cell], column: Column, arm: Arm, paper: PublishedTable | None, measure: str) -> Number:
-    printed = None if paper is None else paper.value(arm.published, column.label)
-    slip = None if paper is None else paper.slip(arm.published, column.label)
-    number = _number(cells, column, (paper.ddof if paper is not None else 0) or 0, measure)
-    failed = [c for c in cells if c.status != "ok"]
-    remark = slip.why if slip is not None else ""
-    if failed:
-        remark = f"{len(failed)} of {len(cells)} seeds {failed[0].status}. {remark}".strip()
-    return number._replace(published=printed, remark=remark)
+def _beside(number: Number, row: str, column: Column, paper: PublishedTable | None) -> Number:
+    """The number with the paper's figure, and what is wrong with that, if anything is."""
+    if paper is None:
+        return number
+    slip = paper.slip(row, column.label)
+    return number._replace(published=paper.value(row, column.label), slip="" if slip is None else slip.why)
 
 
 def _number(cells: Sequence[Cell], column: Column, ddof: int = 0, measure: str = "accuracy") -> Number:
@@ -176,34 +193,3 @@ def _value(cell: Cell, column: Column, ddof: int, measure: str) -> float:
         return float(np.std(list(cell.domains.values()), ddof=ddof if len(cell.domains) > ddof else 0))
     assert cell.avg is not None
     return cell.avg
-
-
-def to_latex(table: Comparison) -> str:
-    """The table for a paper: booktabs, mean and deviation over seeds, the paper's figure in brackets, best in bold."""
-    head = " & ".join(_tex(c) for c in table.headings or table.columns)
-    lines = [
-        "% needs \\usepackage{booktabs}",
-        f"\\begin{{tabular}}{{l{'c' * len(table.columns)}}}",
-        "\\toprule",
-        f"Method & {head} \\\\",
-        "\\midrule",
-    ]
-    for line in table.lines:
-        cells = [_latex_number(n, n.mean is not None and n.mean == table.best(i)) for i, n in enumerate(line.numbers)]
-        lines.append(f"{_tex(line.name)} & {' & '.join(cells)} \\\\")
-    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
-
-
-def _latex_number(number: Number, best: bool) -> str:
-    printed = f" ({number.published:.2f})" if number.published is not None else ""
-    if number.mean is None:
-        return f"--{printed}"
-    mean = f"{number.mean:.2f}"
-    spread = f" $\\pm$ {number.spread:.2f}" if number.spread is not None else ""
-    return (f"\\textbf{{{mean}}}" if best else mean) + spread + printed
-
-
-def _tex(text: str) -> str:
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "β": r"$\beta$"}
-    special |= {c: f"\\{c}" for c in "&%$#_{}"}
-    return "".join(special.get(c, c) for c in text)

@@ -1,21 +1,22 @@
-"""A result in sentences: what won, by how much, what the controls say, and how the paper's own gain compares."""
+"""A result in sentences: what won, by how much, how sure that is, and how the paper's own gain compares."""
 
 from collections.abc import Sequence
 
 from ggeur.experiment.evaluate import LAST_ROUNDS
 from ggeur.experiment.reproduction import Reproduction
-from ggeur.report.entries import PLAIN, Entry, Pair, pairs
+from ggeur.report.entries import PLAIN, Entry, Pair, paired, pairs
 from ggeur.report.published import published_tables
 from ggeur.report.tables import Comparison
-
-CONTROLS = ("equal weights", "steps matched", "resample", "prototypes")
+from ggeur.report.verdicts import against_controls, told
 
 
 def summary(all_entries: Sequence[Entry], table: Comparison, reading: Reproduction | None) -> list[str]:
     """The findings, most important first; every figure is computed from the result."""
     if table.unit == "seconds":
         return _times(table)
-    found = [*_winner(all_entries), *_gains(pairs(all_entries)), *_controls(all_entries), *_paper(all_entries, reading)]
+    plain = pairs(all_entries, PLAIN)
+    found = [*_winner(all_entries), *_gains(plain), *against_controls(all_entries)]
+    found += [*_paper(plain, reading), *_speed(plain)]
     rounds = max((len(c.rounds) for e in all_entries for c in e.row.cells), default=0)
     if 1 < rounds <= LAST_ROUNDS:
         found.append(
@@ -29,28 +30,45 @@ def summary(all_entries: Sequence[Entry], table: Comparison, reading: Reproducti
 
 
 def _winner(all_entries: Sequence[Entry]) -> list[str]:
-    conditions = list(dict.fromkeys(e.condition for e in all_entries))
-    best = []
-    for condition in conditions:
+    settings = []
+    for condition in dict.fromkeys(e.condition for e in all_entries):
         done = sorted((e for e in all_entries if e.condition == condition and e.avg is not None), key=_avg)
         if done:
-            best.append((condition, done))
-    if not best:
+            settings.append(done[::-1])
+    if not settings:
         return []
-    if len(best) == 1:
-        (_, done) = best[0]
-        top = done[-1]
-        spread = f" ± {top.row.spread:.2f} over {len(top.row.cells)} seeds" if top.row.spread is not None else ""
-        lead = ""
-        if len(done) > 1:
-            second = done[-2]
-            lead = f", {_avg(top) - _avg(second):.2f} points above the next, {second.name} ({_avg(second):.2f} %)"
-        return [f"Best of {len(done)} is {top.name} with {_avg(top):.2f} %{spread}{lead}."]
-    winners = [done[-1].name for _, done in best]
-    counts = {name: winners.count(name) for name in dict.fromkeys(winners)}
-    ranked = sorted(counts.items(), key=lambda item: -item[1])
-    told_all = [f"{name} in {n} of {len(best)} settings" for name, n in ranked]
-    return [f"Best is {told_all[0]}" + (f", then {'; '.join(told_all[1:])}" if told_all[1:] else "") + "."]
+    if len(settings) == 1:
+        return [_best_of(settings[0])]
+    winners = [top.name.removesuffix(f", {top.condition}") for top, *_ in settings]
+    ranked = sorted(dict.fromkeys(winners), key=lambda name: -winners.count(name))
+    counts = "; ".join(f"{name} in {winners.count(name)} of {len(settings)} settings" for name in ranked)
+    leads = [paired(done[0], done[1]) for done in settings if len(done) > 1]
+    if not leads:
+        return [f"Best is {counts}."]
+    by = _range([lead.mean for lead in leads])
+    if all(lead.difference is None for lead in leads):
+        return [f"Best is {counts}, {by} points above the next. One seed cannot say what of this is chance."]
+    clear = sum(lead.side > 0 for lead in leads)
+    sure = f"in {clear} of {len(leads)} settings its 95 % interval, paired by seed, is above zero"
+    return [f"Best is {counts}. The lead over the next is {by} points, and {sure}."]
+
+
+def _best_of(done: Sequence[Entry]) -> str:
+    """The best row, its lead, and how many others the seeds cannot tell from it."""
+    top, *others = done
+    seeds = len(top.row.cells)
+    spread = f" ± {top.row.spread:.2f} over {seeds} seeds" if top.row.spread is not None else ""
+    text = f"Best of {len(done)} is {top.name} with {_avg(top):.2f} %{spread}"
+    if not others:
+        return f"{text}."
+    lead = paired(top, others[0])
+    text += f", {told(lead)} above the next, {others[0].name}."
+    if lead.difference is None:
+        return f"{text} One seed cannot say what of this is chance."
+    close = [e for e in others if paired(top, e).side <= 0]
+    if not close:
+        return f"{text} Paired by seed, its 95 % interval is above every other row."
+    return f"{text} Paired by seed, {seeds} seeds cannot tell it from {len(close)} of the other {len(others)} rows."
 
 
 def _avg(entry: Entry) -> float:
@@ -63,112 +81,70 @@ def _gains(found: Sequence[Pair]) -> list[str]:
     if not found:
         return []
     if len(found) == 1:
-        return [f"GGEUR changes {_whose(found[0])} by {told(found[0])}."]
+        doubt = "" if found[0].side or found[0].difference is None else ", which these seeds cannot tell from zero"
+        return [f"GGEUR changes {found[0].other.title} by {told(found[0])}{doubt}."]
     up = [p for p in found if p.mean > 0]
-    sure = [p for p in found if p.difference is not None and (p.difference.low > 0 or p.difference.high < 0)]
     most, least = max(found, key=lambda p: p.mean), min(found, key=lambda p: p.mean)
     verdict = "in every comparison" if len(up) == len(found) else f"in {len(up)} of {len(found)} comparisons"
-    return [
-        f"GGEUR is above the same method without it {verdict}: from {told(least)} ({_whose(least)}) to {told(most)} "
-        f"({_whose(most)}); in {len(sure)} of {len(found)} the 95 % interval excludes zero."
-    ]
+    text = (
+        f"GGEUR is above the same method without it {verdict}: from {told(least)} ({least.other.title}) to "
+        f"{told(most)} ({most.other.title})."
+    )
+    if all(p.difference is None for p in found):
+        return [text]
+    above, below = (sum(p.side == side for p in found) for side in (1, -1))
+    rest = "; the rest these seeds cannot tell from zero" if above + below < len(found) else ""
+    where = f"above zero in {above} of {len(found)} and below it in {below}"
+    return [f"{text} Paired by seed, the 95 % interval is {where}{rest}."]
 
 
-def told(pair: Pair) -> str:
-    d = pair.difference
-    return f"{pair.mean:+.2f} points" + (f" [{d.low:+.2f}, {d.high:+.2f}]" if d is not None else "")
-
-
-def _whose(pair: Pair) -> str:
-    base = pair.other.name if pair.other.name != pair.other.variant else pair.other.method
-    return f"{base}, {pair.full.condition}" if pair.full.condition else base
-
-
-def _controls(all_entries: Sequence[Entry]) -> list[str]:
-    """What is left of GGEUR's gain when balancing, prototypes or weights are given to the baseline as well."""
-    sentences = []
-    for method in dict.fromkeys(e.method for e in all_entries if e.variant in CONTROLS):
-        own = [e for e in all_entries if e.method == method]
-        base = pairs(own, PLAIN)
-        if not base:
-            continue
-        gain = sum(p.mean for p in base) / len(base)
-        parts = []
-        for variant in CONTROLS:
-            against = pairs(own, variant)
-            if against:
-                left = sum(p.mean for p in against) / len(against)
-                above = sum(p.difference is not None and p.difference.low > 0 for p in against)
-                below = sum(p.difference is not None and p.difference.high < 0 for p in against)
-                parts.append((left, variant, above, below, len(against)))
-        if not parts:
-            continue
-        left, variant, above, below, n = min(parts)
-        where = f" on average over {len(base)} settings" if len(base) > 1 else ""
-        each = ", ".join(f"{value:+.2f} over {name}" for value, name, *_ in parts)
-        if n == 1:
-            strict = f"{told(pairs(own, variant)[0])} over the strictest control, {variant}"
-        else:
-            strict = (
-                f"the 95 % interval over the strictest control, {variant}, is above zero in {above} of {n} settings "
-                f"and below it in {below}"
-            )
-        last = sum(p.last for p in pairs(own, variant)) / n
-        verdict = _verdict(left, above, below, n)
-        if left * last < 0:
-            verdict = (
-                f"; but after the last round it is {last:+.2f}, so training has not settled and nothing follows yet"
-            )
-        sentences.append(
-            f"Controls: of GGEUR's {gain:+.2f} points over plain {method}{where}, what remains is {each}. "
-            f"{strict[0].upper()}{strict[1:]}{verdict}."
-        )
-    return sentences
-
-
-def _verdict(left: float, above: int, below: int, n: int) -> str:
-    if above == n:
-        return ", so the geometry itself adds something here"
-    if above:
-        return ", so in part of them the geometry itself adds something"
-    if below or left <= 0:
-        return ", so the geometry itself adds nothing here that balancing does not"
-    return ", so these seeds do not show that the geometry itself adds anything"
-
-
-def _paper(all_entries: Sequence[Entry], reading: Reproduction | None) -> list[str]:
+def _paper(found: Sequence[Pair], reading: Reproduction | None) -> list[str]:
     """Our gain beside the paper's, on average over the pairs for which it prints both."""
-    paper = None if reading is None else published_tables().get(reading.table)
-    if reading is None or paper is None:
+    if reading is None or reading.table not in published_tables():
         return []
-    ours, theirs = [], []
-    for pair in pairs(all_entries, PLAIN):
-        printed = published_gain(pair, reading)
-        if printed is not None:
-            ours.append(pair.mean)
-            theirs.append(printed)
-    if not ours:
-        return ["The paper prints no GGEUR figure for this table, so its gain cannot be compared."]
-    n = len(ours)
-    over = f"on average over {n} comparisons" if n > 1 else "in the one comparison"
-    return [f"The paper's gain {over} that it prints is {sum(theirs) / n:+.2f} points; ours is {sum(ours) / n:+.2f}."]
+    both = [(pair.mean, gain) for pair in found if (gain := published_gain(pair, reading)) is not None]
+    if not both:
+        return ["The paper prints no GGEUR figure for this table, so its gain cannot be compared."] if found else []
+    ours, theirs = (sum(values) / len(both) for values in zip(*both, strict=True))
+    over = f"on average over {len(both)} comparisons" if len(both) > 1 else "in the one comparison"
+    strange = [f"{column.value} for {column.label}" for column in reading.columns if column.replaced]
+    caveat = f" (with {', '.join(strange)})" if strange else ""
+    return [f"The paper's gain {over} that it prints is {theirs:+.2f} points; ours is {ours:+.2f}{caveat}."]
 
 
 def published_gain(pair: Pair, reading: Reproduction) -> float | None:
     """What the paper has GGEUR gain here, if it prints both figures."""
     paper = published_tables().get(reading.table)
-    if paper is None:
-        return None
     arm = next((a for a in reading.arms if a.arm == pair.full.row.settings.get("arm")), None)
+    if paper is None or arm is None:
+        return None
     for column in reading.columns:
-        here = arm is not None and column.part == arm.part
         fits = column.kind == "avg" or (
             column.kind == "value" and pair.full.row.settings.get(str(column.key)) == column.value
         )
-        if here and fits:
+        if column.part == arm.part and fits:
             full, plain = (paper.value(e.published, column.label) for e in (pair.full, pair.other))
             return None if full is None or plain is None else full - plain
     return None
+
+
+def _speed(found: Sequence[Pair]) -> list[str]:
+    """Section 4.5 of the paper: how soon training is there, and what its rounds hold."""
+    both = [(p.full.rounds_to_95, p.other.rounds_to_95, p.full.local_steps, p.other.local_steps) for p in found]
+    whole = [tuple(v for v in values if v is not None) for values in both if all(v for v in values)]
+    if not whole:
+        return []
+    fast, slow, many, few = (sum(values) / len(whole) for values in zip(*whole, strict=True))
+    over = f" on average over {len(whole)} comparisons" if len(whole) > 1 else ""
+    return [
+        f"To 95 % of its final accuracy GGEUR takes {fast:.1f} rounds and the same method without it {slow:.1f}{over}; "
+        f"but a client's round holds {many / few:.1f} times the local steps."
+    ]
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = f"{min(values):+.2f}", f"{max(values):+.2f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _times(table: Comparison) -> list[str]:

@@ -1,0 +1,34 @@
+"""A table for a paper, in LaTeX."""
+
+from ggeur.report.tables import Comparison, Number
+
+
+def to_latex(table: Comparison) -> str:
+    """The table for a paper: booktabs, mean and deviation over seeds, the paper's figure in brackets, best in bold."""
+    head = " & ".join(_tex(c) for c in table.headings or table.columns)
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        f"\\begin{{tabular}}{{l{'c' * len(table.columns)}}}",
+        "\\toprule",
+        f"Method & {head} \\\\",
+        "\\midrule",
+    ]
+    for line in table.lines:
+        cells = [_latex_number(n, n.mean is not None and n.mean == table.best(i)) for i, n in enumerate(line.numbers)]
+        lines.append(f"{_tex(line.name)} & {' & '.join(cells)} \\\\")
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
+
+
+def _latex_number(number: Number, best: bool) -> str:
+    printed = f" ({number.published:.2f})" if number.published is not None else ""
+    if number.mean is None:
+        return f"--{printed}"
+    mean = f"{number.mean:.2f}"
+    spread = f" $\\pm$ {number.spread:.2f}" if number.spread is not None else ""
+    return (f"\\textbf{{{mean}}}" if best else mean) + spread + printed
+
+
+def _tex(text: str) -> str:
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "β": r"$\beta$"}
+    special |= {c: f"\\{c}" for c in "&%$#_{}"}
+    return "".join(special.get(c, c) for c in text)

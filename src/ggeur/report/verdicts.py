@@ -1,0 +1,76 @@
+"""Is it the geometry? What is left of GGEUR's gain once balancing, prototypes or weights go to the baseline as well."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ggeur.report.entries import PLAIN, Entry, Pair, pairs
+
+CONTROLS = ("equal weights", "steps matched", "resample", "prototypes")
+
+
+class Against(NamedTuple):
+    """GGEUR against one control of the same method, in every setting where both ran."""
+
+    control: str
+    found: list[Pair]
+
+    @property
+    def left(self) -> float:
+        """Points by which GGEUR is above it, on average over settings."""
+        return sum(pair.mean for pair in self.found) / len(self.found)
+
+    @property
+    def last(self) -> float:
+        """The same after the last round alone."""
+        return sum(pair.last for pair in self.found) / len(self.found)
+
+
+def told(pair: Pair) -> str:
+    """A difference with its interval, as "+1.20 points [+0.40, +2.00]"."""
+    d = pair.difference
+    return f"{pair.mean:+.2f} points" + (f" [{d.low:+.2f}, {d.high:+.2f}]" if d is not None else "")
+
+
+def against_controls(all_entries: Sequence[Entry]) -> list[str]:
+    """A sentence or two for each method that has controls."""
+    sentences = []
+    for method in dict.fromkeys(e.method for e in all_entries if e.variant in CONTROLS):
+        own = [e for e in all_entries if e.method == method]
+        base = pairs(own, PLAIN)
+        each = [Against(control, found) for control in CONTROLS if (found := pairs(own, control))]
+        if base and each:
+            sentences.append(_sentence(Against(PLAIN, base), each))
+    return sentences
+
+
+def _sentence(base: Against, each: Sequence[Against]) -> str:
+    name = base.found[0].other._replace(condition="").title
+    where = f", on average over {len(base.found)} settings" if len(base.found) > 1 else ""
+    parts = ", ".join(f"{a.left:+.2f} over {a.control}" for a in each)
+    strict = min(each, key=lambda a: a.left)
+    text = f"Is it the geometry? GGEUR is {base.left:+.2f} points over plain {name}{where}; of the controls, {parts}."
+    return f"{text} {_on_the_strictest(strict)}"
+
+
+def _on_the_strictest(a: Against) -> str:
+    n = len(a.found)
+    above, below = (sum(pair.side == side for pair in a.found) for side in (1, -1))
+    if n == 1:
+        text = f"Over the strictest, {a.control}, it is {told(a.found[0])}"
+    else:
+        where = f"above zero in {above} of {n} settings and below it in {below}"
+        text = f"Over the strictest, {a.control}, the 95 % interval is {where}"
+    if (above or below) and a.left * a.last < 0:  # the mean over the last rounds says one thing, the last another
+        late = f"after the last round it is {a.last:+.2f}"
+        return f"{text}; but {late}: training has not settled, and nothing follows yet."
+    return f"{text}, so {_verdict(above, below, n)}."
+
+
+def _verdict(above: int, below: int, n: int) -> str:
+    if above == n:
+        return "the geometry itself adds something here"
+    if above:
+        return f"the geometry itself adds something in {above} of {n} settings"
+    if below:
+        return "balancing without any geometry does better here"
+    return "these seeds do not show that the geometry itself adds anything"
