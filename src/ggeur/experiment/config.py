@@ -114,6 +114,16 @@ class Privacy(Section):
         return self
 
 
+class Federate(Section):
+    """Real machines: how many sites there are, and how long and for how many of them to wait."""
+
+    nodes: Positive | None = None
+    min_nodes: Positive = 2  # with fewer the run stops, and can be resumed
+    wait: Annotated[float, Field(gt=0)] = 300.0  # seconds for sites to connect
+    timeout: Annotated[float, Field(gt=0)] = 600.0  # seconds for a site to answer; one that has gone is noticed sooner
+    test_table: str | None = None  # on the server, scored beside the sites' own test rows
+
+
 class RunSection(Section):
     seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**32)], ...], Field(min_length=1)] = (0,)
     protocol: Literal["paper", "released", "sound"] = "sound"
@@ -129,6 +139,7 @@ class Settings(Section):
     train: Train = Train()
     method: dict[str, dict[str, Any]] = {}
     privacy: Privacy = Privacy()
+    federate: Federate = Federate()
     run: RunSection = RunSection()
 
     @model_validator(mode="after")

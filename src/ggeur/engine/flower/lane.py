@@ -121,12 +121,21 @@ def expected_message(
 
 def expected_preparation(method: Method, batch: int, p: int, n_classes: int) -> list[Like]:
     """The same of a client's message before round 1."""
+    zero = zero_preparation(method, batch, p, n_classes)
+    return [Like(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(zero)]
+
+
+def zero_preparation(method: Method, batch: int, p: int, n_classes: int) -> Tree:
+    """What stands for the first message of a client that has no rows."""
     if not prepares(method):
-        return []
-    lane = _tiny(p, n_classes)
-    names = _names(0, "prepare", 0, 0)
-    out = jax.eval_shape(lambda base: preparation(method, batch)(base, None, _lanes(lane), names), lane.base)
-    return [Like(leaf.shape[1:], leaf.dtype) for leaf in jax.tree.leaves(out)]
+        return ()
+    shapes = _preparation_shape(method, batch, p, n_classes)
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape[1:], leaf.dtype), shapes)
+
+
+def _preparation_shape(method: Method, batch: int, p: int, n_classes: int) -> Tree:
+    lane, names = _tiny(p, n_classes), _names(0, "prepare", 0, 0)
+    return jax.eval_shape(lambda base: preparation(method, batch)(base, None, _lanes(lane), names), lane.base)
 
 
 def _tiny(p: int, n_classes: int) -> Lane:

@@ -78,6 +78,7 @@ class Store:
     def clear(self) -> None:
         """The run is over: nothing is left behind."""
         shutil.rmtree(self.path, ignore_errors=True)
+        (self.path.parent / "table.npz").unlink(missing_ok=True)
         for folder in (self.path.parent, self._run):
             try:
                 folder.rmdir()

@@ -1,0 +1,85 @@
+"""A site's data: the table or image folder its node was started with, split and labelled as the federation agreed."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ggeur.core.errors import GgeurError
+from ggeur.data.caches import cache_folder
+from ggeur.data.table import EmbeddingTable
+from ggeur.experiment.config import Settings
+
+ALONE = "all"  # the one domain of a table that names none
+
+
+class Site:
+    """What `--node-config` says: partition-id, and table or images; optionally encoder, domain and store."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = config
+        partition = config.get("partition-id")
+        if not isinstance(partition, int) or isinstance(partition, bool) or partition < 0:
+            raise GgeurError("Start the node with --node-config 'partition-id=0 ...', a number of its own from 0 on.")
+        self.client = partition
+        if ("table" in config) == ("images" in config):
+            raise GgeurError('Start the node with either table="FILE.npz" or images="FOLDER" in --node-config.')
+        self.root = Path(str(config.get("store") or cache_folder() / "federate"))
+
+    def load(self, point: Settings, seed: int, kept: Path, *, fresh: bool) -> EmbeddingTable:
+        """The table with its test mask; images are embedded when `fresh`, and read from `kept` after that."""
+        if "table" in self._config:
+            table = EmbeddingTable.load(str(self._config["table"]))
+        else:
+            path = kept / "table.npz"
+            if fresh or not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._embed(point).save(path)
+            table = EmbeddingTable.load(path)
+        return self._named(table, point).split(seed)
+
+    def _embed(self, point: Settings) -> EmbeddingTable:
+        from ggeur.data.datasets import load
+        from ggeur.encode.encoder import DEFAULT, resolve
+        from ggeur.encode.job import embed
+
+        encoder = resolve(str(self._config.get("encoder") or point.data.encoder or DEFAULT))
+        return embed(load(str(self._config["images"])), encoder).table
+
+    def _named(self, table: EmbeddingTable, point: Settings) -> EmbeddingTable:
+        """A site is a domain of its own where nodes are domains and its table names none."""
+        name = self._config.get("domain")
+        if name is None and point.partition.kind != "dirichlet" and table.domain_names == (ALONE,):
+            name = f"node-{self.client}"
+        if name is None or table.n_domains > 1:
+            return table
+        return replace(table, domain_names=(str(name),))
+
+
+def relabelled(table: EmbeddingTable, classes: Sequence[str], domains: Sequence[str]) -> EmbeddingTable:
+    """The same rows, their labels counted in the federation's classes and domains."""
+    return replace(
+        table,
+        y=_codes(table.class_names, classes)[table.y],
+        domain=_codes(table.domain_names, domains)[table.domains],
+        class_names=tuple(classes),
+        domain_names=tuple(domains),
+        text=None,
+    )
+
+
+def _codes(own: Sequence[str], agreed: Sequence[str]) -> Any:
+    place = {name: i for i, name in enumerate(agreed)}
+    missing = [name for name in own if name not in place]
+    if missing:
+        raise GgeurError(f"the federation does not know this site's '{missing[0]}'; its table has changed")
+    return np.array([place[name] for name in own], np.int64)
+
+
+def plain_reason(error: str) -> str:
+    """An exception as Flower reports it, "<class 'x'>:<'sentence'>", as the sentence alone."""
+    match = re.fullmatch(r"<class '[^']*'>:<['\"](.*)['\"]>", error, re.DOTALL)
+    return match[1] if match else error
