@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from ggeur.cli.federate_app import federate
+
 app = typer.Typer(
     name="ggeur",
     help="Train one classifier over sites whose data may not move and does not look alike.",
@@ -12,6 +14,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(federate)
 
 Out = Annotated[Path | None, typer.Option("--out", help="Run folder to write; it must not exist or be empty.")]
 

@@ -1,0 +1,114 @@
+"""TLS certificates and node keys: an authority of the federation's own, a server it vouches for, and a key per node."""
+
+import ipaddress
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from ggeur.core.errors import GgeurError
+
+AUTHORITY, SERVER, SERVER_KEY = "ca.crt", "server.crt", "server.key"
+VALID_DAYS = 365
+
+
+def make_certificates(folder: Path, hosts: Sequence[str], days: int = VALID_DAYS) -> None:
+    """Write ca.crt, server.crt and server.key; `hosts` are the names and addresses by which nodes reach the server.
+
+    The authority's own key is never written: nobody can make another certificate that these nodes would trust.
+    """
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    if not hosts:
+        raise GgeurError("Name at least one host: the name or address by which nodes reach the SuperLink.")
+    now = datetime.now(UTC)
+
+    def named(text: str) -> Any:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+    def certificate(subject: Any, key: Any, *, authority: bool) -> Any:
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(named("ggeur federation"))
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(hours=1))  # clocks differ
+            .not_valid_after(now + timedelta(days=days))
+            .add_extension(x509.BasicConstraints(ca=authority, path_length=0 if authority else None), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
+            )
+        )
+        if authority:
+            usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
+            builder = builder.add_extension(usage, critical=True)
+        else:
+            builder = builder.add_extension(x509.SubjectAlternativeName([_host(h) for h in hosts]), critical=False)
+        return builder.sign(authority_key, hashes.SHA256())
+
+    authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    _private_folder(folder)
+    _write(folder / AUTHORITY, _pem(certificate(named("ggeur federation"), authority_key, authority=True)))
+    _write(folder / SERVER, _pem(certificate(named(hosts[0]), server_key, authority=False)))
+    _write(folder / SERVER_KEY, _private_pem(server_key), private=True)
+
+
+def make_node_key(path: Path) -> None:
+    """Write a node's private key to `path` and its public key, to be registered, to `path`.pub."""
+    from cryptography.hazmat.primitives import serialization as s
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP384R1())
+    _private_folder(path.parent)
+    secret = key.private_bytes(s.Encoding.PEM, s.PrivateFormat.OpenSSH, s.NoEncryption())
+    _write(path, secret, private=True)
+    public = key.public_key().public_bytes(s.Encoding.OpenSSH, s.PublicFormat.OpenSSH)
+    _write(path.with_name(path.name + ".pub"), public + b"\n")
+
+
+def _host(text: str) -> Any:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(text))
+    except ValueError:
+        return x509.DNSName(text)
+
+
+def _pem(certificate: Any) -> bytes:
+    from cryptography.hazmat.primitives import serialization as s
+
+    pem: bytes = certificate.public_bytes(s.Encoding.PEM)
+    return pem
+
+
+def _private_pem(key: Any) -> bytes:
+    from cryptography.hazmat.primitives import serialization as s
+
+    pem: bytes = key.private_bytes(s.Encoding.PEM, s.PrivateFormat.PKCS8, s.NoEncryption())
+    return pem
+
+
+def _private_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise GgeurError(f"Cannot write {folder}: {error.strerror or error}.") from error
+
+
+def _write(path: Path, content: bytes, *, private: bool = False) -> None:
+    """A key is never readable by others, not even for a moment, and never overwritten."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o644)
+    except FileExistsError as error:
+        raise GgeurError(f"{path} is there already; keys are not overwritten, so name another folder.") from error
+    except OSError as error:
+        raise GgeurError(f"Cannot write {path}: {error.strerror or error}.") from error
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
