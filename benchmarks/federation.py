@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ggeur.core.augment import plan_draws
 from ggeur.core.geometry import Geometry
 from ggeur.core.statistics import ClassStatistics
-from ggeur.core.virtual import BankLayout, VirtualSet, count_draws, noise_bank, virtual_set
+from ggeur.core.virtual import BANK_BYTES, BankLayout, VirtualSet, count_draws, noise_bank, virtual_set
 from ggeur.engine.federation import Run
 from ggeur.heads.linear import linear
 
@@ -60,7 +60,7 @@ def sample(shape: Shape, g: Geometry, bank_bytes: int) -> tuple[NDArray[np.float
     return bank, sets
 
 
-def run_of(shape: Shape, bank_bytes: int = 2**30) -> Run:
+def run_of(shape: Shape, bank_bytes: int = BANK_BYTES) -> Run:
     x, _, parts = embeddings(shape)
     bank, sets = sample(shape, geometry(shape), bank_bytes)
     params = jax.tree.map(np.asarray, linear().init(jax.random.key(0), shape.dim, shape.classes))

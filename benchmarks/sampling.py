@@ -5,6 +5,7 @@ from benchmarks.federation import Shape, embeddings, geometry, sample
 from benchmarks.timing import Line, best
 
 from ggeur.core.augment import augment, plan_draws
+from ggeur.core.virtual import BANK_BYTES
 
 RECIPE_CALLS = 12
 
@@ -33,7 +34,7 @@ def main() -> list[Line]:
     recipe = (
         best(lambda: [released_recipe(x[i], sigma, 100) for i in range(RECIPE_CALLS)], 1) / RECIPE_CALLS * originals
     )
-    ours = best(lambda: sample(shape, g, 2**30))
+    ours = best(lambda: sample(shape, g, BANK_BYTES))
     lines = [
         Line("sampling: released recipe", f"{shape}; {RECIPE_CALLS} of {originals} calls measured", ours, recipe),
         Line(
@@ -67,7 +68,7 @@ def main() -> list[Line]:
         Line(
             "sampling: factor once, arrays",
             f"{many}; {some} of 100 clients measured",
-            best(lambda: sample(many, g, 2**30)),
+            best(lambda: sample(many, g, BANK_BYTES)),
             best(materialise, 1) * many.clients / some,
         )
     )

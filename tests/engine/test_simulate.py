@@ -136,6 +136,24 @@ def test_virtual_sets_train_as_the_sets_they_stand_for(federation):
     assert_as_reference(federation(noise=True), training())
 
 
+def test_float16_storage_is_training_on_the_rounded_rows_in_float32(federation):
+    run = federation(noise=True)
+    rounded = run._replace(**{n: getattr(run, n).astype(np.float16) for n in ("table", "prototypes", "bank")})
+    found = simulated([run], training(storage="float16"))
+    expected, losses, _ = reference(rounded._replace(bank=rounded.bank.astype(np.float64)), training())
+    for r, head, loss in zip(found, expected, losses, strict=True):
+        assert_same_head(r.params[0], head)
+        assert r.loss[0] == pytest.approx(loss, rel=1e-5)
+    exact = simulated([run], training())[-1].params[0]["W"]
+    assert 1e-6 < np.abs(found[-1].params[0]["W"] - exact).max() < 1e-2  # what storage costs, on values of about 1
+
+
+def test_float16_storage_refuses_what_it_cannot_hold(federation):
+    run = federation()
+    with pytest.raises(GgeurError, match="65504"):
+        Simulation([run._replace(table=run.table * 1e5)], FEDAVG, training(storage="float16"))
+
+
 def test_without_momentum_and_decay(federation):
     assert_as_reference(federation(sizes=TWO), training(optimiser=LocalOptimiser(momentum=0.0, weight_decay=0.0)))
 
@@ -245,6 +263,7 @@ def test_other_bucketings_and_orders_of_clients_agree(federation, monkeypatch):
         assert_same_head(final([run])[0], expected)
     with monkeypatch.context() as patch:
         patch.setattr(simulate, "_ORDER_BYTES", 1)
+        patch.setattr(simulate, "_BATCH_BYTES", 1)
         assert_same_head(final([run])[0], expected)
     chunks = Simulation._chunks
     with monkeypatch.context() as patch:

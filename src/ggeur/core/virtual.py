@@ -8,6 +8,7 @@ then share a noise vector up to its sign.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,7 +20,8 @@ from ggeur.core.geometry import Geometry, Scale
 from ggeur.core.seeding import generator
 
 Int = NDArray[np.int64]
-BANK_BYTES = 2**30
+BANK_BYTES = 2**28  # docs/speed.md has what sharing costs (nothing seen) and what a smaller bank saves
+_THREADS = 2
 _BLOCK = 256  # rows drawn from one stream, so that a site can make the few rows it needs
 
 
@@ -71,15 +73,17 @@ class BankLayout:
 def noise_bank(geometry: Geometry, layout: BankLayout, scale: Scale, seed: int) -> NDArray[np.float32]:
     """The bank (1 + sum of sizes, p): a zero row, then each class's noise vectors in turn."""
     bank = np.zeros((1 + int(layout.size.sum()), geometry.dimension), np.float32)
-    end = np.cumsum(layout.size)
-    for c in np.flatnonzero(layout.size):
-        factor = geometry.factor(int(c), scale).astype(np.float32)
-        rows = bank[1 + end[c] - layout.size[c] : 1 + end[c]]
-        for block in range(0, len(rows), _BLOCK):
-            part = rows[block : block + _BLOCK]
-            rng = generator(seed, "noise", int(c), block)
-            part[:] = rng.standard_normal((_BLOCK, geometry.dimension), np.float32)[: len(part)]
-        rows[:] = rows @ factor
+    end = 1 + np.cumsum(layout.size)
+
+    def fill(c: int) -> None:
+        rows = bank[end[c] - layout.size[c] : end[c]]
+        for first in range(0, len(rows), _BLOCK):
+            eps = generator(seed, "noise", c, first).standard_normal((_BLOCK, geometry.dimension), np.float32)
+            rows[first : first + _BLOCK] = eps[: len(rows) - first]
+        rows[:] = rows @ geometry.factor(c, scale).astype(np.float32)
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        list(pool.map(fill, np.flatnonzero(layout.size).tolist()))
     return bank
 
 

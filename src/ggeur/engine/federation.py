@@ -33,10 +33,14 @@ class Stack(NamedTuple):
     sets: list[list[VirtualSet]]  # [run][client]
 
 
-def stack_runs(runs: Sequence[Run]) -> Stack:
-    """Lay the runs' prototypes and banks end to end behind the one table they share."""
+def stack_runs(runs: Sequence[Run], storage: str = "float32") -> Stack:
+    """Lay the runs' prototypes and banks end to end behind the one table they share.
+
+    With storage "float16" half the bytes are fetched in a step; arithmetic stays in float32.
+    """
     table = runs[0].table
-    table = table.astype(np.float32) if table.dtype == np.float16 else table
+    half = storage == "float16"
+    table = table.astype(np.float32) if table.dtype == np.float16 and not half else table
     prototypes, banks = _Laid(len(table)), _Laid(1)  # bank row 0 is the zero row that all share
     sets = []
     for run in runs:
@@ -45,8 +49,9 @@ def stack_runs(runs: Sequence[Run]) -> Stack:
         row_shift = prototypes.place(run.prototypes)
         noise_shift = 0 if run.bank is None else banks.place(run.bank, skip=1)
         sets.append([_shifted(s, len(table), row_shift, noise_shift) for s in run.sets])
-    base = _filled([table, *prototypes.parts], table.dtype)
-    bank = _filled([banks.parts[0][:1] * 0, *banks.parts], np.float32) if banks.parts else None
+    base = _filled([table, *prototypes.parts], np.float16 if half else table.dtype)
+    stored = np.float16 if half else np.float32
+    bank = _filled([banks.parts[0][:1] * 0, *banks.parts], stored) if banks.parts else None
     return Stack(base, bank, sets)
 
 
@@ -63,8 +68,11 @@ def _filled(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
     """The parts end to end, with unused rows behind them up to one of a few sizes."""
     rows = sum(map(len, parts))
     whole = np.empty((few_sizes(rows), parts[0].shape[1]), dtype)
-    np.concatenate(parts, out=whole[:rows], casting="same_kind")
+    with np.errstate(over="ignore"):
+        np.concatenate(parts, out=whole[:rows], casting="same_kind")
     whole[rows:] = 0
+    if dtype == np.float16 and not np.isfinite(whole).all():
+        raise GgeurError('storage = "float16" holds values up to 65504 and yours are larger; use "float32".')
     return whole
 
 

@@ -31,7 +31,8 @@ from ggeur.engine.local import (
 from ggeur.methods.method import Method, Tree
 
 Int = NDArray[np.int64]
-_ORDER_BYTES = 64 * 2**20  # of batch orders in one compiled call
+_ORDER_BYTES = 64 * 2**20  # of batch orders, and what they pick, in one compiled call
+_BATCH_BYTES = 2**20  # of the rows that one step forms in one compiled call: about what a core's cache holds
 _THREADS = 2  # fixed, not the machine's count, so that grouping, and with it rounding, is the same everywhere
 
 
@@ -47,6 +48,7 @@ class Training:
     optimiser: LocalOptimiser = field(default_factory=LocalOptimiser)
     clients_per_round: int | None = None
     broadcast: bool = True
+    storage: str = "float32"  # of embeddings and noise, or "float16"; arithmetic is float32
 
     def steps(self, n: int) -> int:
         """Local steps in a round of a client with n rows."""
@@ -94,8 +96,9 @@ class Simulation:
                 raise GgeurError("Runs of one stack must have the same number of clients.")
             if not any(len(s.y) for s in run.sets):
                 raise GgeurError(f"The federation has no training samples at all (seed {run.seed}).")
-        stack = stack_runs(runs)
+        stack = stack_runs(runs, training.storage)
         self._base = jnp.asarray(stack.base)
+        self._dtype = jnp.promote_types(self._base.dtype, jnp.float32)
         self._bank = None if stack.bank is None else jnp.asarray(stack.bank)
         self._sets = [s for run in stack.sets for s in run]
         self._steps = np.array([training.steps(len(s.y)) for s in self._sets])
@@ -151,7 +154,7 @@ class Simulation:
             names = np.array([self.runs[r].seed, stream("aggregate"), number], np.uint32)
             servers.append(
                 _aggregation(self.method)(
-                    state.servers[r], _take(done.messages, at), ids, jnp.asarray(weights, self._base.dtype), names
+                    state.servers[r], _take(done.messages, at), ids, jnp.asarray(weights, self._dtype), names
                 )
             )
             losses.append(float(np.sum(weights * done.losses[at])))
@@ -191,8 +194,9 @@ class Simulation:
         """Lanes that run together, the busiest first; at least two chunks, for two threads, where there are two."""
         chunks: list[Int] = []
         for lanes in _alike(active, self._steps[active]):
-            order_bytes = 4 * self.training.batch * _power_of_two(int(self._steps[lanes[0]]))
-            room = max(1, _ORDER_BYTES // order_bytes)
+            order_bytes = 16 * self.training.batch * _power_of_two(int(self._steps[lanes[0]]))
+            batch_bytes = 4 * self.training.batch * self._base.shape[1]
+            room = max(1, min(_ORDER_BYTES // order_bytes, max(4, _BATCH_BYTES // batch_bytes)))
             pieces = max(-(-len(lanes) // room), min(_THREADS, len(lanes)))
             chunks += [lanes[i::pieces] for i in range(pieces)]  # dealt in turn, so that pieces are alike
         return chunks
@@ -221,7 +225,7 @@ class Simulation:
             own_sent,
             _take(state.clients, filled),
             self._names("train", number, filled),
-            jnp.asarray(self.training.rate, self._base.dtype),
+            jnp.asarray(self.training.rate, self._dtype),
         )
         return _Chunk(lanes, *_take(jax.tree.map(np.asarray, out), slice(len(lanes))))
 

@@ -90,6 +90,7 @@ class Train(Section):
     broadcast: bool = True
     softmax: bool = False
     clients_per_round: Positive | None = None  # default: all
+    storage: Literal["float32", "float16"] = "float32"  # of embeddings and noise; arithmetic is in float32
     start: Literal["random", "ncm", "lda", "ridge", "ccvr"] = "random"
 
     @model_validator(mode="after")

@@ -134,6 +134,7 @@ def training(point: Settings) -> Training:
         optimiser=LocalOptimiser(t.optimiser, t.momentum, t.weight_decay),
         clients_per_round=t.clients_per_round,
         broadcast=t.broadcast,
+        storage=t.storage,
     )
 
 
