@@ -22,10 +22,10 @@ INPUTS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow lint format types bench venv install clean
+.PHONY: help demo test test-slow test-browser lint format types bench venv install clean
 
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(CORE_STAMP) ## Install the core and run the demonstration
 	@$(BIN)/ggeur demo $(ARGS)
@@ -35,6 +35,9 @@ test: $(DEV_STAMP) ## Run the tests and doctests (more with GGEUR_EXTRAS=onnx,fl
 
 test-slow: $(DEV_STAMP) ## Run the tests that take minutes
 	@$(BIN)/pytest -n 2 -rs -m slow $(ARGS)
+
+test-browser: $(VENV)/.installed-dev,browser ## Look at the report in chromium, which must be installed (or CHROMIUM=path)
+	@$(BIN)/pytest -rs -m browser $(ARGS)
 
 lint: $(DEV_STAMP) ## Check style and formatting
 	@$(BIN)/ruff check .

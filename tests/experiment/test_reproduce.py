@@ -104,13 +104,36 @@ def test_protocols_differ_as_they_should(tmp_path):
     assert (released.train.optimiser, released.train.broadcast, released.train.softmax) == ("adam", False, True)
     assert (released.train.batch, released.train.rate) == (64, 0.001) and paper.train.batch == 16
     cifar = prepared("table2", tmp_path, protocol="released")[0].points[0]
-    assert cifar.augment.target == 5000
+    assert cifar.augment.target == 5000 and cifar.train.rate == 0.001
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_released_shapes_come_from_the_largest_clients_only_where_there_is_one_domain(name, tmp_path):
+    points = prepared(name, tmp_path, protocol="released")[0].points
+    assert {p.augment.guided for p in points} == {0.8 if p.partition.kind == "dirichlet" else 1.0 for p in points}
+
+
+def test_released_controls_train_as_ggeur_does(tmp_path):
+    for name in ("table4", "table7"):
+        points = prepared(name, tmp_path, protocol="released")[0].points
+        trained = {p.augment.kind: (p.train.batch, p.train.rate, p.train.local_epochs) for p in points}
+        assert trained["resample"] == trained["prototypes"] == trained["ggeur"] != trained["none"]
 
 
 def test_released_runs_fedavg_alone(tmp_path):
     _, reading = prepared("table7", tmp_path, protocol="released")
     assert {a.row.split(",")[0].split(" +")[0] for a in reading.arms} == {"FedAvg"}
-    assert any("released script" in a.why for a in reading.absent)
+    assert {a.why for a in reading.absent} == {"its released script does not do what the method does"}
+    _, peers = prepared("table1", tmp_path, protocol="released")
+    assert {a.why for a in peers.absent if a.row.startswith(("FedMix", "FEDGEN", "FedFA"))} == {
+        "no script of it was released"
+    }
+
+
+def test_released_times_fedavg_alone(tmp_path):
+    experiment, reading = prepared("table10", tmp_path, protocol="released")
+    assert {p.train.method for p in experiment.points} == {"fedavg"}
+    assert any(note.startswith("Only FedAvg was run") for note in reading.notes)
 
 
 def test_domains_are_paired_by_name_and_strangers_are_noted(tmp_path):
@@ -147,6 +170,11 @@ def test_files_find_their_part(tmp_path):
         match(table, [embeddings(TABLES["table3"].parts[0], tmp_path).path])
     with pytest.raises(GgeurError, match="each once"):
         match(table, [paths[0], paths[0]])
+    office = embeddings(TABLES["table5"].parts[0], tmp_path).path
+    with pytest.raises(
+        GgeurError, match=r"10 classes, domains amazon, .*; table4 needs Digits \(10 classes, domains mnist"
+    ):
+        match(TABLES["table4"], [office])
 
 
 def test_rows_by_name_or_pattern():

@@ -47,7 +47,7 @@ def lines(folder):
 def test_the_folder_holds_what_the_design_says_and_nothing_half_written(finished):
     names = {p.relative_to(finished.folder).as_posix() for p in finished.folder.rglob("*") if p.is_file()}
     models = {f"model/cell-{i:03d}/{name}" for i in range(CELLS) for name in ("head.npz", "model.json")}
-    wanted = {"config.toml", "metrics.jsonl", "result.json"} | models
+    wanted = {"config.toml", "versions.json", "metrics.jsonl", "result.json"} | models
     assert wanted <= names
     temporary = tuple(f".{Path(name).name}." for name in wanted)
     assert not [name for name in names if Path(name).name.startswith(temporary)]

@@ -22,7 +22,7 @@ def make_table(classes, domains, per_cell=8, p=6, seed=0, **changes):
     return EmbeddingTable(**(values | changes))
 
 
-def make_result(experiment, avg):
+def make_result(experiment, avg, names=("amazon", "caltech", "dslr", "webcam")):
     """`avg(number of the point, point, seed)` is a cell's AVG; domains lie around it, rounds lead up to it."""
     cells = []
     for i, (point, varied) in enumerate(zip(experiment.points, experiment.varied, strict=True)):
@@ -31,7 +31,7 @@ def make_result(experiment, avg):
             if value is None:
                 cell = Cell(point.train.method, point.augment.kind, seed, varied, status="diverged", message="It grew.")
             else:
-                domains = {"amazon": value - 1, "caltech": value + 1, "dslr": value, "webcam": value}
+                domains = dict(zip(names, (value - 1, value + 1, value, value), strict=False))
                 cell = Cell(
                     point.train.method, point.augment.kind, seed, varied, domains=domains, avg=value, std=0.7,
                     rounds=[value - 5, value - 1, value], seconds=6.0, local_steps=[10, 20], bytes_up=2048,
@@ -67,6 +67,25 @@ def table5_run(tmp_path_factory):
     sources = {"Office-Caltech": Source(tmp_path / "office.npz", table)}
     experiment, reading = prepare(spec, sources, rows=rows, seeds=3, rounds=3)
     return write_run(tmp_path / "t5", experiment, make_result(experiment, climbing), reading)
+
+
+@pytest.fixture
+def paper_run(tmp_path):
+    """paper_run(table, rows, protocol): a run of a table of the paper with one part, some rows or all of them."""
+
+    def build(name, rows, protocol="paper"):
+        spec = Table.load(name)
+        (part,) = spec.parts
+        table = make_table(tuple(map(str, range(part.classes))), tuple(part.domains.values()) or ("all",))
+        table.save(tmp_path / f"{name}.npz")
+        sources = {part.name: Source(tmp_path / f"{name}.npz", table)}
+        chosen = [row for row in spec.rows if not rows or row.name in rows]
+        experiment, reading = prepare(spec, sources, rows=chosen, seeds=2, rounds=3, protocol=protocol)
+        domains = tuple(part.domains.values()) or ("all",)
+        result = make_result(experiment, climbing, domains)
+        return write_run(tmp_path / f"{name}-{protocol}", experiment, result, reading)
+
+    return build
 
 
 @pytest.fixture(scope="session")

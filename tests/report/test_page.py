@@ -95,7 +95,7 @@ def test_what_the_page_shows_of_a_table(both):
 def test_columns_can_be_sorted_by_value(both):
     head, body = re.search(r"<thead>(.*?)</thead>.*?<tbody>(.*?)</tbody>", both, re.S).groups()
     assert head.count("<button") == 7
-    values = re.findall(r'data-value="([^"]*)"', body)
+    values = re.findall(r'<td data-value="([^"]*)"', body)
     assert len(values) % 6 == 0 and values[:6] == [""] * 6 and all(float(v) for v in values[6:])
 
 
@@ -171,6 +171,41 @@ def test_summary_says_when_the_last_round_tells_another_story(build_run):
     text = " ".join(summary(run.entries, run.table, None))
     assert "after the last round it is -1.99" in text and "nothing follows yet" in text and "adds something" not in text
     assert "With 3 rounds, the mean of the last 5 holds the first as well" in text
+
+
+def test_slips_of_the_paper_are_told_though_their_rows_did_not_run(paper_run, tmp_path):
+    folder = paper_run("table4", ["MOON (image network)", "FedAvg"])
+    words = " ".join("".join(Page(written(folder, tmp_path)).text).split())
+    assert "58.36†" in words and "The mean of the four domains is 58.38." in words
+
+
+def test_a_gain_that_the_paper_got_wrong_is_told(paper_run, tmp_path):
+    words = " ".join("".join(Page(written(paper_run("table11", []), tmp_path)).text).split())
+    assert "The paper prints a gain of +7.84 for K=300; its own rows give +7.48." in words
+
+
+def test_the_command_to_run_it_again_names_its_rows(paper_run, tmp_path):
+    words = " ".join("".join(Page(written(paper_run("table4", ["FedAvg", "FedAvg + GGEUR"]), tmp_path)).text).split())
+    assert "--rounds 3 --rows FedAvg --rows 'FedAvg + GGEUR'" in words
+    whole = " ".join("".join(Page(written(paper_run("table11", []), tmp_path)).text).split())
+    assert "ggeur reproduce table11" in whole and "--rows" not in whole
+
+
+def test_protocols_side_by_side(paper_run, tmp_path):
+    rows = ["FedAvg", "FedAvg + GGEUR"]
+    runs = [paper_run("table4", rows, protocol) for protocol in ("paper", "released", "sound")]
+    text = write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
+    words = " ".join("".join(Page(text).text).split())
+    assert "Table 4 under 3 protocols" in words and "(protocol released)" in words
+    assert "GGEUR over FedAvg +1.00 ± 0.00 +1.00 ± 0.00 +1.00 ± 0.00 +5.76" in words
+    assert "under 3 protocols" not in written(runs[0], tmp_path)
+
+
+def test_seconds_are_told_as_ratios(paper_run):
+    run = read_run(paper_run("table10", []))
+    assert summary(run.entries, run.table, run.reading) == [
+        "A round takes, with ggeur against without ggeur: FedAvg 1.0 times, SCAFFOLD 1.0 times, MOON 1.0 times."
+    ]
 
 
 def written(folder, tmp_path):

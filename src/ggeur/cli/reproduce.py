@@ -23,6 +23,8 @@ from ggeur.experiment.paper_tables import NAMES, Part, Source, Table, chosen_row
 from ggeur.experiment.reproduce import prepare
 from ggeur.report.tables import Comparison, Number, compare
 
+_COLUMNS = 6  # of figures, beside which a row's name still fits
+
 
 def reproduce(
     name: str,
@@ -61,7 +63,8 @@ def reproduce(
         raise typer.Exit(130) from stopped
     reading.save(folder)
     measured = compare(result, reading)
-    console.print(beside(measured, f"{name}, protocol {protocol}, seeds: {seeds}"))
+    for screen in beside(measured, f"{name}, protocol {protocol}, seeds: {seeds}"):
+        console.print(screen)
     _say_what_is_absent(measured)
     from ggeur.report.page import write_report
 
@@ -129,41 +132,42 @@ def list_tables(data: Path | None) -> None:
 
 def _where(part: Part, data: Path | None) -> str:
     local = all(find(source, root(data)) for source in DATASETS[part.dataset].sources)
-    return "yes" if local else "yes, from the Hugging Face hub"
+    return "yes" if local else "yes, by download from the Hugging Face hub"
 
 
-def beside(table: Comparison, title: str) -> Screen:
-    """Measured above printed: mean and deviation over seeds, then the paper's figure and the difference."""
+def beside(table: Comparison, title: str) -> list[Screen]:
+    """Measured above printed: mean and deviation over seeds, then the paper's figure and the difference from it."""
+    n = len(table.columns)
+    each = -(-n // -(-n // _COLUMNS))  # as many as fit a narrow terminal, dealt out evenly
+    return [_screen(table, range(first, min(first + each, n)), title) for first in range(0, n, each)]
+
+
+def _screen(table: Comparison, columns: range, title: str) -> Screen:
     screen = Screen(
         box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
         title=title,
         title_justify="left",
-        caption=f"In {table.unit}: mean ± deviation over seeds; below, the paper's figure and our difference from it.",
+        caption=f"In {table.unit}: mean, ± deviation over seeds; below, the paper's figure and our difference from it.",
         caption_justify="left",
     )
-    screen.add_column("", min_width=16, overflow="fold")
-    several = "AVG" in table.columns
-    for column in table.headings or table.columns:
-        screen.add_column(escape(column), justify="right")
+    screen.add_column("", max_width=30)
+    for i in columns:
+        screen.add_column(escape((table.headings or table.columns)[i]), justify="right", min_width=7)
     for line in table.lines:
-        spread = [not several or column == "AVG" for column in table.columns]
-        cells = [_cell(n, n.mean == table.best(i), spread[i]) for i, n in enumerate(line.numbers)]
+        cells = [_cell(line.numbers[i], line.numbers[i].mean == table.best(i)) for i in columns]
         screen.add_row(escape(line.name), *cells)
     return screen
 
 
-def _cell(number: Number, best: bool, spread: bool) -> str:
+def _cell(number: Number, best: bool) -> str:
     if number.mean is None:
-        first = "-"
+        lines = ["-"]
     else:
-        first = f"{number.mean:.2f}"
-        first += f" ± {number.spread:.2f}" if spread and number.spread is not None else ""
-        first = f"[bold]{first}[/]" if best else first
-    if number.published is None:
-        return first
-    difference = f" {number.difference:+.2f}" if number.difference is not None else ""
-    return f"{first}\n[dim]{number.published:.2f}{difference}[/]"
+        lines = [f"[bold]{number.mean:.2f}[/]" if best else f"{number.mean:.2f}"]
+        lines += [f"± {number.spread:.2f}"] if number.spread is not None else []
+    lines += [f"[dim]{number.published:.2f}[/]"] if number.published is not None else []
+    lines += [f"[dim]{number.difference:+.2f}[/]"] if number.difference is not None else []
+    return "\n".join(lines)
 
 
 def _say_what_is_absent(table: Comparison) -> None:

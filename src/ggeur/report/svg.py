@@ -32,7 +32,8 @@ def inline_svg(figure: Figure, name: str, title: str, *, on_page: bool) -> str:
     head = re.sub(r'\s(?:width|height)="[^"]*"', "", head)
     head += f' role="img" aria-label="{escape(title)}" data-width="{width}" data-height="{height}"'
     # Never so small that its letters cannot be read: on a narrow screen it is scrolled instead.
-    head += f' style="max-width: {1.5 * float(width):.0f}px; min-width: {0.8 * float(width):.0f}px"'
+    least = (0.8 if on_page else 1.1) * float(width)  # heat maps have smaller letters than charts
+    head += f' style="max-width: {1.5 * float(width):.0f}px; min-width: {least:.0f}px"'
     return f"{head}>{rest}"
 
 

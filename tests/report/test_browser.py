@@ -1,0 +1,107 @@
+"""The page in a real browser: silent, self-contained, readable at any width. `make test-browser` runs these."""
+
+import os
+import re
+import shutil
+
+import pytest
+
+from ggeur.report.page import write_report
+
+pytestmark = pytest.mark.browser
+SCREENS = [(1280, 900, "light"), (1280, 900, "dark"), (390, 844, "light"), (390, 844, "dark")]
+
+
+@pytest.fixture(scope="module")
+def report(table5_run, own_run, tmp_path_factory):
+    return write_report([table5_run, own_run], tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    from playwright.sync_api import sync_playwright
+
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    assert path, "there is no chromium on the PATH; name one with CHROMIUM=..."
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(chromium, report):
+    """opened(width, height, scheme): the page, with what it said and what it asked for in `said` and `asked`."""
+    contexts = []
+
+    def opened(width=1280, height=900, scheme="light"):
+        context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        contexts.append(context)
+        page = context.new_page()
+        page.said, page.asked = [], []
+        page.on("console", lambda message: page.said.append(message.text))
+        page.on("pageerror", lambda error: page.said.append(str(error)))
+        page.on("request", lambda request: page.asked.append(request.url))
+        page.goto(report.as_uri())
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_silent_self_contained_and_nothing_cut_off(opened, report, screen):
+    page = opened(*screen)
+    assert page.said == [] and page.asked == [report.as_uri()]
+    assert page.evaluate("document.documentElement.scrollWidth") <= screen[0]
+    figures = page.locator("figure svg")
+    assert figures.count() >= 12
+    for i in range(figures.count()):
+        box = figures.nth(i).bounding_box()
+        assert box and box["width"] > 250 and box["height"] > 80
+    letters = page.evaluate("[...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height)")
+    assert min(height for height in letters if height) > 5
+
+
+def test_tables_sort_both_ways_with_blanks_last(opened):
+    page = opened()
+    table = page.locator("#run0-table table")
+    heading = table.locator("thead th").nth(5)
+    for direction, sign in (("descending", -1), ("ascending", 1)):
+        heading.locator("button").click()
+        assert heading.get_attribute("aria-sort") == direction
+        shown = table.locator("tbody tr td:nth-child(6)").evaluate_all("cells => cells.map(c => c.dataset.value)")
+        values = [float(value) for value in shown if value]
+        assert values == sorted(values, key=lambda v: sign * v) and shown[len(values) :] == [""]
+    table.locator("thead button").first.click()
+    names = table.locator("tbody th").evaluate_all("cells => cells.map(c => c.dataset.value)")
+    assert names == page.evaluate("names => names.toSorted((a, b) => a.localeCompare(b))", names)
+
+
+def test_figures_are_saved_as_svg_and_png(opened, tmp_path):
+    page = opened(scheme="dark")
+    for kind, start in (("svg", b"<svg"), ("png", b"\x89PNG")):
+        with page.expect_download() as download:
+            page.locator(f"figure [data-save={kind}]").first.click()
+        download.value.save_as(tmp_path / f"figure.{kind}")
+        content = (tmp_path / f"figure.{kind}").read_bytes()
+        assert content.startswith(start) and download.value.suggested_filename.endswith(f".{kind}")
+    ink = re.search(rb'style="[^"]*color: ([^;"]*)', (tmp_path / "figure.svg").read_bytes())
+    assert ink and ink[1] in (b"rgb(34, 34, 34)", b"#222222")  # dark on white, whatever the page is
+    assert page.said == []
+
+
+def test_light_and_dark_by_system_and_by_button(opened):
+    def brightness(page):
+        return sum(map(int, re.findall(r"\d+", page.evaluate("getComputedStyle(document.body).backgroundColor"))[:3]))
+
+    light, dark = opened(scheme="light"), opened(scheme="dark")
+    assert brightness(light) > 600 and brightness(dark) < 200
+    light.locator("#theme").click()
+    dark.locator("#theme").click()
+    assert brightness(dark) > 600 and brightness(light) < 200
+
+
+def test_it_prints(opened):
+    assert opened(scheme="dark").pdf(format="A4").startswith(b"%PDF")
