@@ -130,12 +130,12 @@ def _augment(asked: Asked, arrays: Arrays) -> Reply:
         noise, bank = own_noise(draws.label, shapes, size, offset, asked.site.client, asked.seed, table.dimension)
     made = virtual_set(np.arange(len(own)), y, draws, noise, len(own))
     test = _test(table)
-    base = np.concatenate([table.x[own], means.reshape(-1, table.dimension)], dtype=np.float32, casting="same_kind")
+    base = np.concatenate([table.x[own].astype(np.float32), means.reshape(-1, table.dimension)])
     asked.store.keep(
         {"fingerprint": asked.facts["fingerprint"], "originals": made.originals, "domains": table.domain_names},
         {
-            "base": base,
-            "bank": bank,
+            "base": _stored(base, asked.point),
+            "bank": None if bank is None else _stored(bank, asked.point),
             "row": made.row,
             "noise": made.noise,
             "y": made.y,
@@ -145,6 +145,15 @@ def _augment(asked: Asked, arrays: Arrays) -> Reply:
         },
     )
     return _first_message(asked, len(made.y), table.n_classes)
+
+
+def _stored(array: Any, point: Settings) -> Any:
+    """As `[train] storage` has it."""
+    with np.errstate(over="ignore"):
+        stored = array.astype(point.train.storage)
+    if not np.isfinite(stored).all():
+        raise GgeurError('storage = "float16" holds values up to 65504 and this site\'s are larger; use "float32"')
+    return stored
 
 
 def _first_message(asked: Asked, rows: int, n_classes: int) -> Reply:

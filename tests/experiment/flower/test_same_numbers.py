@@ -1,0 +1,90 @@
+"""The ClientApp and the ServerApp, in one process, find the simulation's numbers with every method and setting."""
+
+import numpy as np
+import pytest
+
+from ggeur.experiment.runner import run
+from ggeur.methods import METHODS
+
+SHORT = {"rounds": 3, "local_epochs": 2, "batch": 8}
+
+
+def assert_same_heads(deployed, simulated):
+    assert deployed.keys() == simulated.keys()
+    for name in simulated:
+        scale = np.abs(simulated[name]).max()
+        np.testing.assert_allclose(deployed[name], simulated[name], rtol=0, atol=1e-5 * max(scale, 1e-3))
+
+
+def both(deployment, cells=1):
+    """Run deployed and simulated; heads agree to 1e-5 and accuracies exactly."""
+    deployed = deployment.run()
+    simulated = run(deployment.simulated, out=deployment.folder / "simulated")
+    for cell in range(cells):
+        assert_same_heads(deployment.head(cell), deployment.head(cell, deployment.folder / "simulated"))
+        a, b = deployed.cells[cell], simulated.cells[cell]
+        np.testing.assert_allclose(a.rounds, b.rounds)
+        for name in ("domains", "avg", "std", "recall", "macro_f1", "local_steps", "rounds_to_95", "start_avg"):
+            assert getattr(a, name) == pytest.approx(getattr(b, name)), name
+        assert a.status == "ok"
+    return deployed
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_finds_the_simulations_head(deploy, method):
+    both(deploy({"train": {**SHORT, "method": method}, "augment": {"target": 20, "per_prototype": 5}}))
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"augment": {"kind": "none"}},
+        {"augment": {"kind": "resample", "target": 20}},
+        {"augment": {"kind": "prototypes", "target": 20, "per_prototype": 5}},
+        {"augment": {"statistics": "pooled", "target": 20, "per_prototype": 5}},
+        {"augment": {"guided": 0.6, "target": 20, "per_prototype": 5}},
+        {"augment": {"statistics": "pooled", "guided": 0.6, "target": 20, "per_prototype": 5}},
+        {"augment": {"scale": "eigenvalue", "per_sample": 2, "steps": 1}},
+        {"partition": {"kind": "dirichlet", "clients": 4, "beta": 0.5}, "augment": {"target": 30}},
+        {
+            "partition": {"kind": "dirichlet", "clients": 4, "beta": 0.5},
+            "augment": {"target": 30, "statistics": "means"},
+        },
+        {"partition": {"kind": "label-and-domain", "beta": 0.3}, "augment": {"target": 30, "per_prototype": 5}},
+        {"run": {"protocol": "released"}, "augment": {"target": 20, "per_prototype": 5}},
+        {"train": {"method": "scaffold", "clients_per_round": 2}, "augment": {"target": 20, "per_prototype": 5}},
+        {"train": {"head": "mlp", "hidden": 6, "method": "moon"}, "augment": {"target": 20, "per_prototype": 5}},
+        {"train": {"weights": "original", "start": "lda"}, "augment": {"target": 20, "per_prototype": 5}},
+        {"train": {"weights": "equal", "start": "ncm"}, "augment": {"kind": "none"}},
+    ],
+    ids=str,
+)
+def test_settings_mean_the_same(deploy, tree):
+    both(deploy(tree | {"train": SHORT | tree.get("train", {})}))
+
+
+def test_a_grid_of_cells_and_heads_that_are_solved(deploy):
+    tree = {"train": {**SHORT, "method": ["fedavg", "ncm", "lda", "ridge"]}, "augment": {"kind": "none"}}
+    both(deploy(tree), cells=4)
+
+
+def test_a_mean_far_from_zero_is_met_with_a_center(deploy, build_table):
+    table = build_table()
+    far = build_table(x=(table.x.astype(np.float64) + 20_000).astype(np.float32))
+    deployment = deploy({"train": SHORT | {"rate": 1e-9}, "augment": {"target": 20, "per_prototype": 5}}, table=far)
+    both(deployment)
+    assert deployment.sites[0].asked.count("query.statistics") == 2
+
+
+def test_a_client_without_rows_sits_out(deploy, build_table):
+    table = build_table()
+    mostly_test = build_table(test=(table.domain == 1) | (np.arange(len(table)) % 3 == 0))
+    both(deploy({"train": SHORT, "augment": {"target": 20, "per_prototype": 5}}, table=mostly_test))
+
+
+def test_nothing_large_is_left_at_a_site_and_each_process_starts_once_a_round(deploy):
+    deployment = deploy({"train": SHORT, "augment": {"target": 20, "per_prototype": 5}})
+    deployment.run()
+    once = ["query.hello", "query.statistics", "query.augment"]
+    assert deployment.sites[0].asked == [*once, "train", "train", "train", "evaluate"]
+    assert not list((deployment.folder / "store-0").rglob("*.np*"))
