@@ -1,18 +1,56 @@
-"""`python -m benchmarks [name ...]`: every comparison, measured in this run; ratios above 1 are ours ahead."""
+"""`python -m benchmarks [--write] [name ...]`: every comparison, measured in this run; ratios above 1 are ours ahead."""
 
+import datetime
 import importlib
+import platform
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
-ALL = ("sampling", "training", "embedding")
+from benchmarks.timing import Fact, Line
+
+ALL = ("sampling", "training", "flower", "growth", "embedding")
+README = Path(__file__).with_name("README.md")
+BEGIN, END = "<!-- table -->\n", "<!-- end of table -->\n"
 
 
-def main(names: list[str]) -> None:
-    print("| comparison | work | ours | other | ratio |\n|---|---|---|---|---|")
-    for name in names or ALL:
+def processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def table(names: list[str]) -> Iterator[str]:
+    import jax
+    import psutil
+
+    memory = psutil.virtual_memory().total / 2**30
+    day = datetime.datetime.now(datetime.UTC).date()
+    yield (
+        f"{day}, {processor()}, {psutil.cpu_count()} cores, {memory:.0f} GiB; Python {platform.python_version()}, "
+        f"jax {jax.__version__}; load {psutil.getloadavg()[0]:.1f} at the start.\n"
+    )
+    yield "| what | work | ours | other | ratio |\n|---|---|---|---|---|"
+    for name in names:
         for line in importlib.import_module(f"benchmarks.{name}").main():
-            print(
-                f"| {line.what} | {line.work} | {line.ours:.3g} s | {line.other:.3g} s | {line.ratio:.2f} |", flush=True
-            )
+            match line:
+                case Line():
+                    yield f"| {line.what} | {line.work} | {line.ours:.3g} s | {line.other:.3g} s | {line.ratio:.2f} |"
+                case Fact():
+                    yield f"| {line.what} | {line.work} | {line.found} | | |"
+
+
+def main(arguments: list[str]) -> None:
+    names = [name for name in arguments if name != "--write"] or list(ALL)
+    lines = []
+    for line in table(names):
+        print(line, flush=True)
+        lines.append(line)
+    if "--write" in arguments:
+        before, _, rest = README.read_text().partition(BEGIN)
+        README.write_text(before + BEGIN + "\n".join(lines) + "\n" + END + rest.partition(END)[2])
 
 
 main(sys.argv[1:])

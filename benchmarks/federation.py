@@ -1,5 +1,6 @@
 """The federation that the benchmarks run: K clients, 10 classes x 2000 rows each, 512 dimensions, as virtual sets."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -11,9 +12,12 @@ from ggeur.core.geometry import Geometry
 from ggeur.core.statistics import ClassStatistics
 from ggeur.core.virtual import BANK_BYTES, BankLayout, VirtualSet, count_draws, noise_bank, virtual_set
 from ggeur.engine.federation import Run
-from ggeur.heads.linear import linear
+from ggeur.engine.simulate import Simulation, Training
+from ggeur.heads import resolve as resolve_head
+from ggeur.methods import resolve
 
 OWN = 20  # rows of each class that a client really has
+RATE, MOMENTUM, DECAY = 0.01, 0.9, 1e-5
 
 
 class Shape(NamedTuple):
@@ -24,35 +28,45 @@ class Shape(NamedTuple):
     batch: int = 64
 
     @property
+    def rows(self) -> int:
+        """Of one client's augmented set."""
+        return self.classes * self.target
+
+    @property
     def steps(self) -> int:
         """Client-steps of one local epoch of all clients."""
-        return self.clients * -(-self.classes * self.target // self.batch)
+        return self.clients * -(-self.rows // self.batch)
 
     def __str__(self) -> str:
         return f"K={self.clients}, {self.classes} x {self.target}, p={self.dim}, B={self.batch}"
 
 
-def embeddings(shape: Shape) -> tuple[NDArray[np.float32], NDArray[np.int64], list[NDArray[np.int64]]]:
-    """Rows, labels and each client's rows: correlated Gaussians around class means."""
+class Data(NamedTuple):
+    """Rows, labels, each client's rows, and the geometry that their statistics merge to."""
+
+    x: NDArray[np.float32]
+    y: NDArray[np.int64]
+    parts: list[NDArray[np.int64]]
+    geometry: Geometry
+
+
+def data_of(shape: Shape) -> Data:
+    """Correlated Gaussians around class means."""
     rng = np.random.default_rng(0)
     n = shape.clients * shape.classes * OWN
     y = np.tile(np.repeat(np.arange(shape.classes), OWN), shape.clients)
     mix = rng.normal(size=(shape.dim, shape.dim)) / np.sqrt(shape.dim)
-    x = rng.normal(size=(n, shape.dim)) @ mix + rng.normal(size=(shape.classes, shape.dim))[y]
-    return x.astype(np.float32), y, list(np.arange(n).reshape(shape.clients, -1))
+    x = (rng.normal(size=(n, shape.dim)) @ mix + rng.normal(size=(shape.classes, shape.dim))[y]).astype(np.float32)
+    geometry = Geometry.from_statistics(ClassStatistics.from_embeddings(x, y, shape.classes))
+    return Data(x, y, list(np.arange(n).reshape(shape.clients, -1)), geometry)
 
 
-def geometry(shape: Shape) -> Geometry:
-    x, y, _ = embeddings(shape)
-    return Geometry.from_statistics(ClassStatistics.from_embeddings(x, y, shape.classes))
-
-
-def sample(shape: Shape, g: Geometry, bank_bytes: int) -> tuple[NDArray[np.float32], list[VirtualSet]]:
+def sample(shape: Shape, data: Data, bank_bytes: int = BANK_BYTES) -> tuple[NDArray[np.float32], list[VirtualSet]]:
     """Every client's augmented set, as the runner makes it: a bank of noise and indices into it."""
-    _, y, parts = embeddings(shape)
+    y, parts = data.y, data.parts
     draws = [plan_draws(y[p], shape.classes, target=shape.target) for p in parts]
     layout = BankLayout.of(count_draws(draws, shape.classes), shape.dim, bank_bytes)
-    bank = noise_bank(g, layout, "sqrt-eigenvalue", 0)
+    bank = noise_bank(data.geometry, layout, "sqrt-eigenvalue", 0)
     sets = [
         virtual_set(p, y[p], d, layout.noise_rows(k, d.label, 0), len(y))
         for k, (p, d) in enumerate(zip(parts, draws, strict=True))
@@ -60,8 +74,16 @@ def sample(shape: Shape, g: Geometry, bank_bytes: int) -> tuple[NDArray[np.float
     return bank, sets
 
 
-def run_of(shape: Shape, bank_bytes: int = BANK_BYTES) -> Run:
-    x, _, parts = embeddings(shape)
-    bank, sets = sample(shape, geometry(shape), bank_bytes)
-    params = jax.tree.map(np.asarray, linear().init(jax.random.key(0), shape.dim, shape.classes))
-    return Run(0, x, x[:0], bank, sets, np.ones(len(parts)), params, shape.classes)
+def run_of(shape: Shape) -> Run:
+    data = data_of(shape)
+    bank, sets = sample(shape, data)
+    params = jax.tree.map(np.asarray, resolve_head("linear").init(jax.random.key(0), shape.dim, shape.classes))
+    return Run(0, data.x, data.x[:0], bank, sets, np.ones(shape.clients), params, shape.classes)
+
+
+def our_round(shape: Shape, run: Run, epochs: int, storage: str = "float32") -> Callable[[], object]:
+    """One round of FedAvg, everything in it: orders, gathers, steps, aggregation; compiled before the first call."""
+    training = Training(rounds=10**6, batch=shape.batch, rate=RATE, local_epochs=epochs, storage=storage)
+    rounds = Simulation([run], resolve("fedavg", resolve_head("linear"), {}), training).rounds()
+    next(rounds)
+    return lambda: next(rounds)

@@ -1,13 +1,13 @@
 """Sampling: ours against the released recipe, which factors for every sample, and against factoring once."""
 
 import numpy as np
-from benchmarks.federation import Shape, embeddings, geometry, sample
-from benchmarks.timing import Line, best
+from benchmarks.federation import Data, Shape, data_of, sample
+from benchmarks.timing import Line, best, in_turn
 
 from ggeur.core.augment import augment, plan_draws
-from ggeur.core.virtual import BANK_BYTES
 
 RECIPE_CALLS = 12
+SOME = 10  # clients of 100 that are materialised; their time counts tenfold
 
 
 def released_recipe(mean: np.ndarray, sigma: np.ndarray, draws: int) -> np.ndarray:
@@ -24,52 +24,55 @@ def released_recipe(mean: np.ndarray, sigma: np.ndarray, draws: int) -> np.ndarr
     return np.random.default_rng(0).multivariate_normal(mean, root @ root.T, draws)
 
 
+def materialise(shape: Shape, data: Data, clients: int) -> None:
+    """The fairest form that makes arrays: each class factored once for all clients, float32, nothing checked."""
+    x, y, parts, geometry = data
+    factors = [geometry.factor(c, "sqrt-eigenvalue").astype(np.float32) for c in range(shape.classes)]
+    for k, own in enumerate(parts[:clients]):
+        rng = np.random.default_rng(k)
+        draws = plan_draws(y[own], shape.classes, target=shape.target)
+        noise = np.concatenate(
+            [
+                rng.standard_normal((n, shape.dim), np.float32) @ factors[c]
+                for c, n in enumerate(np.bincount(draws.label))
+            ]
+        )
+        np.concatenate([x[own], x[own][draws.row] + noise])
+
+
 def main() -> list[Line]:
-    shape = Shape()
-    g = geometry(shape)
-    x, y, parts = embeddings(shape)
+    shape, many = Shape(), Shape(clients=100)
+    data, more = data_of(shape), data_of(many)
+    g = data.geometry
     sigma = (g.eigenvectors[0] * g.eigenvalues[0]) @ g.eigenvectors[0].T
-    originals = len(y)
-    # per original 100 draws, of which 99 are kept on average: 20 originals to 1980 new samples
-    recipe = (
-        best(lambda: [released_recipe(x[i], sigma, 100) for i in range(RECIPE_CALLS)], 1) / RECIPE_CALLS * originals
+    times = in_turn(
+        {
+            "ours": lambda: sample(shape, data),
+            "augment": lambda: [
+                augment(data.x[p], data.y[p], g, target=shape.target, seed=k) for k, p in enumerate(data.parts)
+            ],
+            "arrays": lambda: materialise(shape, data, shape.clients),
+            "ours, 100": lambda: sample(many, more),
+            "arrays, 100": lambda: materialise(many, more, SOME),
+        },
+        repetitions=2,
     )
-    ours = best(lambda: sample(shape, g, BANK_BYTES))
-    lines = [
-        Line("sampling: released recipe", f"{shape}; {RECIPE_CALLS} of {originals} calls measured", ours, recipe),
+    # 20 originals of a class to 1980 new samples: 99 each, which the scripts draw as 100
+    recipe = best(lambda: [released_recipe(data.x[i], sigma, 100) for i in range(RECIPE_CALLS)], 2)
+    originals = len(data.y)
+    return [
+        Line(
+            "sampling: the released recipe",
+            f"{shape}; {RECIPE_CALLS} of {originals} calls measured",
+            times["ours"],
+            recipe / RECIPE_CALLS * originals,
+        ),
+        Line("sampling: our own `augment`, which makes arrays", str(shape), times["ours"], times["augment"]),
+        Line("sampling: factor once, arrays", str(shape), times["ours"], times["arrays"]),
         Line(
             "sampling: factor once, arrays",
-            str(shape),
-            ours,
-            best(lambda: [augment(x[p], y[p], g, target=shape.target, seed=k) for k, p in enumerate(parts)], 1),
+            f"{many}; {SOME} of 100 clients measured",
+            times["ours, 100"],
+            times["arrays, 100"] * many.clients / SOME,
         ),
     ]
-    many = Shape(clients=100)
-    some = 10
-    x, y, parts = embeddings(many)
-    g = geometry(many)
-    # the fairest materialised form: each class factored once for all clients, float32, no validation
-    factors = [g.factor(c, "sqrt-eigenvalue").astype(np.float32) for c in range(many.classes)]
-
-    def materialise() -> None:
-        for k in range(some):
-            rng = np.random.default_rng(k)
-            own = parts[k]
-            draws = plan_draws(y[own], many.classes, target=many.target)
-            noise = np.concatenate(
-                [
-                    rng.standard_normal((n, many.dim), np.float32) @ factors[c]
-                    for c, n in enumerate(np.bincount(draws.label))
-                ]
-            )
-            np.concatenate([x[own], x[own][draws.row] + noise])
-
-    lines.append(
-        Line(
-            "sampling: factor once, arrays",
-            f"{many}; {some} of 100 clients measured",
-            best(lambda: sample(many, g, BANK_BYTES)),
-            best(materialise, 1) * many.clients / some,
-        )
-    )
-    return lines

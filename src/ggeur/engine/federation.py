@@ -1,5 +1,6 @@
 """What an engine trains on: one run's clients as virtual sets, and several runs stacked over the same table."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -67,13 +68,21 @@ def few_sizes(n: int) -> int:
 def _filled(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
     """The parts end to end, with unused rows behind them up to one of a few sizes."""
     rows = sum(map(len, parts))
-    whole = np.empty((few_sizes(rows), parts[0].shape[1]), dtype)
+    whole = _aligned((few_sizes(rows), parts[0].shape[1]), np.dtype(dtype))
     with np.errstate(over="ignore"):
         np.concatenate(parts, out=whole[:rows], casting="same_kind")
     whole[rows:] = 0
     if dtype == np.float16 and not np.isfinite(whole).all():
         raise GgeurError('storage = "float16" holds values up to 65504 and yours are larger; use "float32".')
     return whole
+
+
+def _aligned(shape: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An array that JAX takes as it lies instead of copying it; NumPy's memory has large pages, JAX's has not."""
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.empty(size + 64, np.uint8)
+    first = -memory.ctypes.data % 64
+    return memory[first : first + size].view(dtype).reshape(shape)
 
 
 class _Laid:

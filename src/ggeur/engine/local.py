@@ -162,6 +162,7 @@ def local_training(
             rows = now.form(base, bank)
             (loss, new_carry), g = gradient(params, rows, context, carry, jax.random.fold_in(key, t))
             update, new_memory = transform.update(g, memory, params)
+            update = jax.lax.optimization_barrier(update)  # fused into both, it would cost copies of params and memory
             new = optax.apply_updates(params, update), new_memory, new_carry, total + loss
             kept: tuple[Tree, Tree, Tree, jax.Array] = jax.tree.map(lambda a, b: jnp.where(t < steps, a, b), new, state)
             return kept

@@ -3,14 +3,24 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.virtual import BANK_BYTES
 from ggeur.data.datasets import paper_partition
 from ggeur.methods import CLOSED, WITHOUT_DATA, checked_parameters, factory
 
 Positive = Annotated[int, Field(gt=0, le=10**7)]  # past which memory would run out, not sense begin
 Share = Annotated[float, Field(gt=0, le=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+def _a_list(value: object) -> object:
+    if isinstance(value, int):  # three seeds, or seed 3?
+        raise ValueError(f"it is a list, such as [{value}] for that seed alone or [0, 1, 2] for three")
+    return value
+
+
 
 # Choices on which the paper as written, its released scripts and we differ; a file's own values go before these.
 PROTOCOLS: dict[str, dict[str, dict[str, Any]]] = {
@@ -72,6 +82,7 @@ class Augment(Section):
     scale: Literal["eigenvalue", "sqrt-eigenvalue"] = "sqrt-eigenvalue"
     guided: Share = 1.0
     empty_cell: Literal["all", "first"] = "all"
+    bank_mib: Positive = BANK_BYTES // 2**20  # of noise vectors; what exceeds it is shared between clients
 
 
 class Train(Section):
@@ -126,7 +137,7 @@ class Federate(Section):
 
 
 class RunSection(Section):
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**32)], ...], Field(min_length=1)] = (0,)
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1), BeforeValidator(_a_list)] = (0,)
     protocol: Literal["paper", "released", "sound"] = "sound"
     checkpoint_every: Positive = 1  # rounds
 

@@ -85,7 +85,7 @@ def augment_clients(table: EmbeddingTable, parts: Sequence[Int], a: Augment, see
         geometry = global_geometry(table, parts, homes, a)
         if a.scale == "eigenvalue":
             geometry.warn_about_units()
-        layout = BankLayout.of(count_draws(draws, n_classes), table.dimension)
+        layout = BankLayout.of(count_draws(draws, n_classes), table.dimension, a.bank_mib * 2**20)
         noise = [layout.noise_rows(k, d.label, seed) for k, d in enumerate(draws)]
         bank = noise_bank(geometry, layout, a.scale, seed)
     sets = [virtual_set(own, table.y[own], d, z, rows) for own, d, z in zip(parts, draws, noise, strict=True)]

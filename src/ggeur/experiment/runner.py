@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.virtual import BANK_BYTES
 from ggeur.data.files import CannotWrite
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.compilation import keep_compiled_programs
@@ -113,7 +112,7 @@ def stack_size(point: Settings, table: EmbeddingTable) -> int:
     clients = point.partition.clients if point.partition.kind == "dirichlet" else table.n_domains
     draws = (point.augment.target or 0) + table.n_domains * point.augment.per_prototype
     one = 4 * table.dimension * table.n_classes * draws  # what one client draws is never shared
-    return max(1, min(_STACK_SEEDS, _STACK_BYTES // min(clients * one, max(one, BANK_BYTES))))
+    return max(1, min(_STACK_SEEDS, _STACK_BYTES // min(clients * one, max(one, point.augment.bank_mib * 2**20))))
 
 
 def _runs(method: str, run: Run) -> list[Run]:
