@@ -22,6 +22,7 @@ class Site:
         self.config = config
         self.asked = []  # message types
         self.online = True
+        self.deaf = set()  # rounds in which no message reaches it
         self.change = lambda kind, number, reply: reply  # may return another reply, or None for silence
 
 
@@ -29,9 +30,9 @@ class Grid:
     """What of Flower's Grid is used; `before` is called with (kind, group) before a question reaches its site."""
 
     def __init__(self, sites):
-        from ggeur.experiment.deploy.client import client_app
-
         from flwr.supercore.task_identity import TaskIdentity
+
+        from ggeur.experiment.deploy.client import client_app
 
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1  # set by the process of a ServerApp
         self.app, self.before = client_app(), lambda kind, group: None
@@ -49,9 +50,9 @@ class Grid:
             node, kind = message.metadata.dst_node_id, message.metadata.message_type
             message.metadata.__dict__["_message_id"] = f"m{len(self._replies)}"
             self.before(kind, message.metadata.group_id)
-            site = self.sites[node]
+            site = self.sites.get(node)
             reply = None
-            if site.online:
+            if site is not None and site.online and int(message.metadata.group_id) not in site.deaf:
                 site.asked.append(kind)
                 context = Context(run_id=1, node_id=node, node_config=site.config, state=RecordDict(), run_config={})
                 reply = site.change(kind, int(message.metadata.group_id), self.app(message, context))

@@ -20,7 +20,7 @@ def to_records(facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | No
 
     records = RecordDict({"facts": ConfigRecord({"json": json.dumps(dict(facts))})})
     if arrays:
-        named = {name: Array(np.ascontiguousarray(array)) for name, array in arrays.items()}
+        named = {name: Array(np.array(array, order="C")) for name, array in arrays.items()}
         records["arrays"] = ArrayRecord(named)
     return records
 

@@ -17,6 +17,7 @@ from ggeur.engine.flower.shapes import Shapes, own_noise
 from ggeur.engine.flower.store import Store
 from ggeur.experiment.config import Settings
 from ggeur.experiment.deploy.site import Site, relabelled
+from ggeur.methods import CLOSED
 
 if TYPE_CHECKING:
     from flwr.app import Context, Message
@@ -159,8 +160,9 @@ def _stored(array: Any, point: Settings) -> Any:
 def _first_message(asked: Asked, rows: int, n_classes: int) -> Reply:
     from ggeur.engine.flower import lane
 
-    method = _method(asked)
-    prepared = lane.prepare(_lane(asked, n_classes), method, asked.point.train.batch) if rows else ()
+    prepared: Tree = ()
+    if rows and asked.point.train.method not in CLOSED:
+        prepared = lane.prepare(_lane(asked, n_classes), _method(asked), asked.point.train.batch)
     arrays, shape = tree_to_arrays(prepared)
     return {"rows": rows, "prepared": shape}, arrays
 

@@ -126,10 +126,9 @@ class _CellRun:
         else:
             rounds, state = self._opened()
             record = self._record(rounds.plan, None)
-            self._cell.local_steps = [
-                rounds.training.steps(rounds.plan.rows(rounds.place[k])) if k in rounds.place else 0
-                for k in range(self._point.federate.nodes or 0)
-            ]
+            rows = {client.index: rounds.plan.rows(k) for k, client in enumerate(rounds.plan.clients)}
+            nodes = range(0 if self._closed else self._point.federate.nodes or 0)
+            self._cell.local_steps = [rounds.training.steps(rows.get(k, 0)) for k in nodes]
         state = state if self._closed else self._train(rounds, state, record)
         params = self._head(rounds, state)
         if self._closed:

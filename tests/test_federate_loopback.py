@@ -1,0 +1,354 @@
+"""A SuperLink and SuperNodes as processes of their own, on loopback, with TLS and keys.
+
+What takes minutes is marked slow: `make test-flower` runs it.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ggeur.data.table import EmbeddingTable
+from ggeur.experiment.deploy import journal
+from ggeur.experiment.grid import Experiment, to_toml
+from ggeur.experiment.model import Model
+from ggeur.experiment.result import Result
+from ggeur.experiment.runner import run
+
+pytest.importorskip("flwr")
+
+GGEUR = [sys.executable, "-m", "ggeur"]
+LIMIT = 1200  # seconds for a command, on a busy machine
+
+
+def toy(path: Path, domains=2, classes=3, p=6, each=20) -> Path:
+    rng = np.random.default_rng(0)
+    y = np.tile(np.repeat(np.arange(classes), each), domains)
+    domain = np.repeat(np.arange(domains), classes * each)
+    x = 2 * rng.normal(size=(classes, p))[y] + rng.normal(size=(domains, p))[domain] + rng.normal(size=(len(y), p))
+    EmbeddingTable(x=x.astype(np.float32), y=y, domain=domain).save(path)
+    return path
+
+
+def write(folder: Path, table: Path, *, method="fedavg", rounds=2, **federate) -> Path:
+    tree = {
+        "data": {"table": str(table)},
+        "partition": {"kind": "domain"},
+        "augment": {"target": 60, "per_prototype": 20},
+        "train": {"method": method, "rounds": rounds, "local_epochs": 2},
+        "federate": federate,
+    }
+    path = folder / "experiment.toml"
+    path.write_text(to_toml({name: part for name, part in tree.items() if part}))
+    return path
+
+
+def federate(*words, expect=0, **options):
+    """Run `ggeur federate ...` to its end."""
+    done = subprocess.run(
+        [*GGEUR, "federate", *map(str, words)], capture_output=True, text=True, timeout=LIMIT, check=False, **options
+    )
+    assert done.returncode == expect, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def head(run_folder: Path, cell=0):
+    return Model.load(run_folder / "model" / f"cell-{cell:03d}").params
+
+
+def assert_like_simulation(out: Path, experiment: Path, cells=1):
+    run(Experiment.load(experiment), out=out.with_name("simulated"))
+    for cell in range(cells):
+        simulated = head(out.with_name("simulated"), cell)
+        for name, leaf in head(out, cell).items():
+            assert np.abs(leaf - simulated[name]).max() < 1e-5 * max(np.abs(simulated[name]).max(), 1)
+
+
+def left_over(private: Path) -> list[str]:
+    """Processes that know of the private folder, by command line or environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+        except OSError:
+            continue
+        if str(private).encode() in words and int(process.name) != os.getpid():
+            found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200])
+    return found
+
+
+def assert_nothing_runs(private: Path):
+    end = time.monotonic() + 20
+    while left_over(private) and time.monotonic() < end:
+        time.sleep(0.5)
+    assert left_over(private) == []
+
+
+def wait_for(condition, seconds=300.0):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.2)
+    raise AssertionError("it did not happen in time")
+
+
+def events(out: Path, kind: str):
+    return [event for event in journal.read(out)[0] if event["event"] == kind]
+
+
+def test_two_nodes_find_the_simulations_head_and_clean_up(tmp_path):
+    experiment, out = write(tmp_path, toy(tmp_path / "t.npz"), method="scaffold"), tmp_path / "run"
+    said = federate("up", experiment, "--nodes", 2, "--out", out)
+    assert "client 0 is there" in said and "AVG" in said
+    assert_like_simulation(out, experiment)
+    assert Result.load(out).cells[0].rounds == Result.load(tmp_path / "simulated").cells[0].rounds
+    assert not (tmp_path / "run.federation").exists(), "keys, tables and logs are gone"
+    assert_nothing_runs(tmp_path / "run.federation")
+
+
+class Up:
+    """`ggeur federate up` in the background, its nodes within reach."""
+
+    def __init__(self, out: Path, *words):
+        self.out, self.private = out, out.with_name(f"{out.name}.federation")
+        self.process = subprocess.Popen(
+            [*GGEUR, "federate", "up", *map(str, words)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+
+    def end(self) -> str:
+        said, _ = self.process.communicate(timeout=LIMIT)
+        return said
+
+    def node(self, k: int) -> tuple[int, list[str], dict[str, str]]:
+        """Process id, command and environment of SuperNode k."""
+        store = f"node-{k}/store".encode()
+
+        def found():
+            for process in Path("/proc").glob("[0-9]*"):
+                try:
+                    words = (process / "cmdline").read_bytes()
+                    if b"flower-supernode" in words and store in words and str(self.private).encode() in words:
+                        pairs = (process / "environ").read_bytes().decode().split("\0")
+                        env = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+                        return int(process.name), words.decode().split("\0")[:-1], env
+                except OSError:
+                    continue
+            return None
+
+        return wait_for(found)
+
+    def log(self, name: str) -> str:
+        path = self.private / "logs" / f"{name}.log"
+        return path.read_text() if path.exists() else ""
+
+
+@pytest.fixture
+def up():
+    """Builder of `Up`; whatever it started is ended with the test."""
+    made = []
+
+    def build(out, *words):
+        made.append(Up(out, *words))
+        return made[-1]
+
+    yield build
+    for one in made:
+        if one.process.poll() is None:
+            one.process.terminate()
+            one.process.communicate(timeout=60)
+
+
+@pytest.mark.slow
+@pytest.mark.real
+def test_four_nodes_on_office_caltech_find_the_simulations_heads(tmp_path, shared):
+    experiment, out = tmp_path / "e.toml", tmp_path / "run"
+    tree = {
+        "data": {"table": str(shared / "data/embeddings/office_caltech10.tinyvit.npz")},
+        "partition": {"kind": "domain"},
+        "train": {"rounds": 5, "method": ["fedavg", "scaffold"]},
+    }
+    experiment.write_text(to_toml(tree))
+    federate("up", experiment, "--nodes", 4, "--out", out)
+    assert_like_simulation(out, experiment, cells=2)
+    rounds = [e["waited"] for e in events(out, "round")]
+    print("seconds of each round:", rounds)
+    done = subprocess.run(
+        [*GGEUR, "report", str(out), "--out", str(tmp_path / "page.html")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_a_node_killed_in_mid_round_is_missed_and_used_again_when_it_is_back(tmp_path, up):
+    experiment = write(tmp_path, toy(tmp_path / "t.npz", domains=3), method="scaffold", rounds=6)
+    running = up(tmp_path / "run", experiment, "--out", tmp_path / "run")
+    wait_for(lambda: "ROUND 2]" in running.log("node-1"))
+    pid, command, env = running.node(1)
+    os.killpg(os.getpgid(pid), signal.SIGKILL)
+    wait_for(lambda: events(running.out, "missing"))
+    again = subprocess.Popen(command, env=env, start_new_session=True, stdout=subprocess.DEVNULL)
+    try:
+        said = running.end()
+    finally:
+        again.terminate()
+        again.wait(30)
+    assert running.process.returncode == 0, said
+    missing = events(running.out, "missing")
+    assert {e["client"] for e in missing} == {1} and missing[0]["round"] == 2
+    (back,) = [e for e in events(running.out, "returned")] or [None]
+    answered = {e["round"]: e["answered"] for e in events(running.out, "round")}
+    assert answered[2] == [0, 2] and answered[6] == [0, 1, 2], (answered, back)
+    assert Result.load(running.out).cells[0].message.startswith("Missing: client 1 in round")
+    assert_nothing_runs(running.private)
+
+
+@pytest.mark.slow
+def test_too_few_nodes_stop_the_run_and_resume_goes_on(tmp_path, up):
+    experiment = write(tmp_path, toy(tmp_path / "t.npz"), method="scaffold", rounds=4, min_nodes=2, wait=60)
+    running = up(tmp_path / "run", experiment, "--out", tmp_path / "run")
+    wait_for(lambda: "ROUND 3]" in running.log("node-0"))
+    os.killpg(os.getpgid(running.node(0)[0]), signal.SIGKILL)
+    said = running.end()
+    assert running.process.returncode == 2 and "min_nodes = 2" in said and "--resume" in said, said
+    assert_nothing_runs(running.private)
+    assert not (running.private / "keys").exists()
+
+    federate("up", "--resume", running.out)
+    assert_like_simulation(running.out, experiment)
+    simulated = (tmp_path / "simulated" / "metrics.jsonl").read_text().splitlines()
+    lines = (running.out / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(a)["domains"] for a in lines] == [json.loads(b)["domains"] for b in simulated]
+    assert not running.private.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_whatever_ends_it_nothing_runs_on(tmp_path, up, sign):
+    experiment = write(tmp_path, toy(tmp_path / "t.npz"), rounds=50)
+    running = up(tmp_path / "run", experiment, "--out", tmp_path / "run")
+    wait_for(lambda: events(running.out, "round"))
+    running.process.send_signal(sign)
+    said = running.end()
+    assert_nothing_runs(running.private)
+    if sign != signal.SIGKILL:
+        assert running.process.returncode == 130 and "federate up --resume" in said
+        assert not (running.private / "keys").exists()
+
+
+@pytest.mark.slow
+def test_an_unregistered_node_is_refused(tmp_path, up):
+    from ggeur.engine.flower.certificates import make_node_key
+
+    experiment = write(tmp_path, toy(tmp_path / "t.npz"), rounds=2)
+    running = up(tmp_path / "run", experiment, "--out", tmp_path / "run")
+    _, command, env = running.node(1)
+    make_node_key(tmp_path / "stranger")
+    place = command.index("--auth-supernode-private-key") + 1
+    command[place] = str(tmp_path / "stranger")
+    port = command.index("--port") + 1
+    command[port] = str(int(command[port]) + 1 if int(command[port]) < 65000 else 9999)
+    stranger = subprocess.run(
+        command,
+        env={**env, "FLWR_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert stranger.returncode != 0
+    print("the stranger heard:", stranger.returncode, (stranger.stdout + stranger.stderr)[-300:])
+    said = running.end()
+    assert running.process.returncode == 0, said
+    assert len(events(running.out, "joined")) == 2
+    assert_like_simulation(running.out, experiment)
+
+
+POISON = """\
+import sys, importlib.abc, importlib.machinery
+class Late(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name != "ggeur.engine.flower.packing":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        run = spec.loader.exec_module
+        def exec_module(module):
+            run(module)
+            sound = module.pack_statistics
+            def poisoned(*args):
+                packed = sound(*args)
+                packed.second[0, 0] = float("nan")
+                return packed
+            module.pack_statistics = poisoned
+        spec.loader.exec_module = exec_module
+        return spec
+sys.meta_path.insert(0, Late())
+"""
+
+
+@pytest.mark.slow
+def test_a_poisoned_node_is_refused_and_the_others_do_as_without_it(tmp_path, up):
+    """Node 1 is started again with a Python that spoils its statistics; the others' head is that without node 1."""
+    table = EmbeddingTable.load(toy(tmp_path / "t.npz", domains=3))
+    experiment = write(tmp_path, tmp_path / "t.npz", rounds=2)
+    running = up(tmp_path / "run", experiment, "--out", tmp_path / "run")
+    pid, command, env = running.node(1)
+    os.killpg(os.getpgid(pid), signal.SIGKILL)
+    (tmp_path / "spoiled").mkdir()
+    (tmp_path / "spoiled" / "sitecustomize.py").write_text(POISON)
+    env |= {"PYTHONPATH": str(tmp_path / "spoiled")}
+    poisoned = subprocess.Popen(command, env=env, start_new_session=True, stdout=subprocess.DEVNULL)
+    try:
+        said = running.end()
+    finally:
+        poisoned.terminate()
+        poisoned.wait(30)
+    assert running.process.returncode == 0, said
+    (refused,) = events(running.out, "refused")
+    assert refused["client"] == 1 and int(refused["node"]) > 0 and "NaN" in refused["why"]
+    assert "refused" in said
+    # Without it: its training rows are nobody's, as if its domain had test rows alone.
+    split = table.split(0)
+    without = EmbeddingTable(**{**vars(split), "test": split.test | (split.domains == 1)})
+    without.save(tmp_path / "t.npz")
+    assert_like_simulation(running.out, experiment)
+
+
+SPY = """\
+import atexit, resource, sys
+def tell():
+    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    with open(PEAK, "a") as file:
+        file.write(f"{megabytes} {' '.join(sys.argv)[:60]}\\n")
+atexit.register(tell)
+"""
+
+
+@pytest.mark.slow
+def test_statistics_of_a_hundred_classes_in_512_dimensions(tmp_path):
+    table = toy(tmp_path / "t.npz", domains=4, classes=100, p=512, each=12)
+    experiment = write(tmp_path, table, rounds=1)
+    tree = Experiment.load(experiment, ["train.local_epochs=1", "augment.target=9", "augment.per_prototype=1"]).tree
+    experiment.write_text(to_toml(tree))
+    peak = tmp_path / "peak"
+    (tmp_path / "spy").mkdir()
+    (tmp_path / "spy" / "sitecustomize.py").write_text(SPY.replace("PEAK", repr(str(peak))))
+    began = time.monotonic()
+    federate("up", experiment, "--out", tmp_path / "run", env={**os.environ, "PYTHONPATH": str(tmp_path / "spy")})
+    print("seconds in all:", time.monotonic() - began)
+    for event in journal.read(tmp_path / "run")[0]:
+        print(event)
+    print(peak.read_text())
+    assert_like_simulation(tmp_path / "run", experiment)
