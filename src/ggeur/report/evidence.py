@@ -51,12 +51,13 @@ def evidence_of_training(entries: Sequence[Entry], reading: Reproduction | None)
     """What GGEUR adds, what of that the controls have as well, and how training went."""
     found = pairs(entries)
     printed = [None if reading is None else published_gain(pair, reading) for pair in found]
+    intervals = ", paired by seed, with 95 % intervals" if any(pair.difference for pair in found) else ", one seed"
     diamonds = " Diamonds are the paper's." if any(gain is not None for gain in printed) else ""
     drawn = (
         (
             "gains",
             "What GGEUR adds",
-            f"GGEUR minus the same method without it, paired by seed, with 95 % intervals.{diamonds}",
+            f"GGEUR minus the same method without it{intervals}.{diamonds}",
             charts.gains(found, printed),
         ),
         (
