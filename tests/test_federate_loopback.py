@@ -90,7 +90,7 @@ def assert_nothing_runs(private: Path):
     assert left_over(private) == []
 
 
-def wait_for(condition, seconds=300.0):
+def wait_for(condition, seconds=900.0):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         found = condition()

@@ -1,0 +1,88 @@
+"""`ggeur federate`: its words, its refusals, the app it writes."""
+
+import importlib.util
+import subprocess
+import sys
+import tomllib
+
+import numpy as np
+import pytest
+
+from ggeur.data.table import EmbeddingTable
+
+
+def ggeur(*words, code=0, **options):
+    done = subprocess.run(
+        [sys.executable, "-m", "ggeur", *map(str, words)], capture_output=True, text=True, check=False, **options
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + " ".join(done.stderr.split())
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    rng = np.random.default_rng(0)
+    table = EmbeddingTable(
+        x=rng.normal(size=(40, 4)).astype(np.float32), y=np.tile([0, 1], 20), domain=np.repeat([0, 1], 20)
+    )
+    table.save(tmp_path / "t.npz")
+    path = tmp_path / "e.toml"
+    path.write_text('[data]\ntable = "t.npz"\n[partition]\nkind = "domain"\n[federate]\nnodes = 2\n')
+    return path
+
+
+def test_without_flower_the_extra_is_named(experiment, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.util as u\nreal = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name == 'flwr' else real(name, *a)\n"
+    )
+    import os
+
+    said = ggeur("federate", "up", experiment, code=2, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert 'pip install "ggeur[flower]"' in said and "Traceback" not in said
+
+
+flower = pytest.mark.skipif(importlib.util.find_spec("flwr") is None, reason="flwr is not installed")
+
+
+@flower
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--nodes", "3"], "The partition makes 2 clients"),
+        (["--set", "run.seeds=[0,1]"], "one seed"),
+        (["--set", "train.method=central"], "not a federation"),
+        (["--set", "partition.share=[0.5,1.0]"], "cannot vary"),
+        (["--set", "federate.min_nodes=0"], "min_nodes"),
+        (["--set", "data.table=absent.npz"], "no file"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_deployed_is_refused_in_a_sentence(experiment, tmp_path, words, complaint):
+    said = ggeur("federate", "up", experiment, "--out", tmp_path / "run", *words, code=2, cwd=tmp_path)
+    assert complaint in said and "Traceback" not in said
+    assert not (tmp_path / "run").exists() and not (tmp_path / "run.federation").exists()
+
+
+@flower
+def test_the_app_is_one_that_flower_takes(experiment, tmp_path):
+    from flwr.cli.build import build_fab_from_disk
+    from flwr.cli.config_utils import load_and_validate
+
+    ggeur("federate", "app", experiment, tmp_path / "app", "--out", tmp_path / "run")
+    config, _ = load_and_validate(tmp_path / "app" / "pyproject.toml")
+    assert config["tool"]["flwr"]["app"]["config"] == {"out": str(tmp_path / "run"), "resume": False}
+    assert build_fab_from_disk(tmp_path / "app")
+    inner = tomllib.loads((tmp_path / "app" / "ggeur_app" / "experiment.toml").read_text())
+    assert inner["data"]["table"] == str(tmp_path / "t.npz")
+    assert "not empty" in ggeur("federate", "app", experiment, tmp_path / "app", "--out", "r", code=2)
+
+
+@flower
+def test_a_node_is_checked_before_it_starts(tmp_path):
+    ggeur("federate", "key", tmp_path / "node")
+    ggeur("federate", "certificates", tmp_path / "c", "--host", "127.0.0.1")
+    start = ["federate", "node", "127.0.0.1:1", "--ca", tmp_path / "c" / "ca.crt", "--key", tmp_path / "node"]
+    assert "either table" in ggeur(*start, "--partition", "0", code=2)
+    assert "no file" in ggeur(*start[:-1], tmp_path / "other", "--partition", "0", code=2)
+    assert "federate certificates" in ggeur("federate", "link", tmp_path / "nowhere", code=2)
