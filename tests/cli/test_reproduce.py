@@ -1,11 +1,16 @@
 """`ggeur reproduce`: from a table of embeddings to numbers beside the paper's and a report."""
 
+import io
 import json
 
 import numpy as np
 import pytest
+from PIL import Image
+from rich.console import Console
 
+from ggeur.cli.reproduce import beside
 from ggeur.data.table import EmbeddingTable
+from ggeur.report.tables import Comparison, Line, Number
 
 
 def one_line(text):
@@ -44,6 +49,54 @@ def test_a_table_from_start_to_report_and_again(ggeur, office):
     code, again, _ = ggeur(*asked)  # goes on where it was, which is the end
     assert code == 0 and (office / "run" / "result.json").read_text() == before
     assert one_line(again)[-80:] == text[-80:]
+
+
+def test_from_pictures_to_numbers(ggeur, tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    classes = (
+        "backpack",
+        "bike",
+        "calculator",
+        "headphones",
+        "keyboard",
+        "laptop",
+        "monitor",
+        "mouse",
+        "mug",
+        "projector",
+    )
+    for domain in ("amazon", "caltech", "dslr", "webcam"):
+        for name in classes:
+            folder = tmp_path / "office_caltech_10" / domain / name
+            folder.mkdir(parents=True)
+            for i in range(4):
+                Image.fromarray(rng.integers(0, 256, size=(24, 24, 3), dtype=np.uint8)).save(folder / f"{i}.png")
+    monkeypatch.setenv("GGEUR_CACHE", str(tmp_path / "cache"))
+    asked = ("--data", tmp_path, "--encoder", "builtin", "--rows", "FedAvg", "--rounds", "1", "--seeds", "1")
+    code, out, _ = ggeur("reproduce", "table5", *asked, "--out", tmp_path / "run")
+    assert code == 0 and "was embedded by builtin" in one_line(out) and (tmp_path / "run" / "report.html").exists()
+    code, out, _ = ggeur("reproduce", "--list", "--data", tmp_path)
+    assert code == 0 and "Office-Caltech: yes" in one_line(out.replace("│", " "))
+
+
+def test_what_an_encoder_needs_is_told(ggeur, office, monkeypatch):
+    monkeypatch.setattr("ggeur.cli.reproduce.find_spec", lambda name: None)
+    monkeypatch.delenv("GGEUR_DATA", raising=False)
+    for encoder, extra in (("openai/clip-vit-base-patch16", "hf"), ("onnx:tower.onnx", "onnx")):
+        code, _, err = ggeur("reproduce", "table5", "--encoder", encoder)
+        assert code == 2 and f"needs pip install 'ggeur[{extra}]'" in one_line(err)
+    assert "pip install" not in ggeur("reproduce", "table5", "--encoder", "builtin")[2]
+
+
+def test_wide_tables_are_printed_in_parts_that_fit_a_terminal():
+    line = Line("FedAvg + GGEUR", tuple(Number((90.0, 91.0), 94.39) for _ in range(10)))
+    parts = beside(Comparison("", tuple(f"CIFAR-{i} β=0.0{i}" for i in range(10)), (line,)), "table2")
+    assert len(parts) == 2
+    for part in parts:
+        console = Console(width=80, record=True, file=io.StringIO())
+        console.print(part)
+        text = console.export_text()
+        assert text.count("94.39") == 5 and text.count("-3.89") == 5 and text.count("± 0.71") == 5 and "…" not in text
 
 
 def test_another_run_is_not_overwritten(ggeur, office):
