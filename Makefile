@@ -22,7 +22,7 @@ INPUTS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow test-browser lint format types bench venv install clean
+.PHONY: help demo test test-slow test-flower test-browser lint format types bench venv install clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ test-slow: $(DEV_STAMP) ## Run the tests that take minutes
 
 test-browser: $(VENV)/.installed-dev,browser ## Look at the report in chromium, which must be installed (or CHROMIUM=path)
 	@$(BIN)/pytest -rs -m browser $(ARGS)
+
+test-flower: $(VENV)/.installed-dev$(comma)flower ## Run the tests of real machines that take minutes
+	@$(BIN)/pytest -rs -s -m slow tests/test_federate_loopback.py $(ARGS)
 
 lint: $(DEV_STAMP) ## Check style and formatting
 	@$(BIN)/ruff check .

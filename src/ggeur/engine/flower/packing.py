@@ -45,7 +45,7 @@ def tree_to_arrays(tree: Tree, prefix: str = "") -> tuple[Arrays, str]:
 
 
 def arrays_to_tree(arrays: Mapping[str, NDArray[Any]], shape: str, prefix: str = "") -> Tree:
-    """The tree again; ValueError or KeyError where the two do not belong together."""
+    """The tree again; a GgeurError ends a sentence about the sender of arrays and shape that do not fit."""
 
     def build(node: Any) -> Tree:
         if isinstance(node, dict):
@@ -57,7 +57,10 @@ def arrays_to_tree(arrays: Mapping[str, NDArray[Any]], shape: str, prefix: str =
             return (tuple if kind == "tuple" else list)(build(part) for part in parts)
         return arrays[f"{prefix}{int(node)}"]
 
-    return build(json.loads(shape))
+    try:
+        return build(json.loads(shape))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise GgeurError(f"its message cannot be read ({error!r})") from error
 
 
 def triangle_size(p: int) -> int:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
 
-_MOST_CLASSES, _MOST_DIMENSIONS = 10**6, 10**6
+_MOST_CLASSES, _MOST_DIMENSIONS = 10**4, 10**5
 
 
 @dataclass

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.augment import plan_draws
 from ggeur.core.means import covariance_from_means
 from ggeur.core.virtual import BankLayout
 from ggeur.data.files import read_arrays, write_atomically
@@ -123,23 +122,17 @@ class Plan:
         )
         if a.kind == "none":
             return plan
-        draws = np.stack([plan._draws(k, a) for k in range(len(clients))])
+        draws = np.stack([plan._draws(k, a) for k in range(len(clients))])  # as `plan_draws` has them
         return cls(**{**vars(plan), "draws": draws, "layout": BankLayout.of(draws, p)})
 
     def _draws(self, k: int, a: Augment) -> NDArray[np.int64]:
-        """How many draws client k makes of each class: a matter of counts alone."""
-        classes = len(self.agreement.classes)
-        others = self._others(k)
-        drawn = plan_draws(
-            np.repeat(np.arange(classes), self.count[k]),
-            classes,
-            target=a.target or 0,
-            per_sample=a.per_sample,
-            prototypes=self.present[others],
-            per_prototype=a.per_prototype,
-            empty_cell=a.empty_cell,
-        )
-        return np.bincount(drawn.label, minlength=classes)
+        """How many draws client k makes of each class: a matter of counts alone, however absurd they are."""
+        n = self.count[k]
+        around_own = n * a.per_sample if a.per_sample is not None else np.maximum((a.target or 0) - n, 0)
+        others = np.count_nonzero(self.present[self._others(k)], axis=0)
+        if a.empty_cell == "first":
+            others = np.where(n == 0, np.minimum(others, 1), others)
+        return np.asarray(np.where(n > 0, around_own, 0) + others * a.per_prototype)
 
     def _others(self, k: int) -> list[int]:
         """The domains whose prototypes client k gets: all but its own; none for one that mixes domains."""

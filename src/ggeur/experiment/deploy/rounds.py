@@ -99,7 +99,7 @@ class Rounds:
             except GgeurError as error:
                 self.roster.missing(client.index, client.node, number, str(error))
                 continue
-            work = max(work, float(answer.facts.get("seconds", 0.0)))
+            work = max(work, _seconds(answer))
             scores.append(scored)
             if client.index in chosen:
                 messages[client.index], losses[client.index] = message, loss
@@ -141,13 +141,9 @@ class Rounds:
         if "message" not in answer.facts:  # it was asked to evaluate
             return scores, (), 0.0
         client.has_constants = True
-        try:
-            message = arrays_to_tree(answer.arrays, answer.facts["message"])
-            loss = float(answer.facts["loss"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise GgeurError(f"its message cannot be read ({error!r})") from error
+        message, loss = arrays_to_tree(answer.arrays, answer.facts["message"]), answer.facts.get("loss")
         check_leaves(jax.tree.leaves(message), self._expected, "message")
-        if not np.isfinite(loss):
+        if not isinstance(loss, float) or not np.isfinite(loss):
             raise GgeurError("its loss is NaN or infinite (a smaller train.rate may help)")
         return scores, message, loss
 
@@ -177,11 +173,12 @@ class Rounds:
                     raise GgeurError(answer.problem)
                 if answer.facts.get("rows") != rows:
                     raise GgeurError(f"it made {answer.facts.get('rows')} rows of what should be {rows}")
-                prepared[client.index] = arrays_to_tree(answer.arrays, answer.facts["prepared"])
-                check_leaves(jax.tree.leaves(prepared[client.index]), like if rows else [], "first message")
-            except (GgeurError, ValueError, KeyError, TypeError) as error:
+                message = arrays_to_tree(answer.arrays, answer.facts.get("prepared", ""))
+                check_leaves(jax.tree.leaves(message), like if rows else [], "first message")
+            except GgeurError as error:
                 self.roster.missing(client.index, client.node, number, f"no training set: {error}")
                 continue
+            prepared[client.index] = message
             client.ready, client.has_constants = True, False
             self.roster.journal("augmented", client=client.index, rows=rows, seconds=round(answer.seconds, 2))
         return prepared
@@ -198,12 +195,19 @@ class Rounds:
             try:
                 if answer.problem is not None or "lacks" in answer.facts:
                     raise GgeurError(answer.problem or "it has lost its test rows")
-                scored, table = checked_scores(answer.facts, self.plan.agreement.domains), answer.arrays["confusion"]
+                scored = checked_scores(answer.facts, self.plan.agreement.domains)
+                table = answer.arrays.get("confusion", np.zeros(0))
                 if table.shape != confusion.shape or table.dtype.kind != "i" or table.min() < 0:
                     raise GgeurError("its confusion is not a table of counts")
-            except (GgeurError, KeyError) as error:
+            except GgeurError as error:
                 self.roster.missing(client.index, client.node, self.training.rounds, f"not scored: {error}")
                 continue
             scores.append(scored)
             confusion += table
         return scores, confusion
+
+
+def _seconds(answer: Answer) -> float:
+    """How long a site says it worked; what is no number is no time."""
+    given = answer.facts.get("seconds")
+    return given if isinstance(given, float) and np.isfinite(given) else 0.0

@@ -89,7 +89,7 @@ def up(
     if not resume and out.exists() and any(out.iterdir()):
         raise GgeurError(f"The folder {out} is not empty; name a new one with --out, or go on with --resume {out}.")
     out, private = out.absolute(), private_folder(out.absolute())
-    if private.exists() and not resume:
+    if not resume and any(private.glob("node-*")):
         raise GgeurError(f"{private} is left of an earlier run; remove it, or name another folder with --out.")
     with federation(experiment, out, private, resume=resume) as machines:
         _follow(machines, experiment, out, private, on_round, on_event)
