@@ -275,6 +275,47 @@ def test_an_unregistered_node_is_refused(tmp_path, up):
     assert_like_simulation(running.out, experiment)
 
 
+@pytest.mark.slow
+def test_the_steps_that_the_docs_give_for_two_laptops(tmp_path):
+    """Certificates, SuperLink, keys, registration, nodes and app, each by its own command; nodes embed pictures."""
+    Image = pytest.importorskip("PIL.Image")
+    from ggeur.engine.flower.machines import Machines, environment, free_ports, program, write_connection
+
+    port, *ports = free_ports(3)
+    federate("certificates", tmp_path / "keys", "--host", "127.0.0.1")
+    write_connection(tmp_path / "home", f"127.0.0.1:{port}", tmp_path / "keys" / "ca.crt")
+    env, rng = environment(tmp_path / "home"), np.random.default_rng(0)
+    with Machines(tmp_path / "logs") as machines:
+        machines.start("link", [*GGEUR, "federate", "link", str(tmp_path / "keys"), "--port", str(port)], env)
+        machines.wait_for_port("link", port)
+        for k in range(2):
+            federate("key", tmp_path / f"node-{k}")
+            register = [program("flwr"), "supernode", "register", str(tmp_path / f"node-{k}.pub"), "ggeur"]
+            machines.run({f"register-{k}": register}, env)
+            for c, name in enumerate(("dark", "light")):
+                folder = tmp_path / f"photos-{k}" / name
+                folder.mkdir(parents=True)
+                for i in range(8):
+                    shade = rng.integers(0, 90, size=(28, 28)) + 150 * c
+                    Image.fromarray(shade.astype(np.uint8)).save(folder / f"{i}.png")
+            words = ["--ca", tmp_path / "keys" / "ca.crt", "--key", tmp_path / f"node-{k}", "--partition", k]
+            words += ["--images", tmp_path / f"photos-{k}", "--store", tmp_path / f"store-{k}", "--port", ports[k]]
+            command = [*GGEUR, "federate", "node", f"127.0.0.1:{port}", *map(str, words)]
+            machines.start(f"node-{k}", command, environment(tmp_path / f"home-{k}"))
+        experiment = tmp_path / "e.toml"
+        tree = {
+            "data": {"dataset": "our photographs", "encoder": "builtin"},
+            "partition": {"kind": "domain"},
+            "train": {"rounds": 2},
+            "federate": {"nodes": 2},
+        }
+        experiment.write_text(to_toml(tree))
+        federate("app", experiment, tmp_path / "app", "--out", tmp_path / "run")
+        machines.run({"run": [program("flwr"), "run", str(tmp_path / "app"), "ggeur", "--stream"]}, env, patience=600)
+    assert Result.load(tmp_path / "run").cells[0].status == "ok"
+    assert (tmp_path / "run" / "model" / "cell-000").is_dir()
+
+
 POISON = """\
 import sys, importlib.abc, importlib.machinery
 class Late(importlib.abc.MetaPathFinder):

@@ -67,6 +67,13 @@ class Grid:
 
 
 @pytest.fixture
+def grid_of():
+    """The builder: grid_of(configs) -> a Grid of sites that were started with these configurations."""
+    pytest.importorskip("flwr")
+    return lambda configs: Grid([Site(config) for config in configs])
+
+
+@pytest.fixture
 def deploy(tmp_path, build_table):
     """The builder: deploy(tree, table=None) -> a Deployment of that experiment in a folder of its own."""
     pytest.importorskip("flwr")

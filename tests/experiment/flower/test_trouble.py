@@ -216,3 +216,36 @@ def test_a_table_on_the_server_is_scored_beside_the_sites(deploy, build_table):
     deployment.run()
     lines = [json.loads(line) for line in (deployment.out / "metrics.jsonl").read_text().splitlines()]
     assert all(set(line["server"]) == {"elsewhere"} and set(line["domains"]) != {"elsewhere"} for line in lines)
+
+
+def test_images_are_embedded_at_the_site(tmp_path, grid_of):
+    """Two sites with folders of pictures, one of which lacks a class; the experiment names the encoder."""
+    Image = pytest.importorskip("PIL.Image")
+    from ggeur.experiment.deploy.server import run_over
+    from ggeur.experiment.grid import Experiment
+    from ggeur.experiment.result import Result
+
+    rng = np.random.default_rng(0)
+    configs = []
+    for k, classes in enumerate((("dark", "light"), ("light",))):
+        for name in classes:
+            folder = tmp_path / f"photos-{k}" / name
+            folder.mkdir(parents=True)
+            for i in range(8):
+                shade = rng.integers(0, 90, size=(28, 28), dtype=np.uint8) + (150 if name == "light" else 0)
+                Image.fromarray(shade.astype(np.uint8)).save(folder / f"{i}.png")
+        config = {"partition-id": k, "images": str(tmp_path / f"photos-{k}"), "store": str(tmp_path / f"store-{k}")}
+        configs.append(config)
+    tree = {
+        "data": {"dataset": "our photographs", "encoder": "builtin"},
+        "partition": {"kind": "domain"},
+        "augment": {"target": 20, "per_prototype": 5},
+        "train": {"rounds": 2, "local_epochs": 1},
+        "federate": {"nodes": 2},
+    }
+    run_over(grid_of(configs), Experiment.of(tree), tmp_path / "run", resume=False)
+    (cell,) = Result.load(tmp_path / "run").cells
+    assert len(cell.domains) == 2 and cell.avg > 50
+    about = json.loads((tmp_path / "run" / "model" / "cell-000" / "model.json").read_text())
+    assert about["class_names"] == ["dark", "light"] and about["encoder"]["encoder"] == "builtin"
+    assert not list((tmp_path / "store-0").rglob("*.np*"))

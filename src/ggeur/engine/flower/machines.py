@@ -127,11 +127,11 @@ class Machines:
             )
         return self.running[name]
 
-    def run(self, jobs: Mapping[str, Sequence[str]], env: Mapping[str, str]) -> None:
+    def run(self, jobs: Mapping[str, Sequence[str]], env: Mapping[str, str], patience: float = 2 * _PATIENCE) -> None:
         """Run commands side by side to their end; a GgeurError if one fails."""
         for name, command in jobs.items():
             self.start(name, command, env)
-        end = time.monotonic() + _PATIENCE + 5 * len(jobs)
+        end = time.monotonic() + patience + 5 * len(jobs)
         for name in jobs:
             try:
                 code = self.running[name].wait(max(end - time.monotonic(), 0.1))
