@@ -16,7 +16,6 @@ from ggeur.engine.simulate import Simulation, Training
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import resolve
 
-OWN = 20  # rows of each class that a client really has
 RATE, MOMENTUM, DECAY = 0.01, 0.9, 1e-5
 
 
@@ -26,6 +25,11 @@ class Shape(NamedTuple):
     target: int = 2000
     dim: int = 512
     batch: int = 64
+
+    @property
+    def own(self) -> int:
+        """Rows of each class that a client really has."""
+        return min(20, self.target // 10)
 
     @property
     def rows(self) -> int:
@@ -53,8 +57,8 @@ class Data(NamedTuple):
 def data_of(shape: Shape) -> Data:
     """Correlated Gaussians around class means."""
     rng = np.random.default_rng(0)
-    n = shape.clients * shape.classes * OWN
-    y = np.tile(np.repeat(np.arange(shape.classes), OWN), shape.clients)
+    n = shape.clients * shape.classes * shape.own
+    y = np.tile(np.repeat(np.arange(shape.classes), shape.own), shape.clients)
     mix = rng.normal(size=(shape.dim, shape.dim)) / np.sqrt(shape.dim)
     x = (rng.normal(size=(n, shape.dim)) @ mix + rng.normal(size=(shape.classes, shape.dim))[y]).astype(np.float32)
     geometry = Geometry.from_statistics(ClassStatistics.from_embeddings(x, y, shape.classes))

@@ -33,6 +33,7 @@ from ggeur.methods.method import Method, Tree
 Int = NDArray[np.int64]
 _ORDER_BYTES = 64 * 2**20  # of batch orders, and what they pick, in one compiled call
 _BATCH_BYTES = 2**20  # of the rows that one step forms in one compiled call: about what a core's cache holds
+_CALL_STEPS = 128  # that a compiled call should at least be worth
 _THREADS = 2  # fixed, not the machine's count, so that grouping, and with it rounding, is the same everywhere
 
 
@@ -147,8 +148,9 @@ class Simulation:
         work = pool.map(lambda lanes: self._chunk(lanes, number, state, every), self._chunks(active))
         done = _join(list(work))
         servers, losses = [], []
-        for r, ids in enumerate(chosen):
-            at = np.searchsorted(done.lanes, r * self.n_clients + ids)
+        ends = np.cumsum([len(ids) for ids in chosen])
+        for r, (ids, end) in enumerate(zip(chosen, ends, strict=True)):
+            at = slice(end - len(ids), end)
             weights = self.runs[r].weights[ids]
             weights = weights / weights.sum()
             names = np.array([self.runs[r].seed, stream("aggregate"), number], np.uint32)
@@ -194,9 +196,11 @@ class Simulation:
         """Lanes that run together, the busiest first; at least two chunks, for two threads, where there are two."""
         chunks: list[Int] = []
         for lanes in _alike(active, self._steps[active]):
-            order_bytes = 16 * self.training.batch * _power_of_two(int(self._steps[lanes[0]]))
+            longest = int(self._steps[lanes[0]])
+            order_bytes = 16 * self.training.batch * _power_of_two(longest)
             batch_bytes = 4 * self.training.batch * self._base.shape[1]
-            room = max(1, min(_ORDER_BYTES // order_bytes, max(4, _BATCH_BYTES // batch_bytes)))
+            in_cache = max(4, _BATCH_BYTES // batch_bytes)
+            room = max(1, min(_ORDER_BYTES // order_bytes, max(in_cache, _CALL_STEPS // longest)))
             pieces = max(-(-len(lanes) // room), min(_THREADS, len(lanes)))
             chunks += [lanes[i::pieces] for i in range(pieces)]  # dealt in turn, so that pieces are alike
         return chunks
@@ -227,7 +231,8 @@ class Simulation:
             self._names("train", number, filled),
             jnp.asarray(self.training.rate, self._dtype),
         )
-        return _Chunk(lanes, *_take(jax.tree.map(np.asarray, out), slice(len(lanes))))
+        messages, clients, ends, losses = _take(jax.tree.map(np.asarray, out), slice(len(lanes)))
+        return _Chunk(lanes, messages, clients, () if broadcast else ends, losses)
 
     def _lane_data(self, lanes: Int) -> Lanes:
         sets = [self._sets[i] for i in lanes]
@@ -275,11 +280,17 @@ def _alike(lanes: Int, steps: Int) -> Iterator[Int]:
 
 
 def _join(chunks: list[_Chunk]) -> _Chunk:
-    """All chunks of a round as one, in the order of lanes."""
-    lanes = np.concatenate([c.lanes for c in chunks])
-    order = np.argsort(lanes)
-    rest = _take(_concatenate([c[1:] for c in chunks]), order)
-    return _Chunk(lanes[order], *rest)
+    """All chunks of a round as one, in the order of lanes; each array is copied once, as there may be many clients."""
+    lanes = np.sort(np.concatenate([c.lanes for c in chunks]))
+    at = [np.searchsorted(lanes, c.lanes) for c in chunks]
+
+    def laid(*pieces: NDArray[Any]) -> NDArray[Any]:
+        whole = np.empty((len(lanes), *pieces[0].shape[1:]), pieces[0].dtype)
+        for piece, place in zip(pieces, at, strict=True):
+            whole[place] = piece
+        return whole
+
+    return _Chunk(lanes, *jax.tree.map(laid, *(c[1:] for c in chunks)))
 
 
 def _take(tree: Tree, at: Any) -> Tree:

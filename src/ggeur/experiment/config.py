@@ -21,7 +21,6 @@ def _a_list(value: object) -> object:
     return value
 
 
-
 # Choices on which the paper as written, its released scripts and we differ; a file's own values go before these.
 PROTOCOLS: dict[str, dict[str, dict[str, Any]]] = {
     "paper": {"augment": {"scale": "eigenvalue"}},
