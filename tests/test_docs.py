@@ -32,3 +32,26 @@ def test_the_method_in_the_docs_runs(tmp_path, monkeypatch):
     frozen, free = result.cells
     assert frozen.rounds[0] == frozen.rounds[1]  # nothing moves under a tiny bound
     assert free.avg is not None and frozen.avg is not None and free.avg > frozen.avg
+
+
+SETTINGS = DOC.with_name("settings.md")
+
+
+def documented(section):
+    """key -> default of the table under the section's heading."""
+    (text,) = re.findall(rf"## \[{section}\].*?(?=\n## |\Z)", SETTINGS.read_text(encoding="utf-8"), re.S)
+    return dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", text, re.M))
+
+
+def test_every_setting_is_documented_with_its_default():
+    from ggeur.experiment.config import Settings
+
+    sections = {name: field.annotation for name, field in Settings.model_fields.items()}
+    for name in sections.keys() - {"method", "privacy"}:
+        fields, told = sections[name].model_fields, documented(name)
+        assert list(told) == list(fields), name
+        for key, field in fields.items():
+            if field.default is not None:
+                default = list(field.default) if isinstance(field.default, tuple) else field.default
+                shown = str(default).lower() if isinstance(default, bool) else str(default)
+                assert told[key].strip("`").split("`")[0] == shown, f"{name}.{key}"
