@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--write] [name ...]`: every comparison, measured in this run; ratios above 1 are ours ahead."""
+"""`python -m benchmarks [--write] [name ...]`: every comparison, measured in this run; above 1, ours is ahead."""
 
 import datetime
 import importlib

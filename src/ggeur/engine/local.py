@@ -103,7 +103,8 @@ class _Picked(NamedTuple):
     def of(cls, lane: Lanes, at: jax.Array) -> "_Picked":
         """Positions `at`; a negative one is filling."""
         inside = jnp.clip(at, 0, lane.row.shape[0] - 1)
-        return cls(*(_rows(a, inside) for a in (lane.row, lane.noise, lane.y)), (at >= 0) & (at < lane.n))
+        row, noise, y = (_rows(a, inside) for a in (lane.row, lane.noise, lane.y))
+        return cls(row, noise, y, (at >= 0) & (at < lane.n))
 
     def form(self, base: jax.Array, bank: jax.Array | None) -> Batch:
         """base[row] + sign * bank[noise], in float32 whatever they are stored in."""
@@ -162,7 +163,8 @@ def local_training(
             rows = now.form(base, bank)
             (loss, new_carry), g = gradient(params, rows, context, carry, jax.random.fold_in(key, t))
             update, new_memory = transform.update(g, memory, params)
-            update = jax.lax.optimization_barrier(update)  # fused into both, it would cost copies of params and memory
+            # Fused into both, the update would cost a copy of params and one of memory.
+            update = jax.lax.optimization_barrier(update)  # type: ignore[no-untyped-call]
             new = optax.apply_updates(params, update), new_memory, new_carry, total + loss
             kept: tuple[Tree, Tree, Tree, jax.Array] = jax.tree.map(lambda a, b: jnp.where(t < steps, a, b), new, state)
             return kept
