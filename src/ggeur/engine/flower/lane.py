@@ -3,6 +3,7 @@
 This is the only place that knows the signatures of `engine.local`; a test holds it to the simulation.
 """
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -87,11 +88,15 @@ def aggregate(method: Method, server: Tree, messages: list[Tree], ids: list[int]
     key_names = np.array([seed, stream("aggregate"), number], np.uint32)
     weights = np.asarray(weights, np.float64)
     share = jnp.asarray(weights / weights.sum(), jnp.float32)
+    return _aggregation(method)(server, stacked, np.array(ids), share, key_names)
 
-    def whole(server: Tree, messages: Tree, ids: Any, weights: Any, names: Any) -> Tree:
+
+@lru_cache(maxsize=8)
+def _aggregation(method: Method) -> Any:
+    def aggregated(server: Tree, messages: Tree, ids: Any, weights: Any, names: Any) -> Tree:
         return method.aggregate(server, messages, ids, weights, folded_key(names))
 
-    return jax.jit(whole)(server, stacked, np.array(ids), share, key_names)
+    return jax.jit(aggregated)
 
 
 def participants(seed: int, number: int, able: NDArray[np.int64], wanted: int | None) -> NDArray[np.int64]:

@@ -32,7 +32,7 @@ from ggeur.experiment.deploy import journal
 from ggeur.experiment.deploy.app import write_app
 from ggeur.experiment.federation import partition_rows
 from ggeur.experiment.grid import Experiment, override
-from ggeur.experiment.interrupt import check
+from ggeur.experiment.interrupt import check, uninterrupted
 from ggeur.experiment.result import Result
 from ggeur.experiment.source import load_table
 from ggeur.experiment.tracker import OnRound
@@ -91,8 +91,9 @@ def up(
     out, private = out.absolute(), private_folder(out.absolute())
     if not resume and any(private.glob("node-*")):
         raise GgeurError(f"{private} is left of an earlier run; remove it, or name another folder with --out.")
+    _, seen = journal.read(out)  # what an earlier process wrote is no news
     with federation(experiment, out, private, resume=resume) as machines:
-        _follow(machines, experiment, out, private, on_round, on_event)
+        _follow(machines, experiment, out, private, seen, on_round, on_event)
     return Result.load(out)
 
 
@@ -104,10 +105,14 @@ def federation(experiment: Experiment, out: Path, private: Path, *, resume: bool
     os.chmod(private, 0o700)
     try:
         with Machines(private / "logs") as machines:
-            start(machines, experiment, private)
-            command = [program("flwr"), "run", str(private / "app"), CONNECTION, "--stream"]
-            machines.start("run", command, environment(private / "home"))
-            yield machines
+            try:
+                start(machines, experiment, private)
+                command = [program("flwr"), "run", str(private / "app"), CONNECTION, "--stream"]
+                machines.start("run", command, environment(private / "home"))
+                yield machines
+            finally:
+                with uninterrupted():  # a second Ctrl-C does not leave half of them running
+                    machines.stop()
     finally:
         _tidy(out, private)
 
@@ -150,12 +155,13 @@ def _follow(
     experiment: Experiment,
     out: Path,
     private: Path,
+    seen: int,
     on_round: OnRound | None,
     on_event: OnEvent | None,
 ) -> None:
     """Pass on what the server writes until its run ends; a GgeurError if it did not end well."""
     rounds = [point.train.rounds for point in experiment.points]
-    seen, lines, stopped = 0, 0, None
+    lines, stopped = 0, None
     while True:
         check()
         ended = machines.running["run"].poll() is not None
