@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
     from flwr.serverapp import Grid
 
-_LOOK = 0.2  # seconds between two looks for answers; Flower's own send_and_receive looks every three
+_LOOK = 0.5  # seconds between two looks for answers; Flower's own send_and_receive looks every three
 
 
 class Question(NamedTuple):

@@ -26,6 +26,12 @@ class Journal:
         self._file.close()
 
 
+def forget(folder: Path) -> None:
+    """Remove the journal of a run that ended before there was anything to keep, if nothing else is in the folder."""
+    if folder.is_dir() and [path.name for path in folder.iterdir()] == [NAME]:
+        (folder / NAME).unlink()
+
+
 def read(folder: Path, since: int = 0) -> tuple[list[dict[str, Any]], int]:
     """The events from byte `since` on, whole lines only, and where the next begin."""
     try:

@@ -30,6 +30,7 @@ class Roster:
         self.closed = False  # round 0 is over: who was not there then is not part of this run
         self.bytes_up = self.bytes_down = 0
         self._refused: set[int] = set()  # nodes that are not asked again
+        self._silent: dict[int, str] = {}  # nodes that did not say hello, and why
 
     @property
     def present(self) -> list[Client]:
@@ -38,7 +39,8 @@ class Roster:
 
     def gather(self) -> None:
         """Wait until all sites have said hello, or, when the time is up, until enough have."""
-        wanted, least = self.settings.nodes or 1, self.settings.min_nodes
+        wanted = len(self.clients) if self.closed else self.settings.nodes or 1
+        least = self.settings.min_nodes
         self.journal("waiting", nodes=wanted)
         end = time.monotonic() + self.settings.wait
         while True:
@@ -62,14 +64,20 @@ class Roster:
         known = {client.node for client in self.present} | self._refused
         for answer in self.ask([(node, "query.hello", {}, {}) for node in sorted(live - known)], number):
             if answer.problem is not None:
-                self.journal("silent", node=str(answer.node), round=number, why=answer.problem)
-                if not _may_pass(answer.problem):
-                    self._refused.add(answer.node)
+                self._note_silence(answer.node, answer.problem, number)
                 continue
             try:
                 self._admit(Client.of(answer.facts, answer.node, self.settings.nodes or 1), number)
             except GgeurError as error:
                 self.refuse(answer.node, answer.facts.get("partition"), number, str(error))
+
+    def _note_silence(self, node: int, why: str, number: int) -> None:
+        """Say it once; a node that was slow or has left is greeted again, one that cannot answer is not."""
+        if self._silent.get(node) != why:
+            self._silent[node] = why
+            self.journal("silent", node=str(node), round=number, why=why)
+        if not any(words in why for words in ("no answer within", "navailable", "did not take")):
+            self._refused.add(node)
 
     def _admit(self, client: Client, number: int) -> None:
         there = self.clients.get(client.index)
@@ -115,13 +123,8 @@ class Roster:
     def ask_clients(
         self, clients: Iterable[Client], make: Callable[[Client], tuple[str, dict[str, Any], Arrays]], number: int
     ) -> Iterable[tuple[Client, Answer]]:
-        """The same for clients that are present; a client whose node has gone is noted as away."""
+        """The same for clients that are present; each answer comes with the client that gave it."""
         asked = {client.node: client for client in clients if client.node is not None}
         questions = ((node, *make(client)) for node, client in asked.items() if node is not None)
         for answer in self.ask(questions, number):
             yield asked[answer.node], answer
-
-
-def _may_pass(problem: str) -> bool:
-    """Whether to greet a silent node again: it was slow, or has left; not if it says what is wrong with itself."""
-    return "no answer within" in problem or "navailable" in problem or "did not take" in problem

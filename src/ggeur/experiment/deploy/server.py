@@ -17,7 +17,7 @@ from ggeur.engine.simulate import State
 from ggeur.experiment.checkpoint import InFlight, Snapshot
 from ggeur.experiment.config import Settings
 from ggeur.experiment.deploy.agreement import Agreement
-from ggeur.experiment.deploy.journal import Journal
+from ggeur.experiment.deploy.journal import Journal, forget
 from ggeur.experiment.deploy.opening import Opening, open_federation
 from ggeur.experiment.deploy.plan import Plan
 from ggeur.experiment.deploy.record import Record
@@ -75,6 +75,8 @@ def run_over(grid: "Grid", experiment: Experiment, out: Path, *, resume: bool) -
     keep_compiled_programs()
     if resume and (out / "result.json").exists():
         return check_same(out, experiment)
+    if not resume:
+        forget(out)
     folder = RunFolder(out, experiment, resume=resume)
     journal = Journal(out)
     try:
@@ -108,7 +110,7 @@ class _CellRun:
             point = point.model_copy(update={"augment": point.augment.model_copy(update={"kind": "none"})})
         self._point, self._seed = point, cell.seed
         self._path = folder.path / "checkpoint" / f"plan-{number:05d}.npz"
-        self._began = time.monotonic()
+        self._began, self._before = time.monotonic(), (0, 0)
         self._common: dict[str, Any] = {
             "run": secrets.token_hex(16),
             "cell": number,
@@ -155,8 +157,9 @@ class _CellRun:
         return rounds.method.broadcast(state.servers[0])["params"]
 
     def _traffic(self, rounds: Rounds) -> tuple[int, int]:
-        sites = max(len(rounds.plan.clients), 1)
-        return self._roster.bytes_up // sites, self._roster.bytes_down // sites
+        """Bytes up and down per site, those before an interruption included."""
+        sites, (up, down) = max(len(rounds.plan.clients), 1), self._before
+        return up + self._roster.bytes_up // sites, down + self._roster.bytes_down // sites
 
     def _record(self, plan: Plan, memory: InFlight | None) -> Record:
         record = Record(
@@ -165,6 +168,7 @@ class _CellRun:
         if memory is not None:
             record.recall(memory)
             self._cell = record.cell
+            self._before = self._cell.bytes_up, self._cell.bytes_down
         return record
 
     def _method(self) -> Method:

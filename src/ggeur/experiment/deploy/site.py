@@ -1,6 +1,5 @@
 """A site's data: the table or image folder its node was started with, split and labelled as the federation agreed."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,12 @@ import numpy as np
 from ggeur.core.errors import GgeurError
 from ggeur.data.caches import cache_folder
 from ggeur.data.table import EmbeddingTable
+from ggeur.engine.flower.packing import Arrays
+from ggeur.engine.flower.store import Store
 from ggeur.experiment.config import Settings
+
+Facts = dict[str, Any]
+Reply = tuple[Facts, Arrays]
 
 ALONE = "all"  # the one domain of a table that names none
 
@@ -59,6 +63,20 @@ class Site:
         return replace(table, domain_names=(str(name),))
 
 
+class Asked:
+    """A message's common part: which run, which cell of it, which settings."""
+
+    def __init__(self, site: Site, facts: Facts) -> None:
+        self.site, self.facts = site, facts
+        self.point = Settings.model_validate(facts["point"])
+        self.seed = int(facts["seed"])
+        self.store = Store(site.root, str(facts["run"]), int(facts["cell"]), site.client)
+
+    def table(self, *, fresh: bool = False) -> EmbeddingTable:
+        table = self.site.load(self.point, self.seed, self.store.path.parent, fresh=fresh)
+        return table if fresh else relabelled(table, self.facts["classes"], self.facts["domains"])
+
+
 def relabelled(table: EmbeddingTable, classes: Sequence[str], domains: Sequence[str]) -> EmbeddingTable:
     """The same rows, their labels counted in the federation's classes and domains."""
     return replace(
@@ -77,9 +95,3 @@ def _codes(own: Sequence[str], agreed: Sequence[str]) -> Any:
     if missing:
         raise GgeurError(f"the federation does not know this site's '{missing[0]}'; its table has changed")
     return np.array([place[name] for name in own], np.int64)
-
-
-def plain_reason(error: str) -> str:
-    """An exception as Flower reports it, "<class 'x'>:<'sentence'>", as the sentence alone."""
-    match = re.fullmatch(r"<class '[^']*'>:<['\"](.*)['\"]>", error, re.DOTALL)
-    return match[1] if match else error

@@ -86,6 +86,8 @@ def up(
     require_flower()
     if resume and (out / "result.json").exists():
         return Result.load(out)
+    if not resume:
+        journal.forget(out)
     if not resume and out.exists() and any(out.iterdir()):
         raise GgeurError(f"The folder {out} is not empty; name a new one with --out, or go on with --resume {out}.")
     out, private = out.absolute(), private_folder(out.absolute())
@@ -177,7 +179,7 @@ def _follow(
         lines = len(metrics)
         if stopped is not None and stopped["event"] == "stopped":
             raise GgeurError(str(stopped["why"]))
-        if (out / "result.json").exists():
+        if stopped is not None or (ended and (out / "result.json").exists()):
             return
         if ended:
             raise GgeurError(f"The run failed; the logs in {private / 'logs'} say why.")
