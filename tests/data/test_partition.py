@@ -202,7 +202,7 @@ def test_lists_are_as_good_as_arrays(kind):
         (lambda: dirichlet([0, 1], beta=np.nan), "beta is nan"),
         (lambda: label_and_domain([0, 1], [0, 1], beta=np.inf), "beta is inf"),
         (lambda: dirichlet([0, 1], clients=0), "clients is 0"),
-        (lambda: dirichlet([0, 1], clients=1, min_per_class=-1), "min_per_class -1"),
+        (lambda: dirichlet([0, 1], clients=1, min_per_class=-1), "min_per_class is -1"),
         (lambda: dirichlet([0, 1], test=[True]), "test mask"),
         (lambda: dirichlet([0, -1], clients=1), "label -1 in row 1"),
         (lambda: dirichlet([0, 0.5], clients=1), "whole"),

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from ggeur.core.errors import GgeurError
 from ggeur.core.geometry import Geometry, Scale
 from ggeur.core.statistics import ClassStatistics
-from ggeur.core.validate import check_embeddings, check_labels
+from ggeur.core.validate import check_embeddings, check_labels, check_whole
 
 Int = NDArray[np.int64]
 
@@ -58,8 +58,8 @@ def plan_draws(
     `prototypes` (D, C) marks, also for classes the client lacks; there `empty_cell="first"` uses one prototype only.
     """
     for name, value in (("target", target), ("per_prototype", per_prototype), ("per_sample", per_sample)):
-        if value is not None and (value <= 0 or value != int(value)):
-            raise GgeurError(f"{name} is {value}; it must be a positive whole number.")
+        if value is not None or name != "per_sample":
+            check_whole(name, value, least=1)
     if empty_cell not in ("all", "first"):
         raise GgeurError(f"empty_cell is {empty_cell!r}; it must be all or first.")
     if prototypes is None:
@@ -154,6 +154,8 @@ def augment(
     if geometry is not None and scale is not None:
         if scale == "eigenvalue":
             geometry.warn_about_units()
+        if not isinstance(seed, Sequence | np.random.Generator):
+            check_whole("seed", seed, least=0)
         streams = np.random.default_rng(seed).spawn(n_classes)  # a class's noise does not depend on the others
         count = np.bincount(draws.label, minlength=n_classes)
         ends = np.cumsum(count)

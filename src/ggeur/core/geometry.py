@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.statistics import ClassStatistics
+from ggeur.core.validate import check_whole
 
 Float = NDArray[np.float64]
 Scale = Literal["eigenvalue", "sqrt-eigenvalue"]
@@ -54,7 +55,7 @@ class Geometry:
     ) -> Self:
         """Eigendecompose covariances (C, p, p), or one (1, p, p) that serves all classes."""
         p = covariance.shape[-1]
-        if rank is not None and not 1 <= rank <= p:
+        if rank is not None and not 1 <= check_whole("rank", rank, least=0) <= p:
             raise GgeurError(f"rank is {rank}; it must be between 1 and the {p} dimensions of the embeddings.")
         if energy is not None and not 0 < energy <= 1:
             raise GgeurError(f"energy is {energy}; it must be above 0 and at most 1.")

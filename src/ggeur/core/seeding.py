@@ -4,6 +4,8 @@ import zlib
 
 import numpy as np
 
+from ggeur.core.validate import check_whole
+
 
 def generator(seed: int, purpose: str, *names: int | str) -> np.random.Generator:
     """The stream of one purpose and, say, one client: the same wherever it is asked for.
@@ -13,6 +15,7 @@ def generator(seed: int, purpose: str, *names: int | str) -> np.random.Generator
     >>> bool((a == b).all())
     True
     """
+    check_whole("seed", seed, least=0)
     entropy = [name if isinstance(name, int) else stream(name) for name in (purpose, *names)]
     return np.random.default_rng(np.random.SeedSequence([seed, *entropy]))
 

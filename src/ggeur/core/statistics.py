@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ggeur.core.errors import GgeurError, GgeurWarning
-from ggeur.core.validate import check_embeddings, check_labels
+from ggeur.core.validate import check_embeddings, check_labels, check_whole
 
 Float = NDArray[np.float64]
 
@@ -46,7 +46,7 @@ class ClassStatistics:
         Raises GgeurError for NaN or infinite values, shapes that do not match and labels out of range.
         """
         x = check_embeddings(x)
-        y = check_labels(y, n_classes, rows=len(x))
+        y = check_labels(y, check_whole("n_classes", n_classes), rows=len(x))
         p = x.shape[1]
         center = np.zeros(p) if center is None else np.asarray(center, np.float64)
         if center.shape != (p,):

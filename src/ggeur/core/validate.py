@@ -10,6 +10,13 @@ from ggeur.core.errors import GgeurError
 _MOST_CLASSES = 1_000_000  # a label beyond it, where nothing names the classes, is damage and not a class
 
 
+def check_whole(name: str, value: Any, least: int = 1) -> int:
+    """A whole number from `least` on, or a GgeurError."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        raise GgeurError(f"{name} is {value!r}; it must be a whole number, {least} or more.")
+    return int(value)
+
+
 def check_embeddings(x: ArrayLike, name: str = "x") -> NDArray[Any]:
     """An (n, p) array of finite floats, or a GgeurError."""
     try:

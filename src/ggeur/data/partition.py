@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.seeding import generator
-from ggeur.core.validate import check_labels
+from ggeur.core.validate import check_labels, check_whole
 
 Rows = NDArray[np.int64]
 _SMALLEST_BETA = 1e-3  # below it a Dirichlet draw is one-hot in float64, and its gamma variates underflow
@@ -34,8 +34,8 @@ def dirichlet(
     """
     y, train = _labels(y, test)
     _check_beta(beta)
-    if clients < 1 or min_per_class < 0:
-        raise GgeurError(f"clients is {clients} and min_per_class {min_per_class}; they must be positive.")
+    check_whole("clients", clients)
+    check_whole("min_per_class", min_per_class, least=0)
     parts: list[list[Rows]] = [[] for _ in range(clients)]
     for c in np.unique(y[train]):
         rng = generator(seed, "dirichlet", int(c))

@@ -36,6 +36,8 @@ class Experiment:
     @classmethod
     def of(cls, tree: Mapping[str, Any]) -> Self:
         """Expand the lists of `tree` and check every point; a relative table is one of the current folder."""
+        if not isinstance(tree, Mapping):
+            raise GgeurError("An experiment is a mapping of sections, as the file has them.")
         whole: Tree = _plain(tree)
         _anchor(whole, Path.cwd())
         points, varied = [], []

@@ -44,6 +44,8 @@ def run(
     `on_round` is called with {"cell", "round", "rounds", "domains", "avg", "loss"} after every round of every cell:
     the place to log to MLflow, Weights & Biases or TensorBoard.
     """
+    if not isinstance(experiment, Experiment):
+        raise GgeurError("run takes an Experiment: make one with Experiment.of({...}) or Experiment.load(path).")
     keep_compiled_programs()
     if resume and out is not None and (Path(out) / "result.json").exists():
         check_same(Path(out), experiment)
