@@ -46,9 +46,9 @@ def against_controls(all_entries: Sequence[Entry]) -> list[str]:
 def _sentence(base: Against, each: Sequence[Against]) -> str:
     name = base.found[0].other._replace(condition="").title
     where = f", on average over {len(base.found)} settings" if len(base.found) > 1 else ""
-    parts = ", ".join(f"{a.left:+.2f} over {a.control}" for a in each)
+    parts = ", ".join(f"{a.left:+.2f} ({a.control})" for a in each)
     strict = min(each, key=lambda a: a.left)
-    text = f"Is it the geometry? GGEUR is {base.left:+.2f} points over plain {name}{where}; of the controls, {parts}."
+    text = f"Is it the geometry? Against plain {name} GGEUR is {base.left:+.2f} points{where}; against controls {parts}."
     return f"{text} {_on_the_strictest(strict)}"
 
 
@@ -56,10 +56,10 @@ def _on_the_strictest(a: Against) -> str:
     n = len(a.found)
     above, below = (sum(pair.side == side for pair in a.found) for side in (1, -1))
     if n == 1:
-        text = f"Over the strictest, {a.control}, it is {told(a.found[0])}"
+        text = f"Against the strictest, {a.control}, it is {told(a.found[0])}"
     else:
         where = f"above zero in {above} of {n} settings and below it in {below}"
-        text = f"Over the strictest, {a.control}, the 95 % interval is {where}"
+        text = f"Against the strictest, {a.control}, the 95 % interval is {where}"
     if (above or below) and a.left * a.last < 0:  # the mean over the last rounds says one thing, the last another
         late = f"after the last round it is {a.last:+.2f}"
         return f"{text}; but {late}: training has not settled, and nothing follows yet."
