@@ -48,8 +48,8 @@ def _sentence(base: Against, each: Sequence[Against]) -> str:
     where = f", on average over {len(base.found)} settings" if len(base.found) > 1 else ""
     parts = ", ".join(f"{a.left:+.2f} ({a.control})" for a in each)
     strict = min(each, key=lambda a: a.left)
-    text = f"Is it the geometry? Against plain {name} GGEUR is {base.left:+.2f} points{where}; against controls {parts}."
-    return f"{text} {_on_the_strictest(strict)}"
+    text = f"Is it the geometry? Against plain {name} GGEUR is {base.left:+.2f} points{where}"
+    return f"{text}; against controls {parts}. {_on_the_strictest(strict)}"
 
 
 def _on_the_strictest(a: Against) -> str:
