@@ -68,7 +68,9 @@ def convergence(entries: Sequence[Entry]) -> Figure | None:
         figure, axes = _grid(len(panels), 3, 2.35)
         for i, (ax, own) in enumerate(zip(axes, panels.values(), strict=False)):
             for entry in sorted(own, key=lambda e: variants.index(e.variant)):
-                _curve(ax, entry, variants.index(entry.variant))
+                # Where many curves cross, bands of all would cover each other.
+                band = len(own) <= 3 or entry.variant in (PLAIN, FULL)
+                _curve(ax, entry, variants.index(entry.variant), band)
             ax.set_title(plain_text(own[0].title))
             ax.set_xlim(left=1)
             ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -79,7 +81,7 @@ def convergence(entries: Sequence[Entry]) -> Figure | None:
     return figure
 
 
-def _curve(ax: Axes, entry: Entry, i: int) -> None:
+def _curve(ax: Axes, entry: Entry, i: int, band: bool) -> None:
     colour, dash, _ = _look(entry.variant, i)
     curves = [c.rounds for c in entry.row.cells if c.status == "ok" and c.rounds]
     length = min(map(len, curves))
@@ -87,7 +89,7 @@ def _curve(ax: Axes, entry: Entry, i: int) -> None:
     rounds, mean = np.arange(1, length + 1), values.mean(axis=0)
     width = 2.0 if entry.variant == FULL else 1.3
     ax.plot(rounds, mean, color=colour, ls=dash, lw=width, label=plain_text(entry.variant))
-    if len(curves) > 1:
+    if band and len(curves) > 1:
         spread = values.std(axis=0, ddof=1)
         ax.fill_between(rounds, mean - spread, mean + spread, color=colour, alpha=0.18, lw=0)
 
