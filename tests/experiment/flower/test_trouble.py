@@ -249,3 +249,24 @@ def test_images_are_embedded_at_the_site(tmp_path, grid_of):
     about = json.loads((tmp_path / "run" / "model" / "cell-000" / "model.json").read_text())
     assert about["class_names"] == ["dark", "light"] and about["encoder"]["encoder"] == "builtin"
     assert not list((tmp_path / "store-0").rglob("*.np*"))
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda facts, arrays: facts.pop("message"), "cannot be read"),
+        (lambda facts, arrays: facts.update(message='["tuple", 0, 1]'), "not built as"),
+        (lambda facts, arrays: facts.update(message="[" * 10**5), "cannot be read"),
+        (lambda facts, arrays: facts.update(loss="low"), "loss"),
+        (lambda facts, arrays: facts.update(scores={"art": [3, 2]}), "scores"),
+        (lambda facts, arrays: facts.update(scores=7, seconds="long"), "scores"),
+        (lambda facts, arrays: arrays.clear(), "cannot be read"),
+    ],
+)
+def test_a_hostile_reply_does_not_stop_the_others(deploy, change, complaint):
+    deployment = deploy(TREE)
+    hostile = changing("train", change)
+    deployment.sites[2].change = lambda kind, number, reply: hostile(kind, number, reply) if number == 2 else reply
+    deployment.run()
+    (missing,) = deployment.events("missing")
+    assert (missing["client"], missing["round"]) == (2, 2) and complaint in missing["why"]

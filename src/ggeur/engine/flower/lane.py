@@ -11,8 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from ggeur.core.errors import GgeurError
 from ggeur.core.seeding import generator, stream
 from ggeur.core.virtual import VirtualSet
+from ggeur.engine.flower.check import check_leaves
 from ggeur.engine.local import Lanes, batch_order, folded_key, local_training, preparation
 from ggeur.engine.simulate import Training
 from ggeur.methods.method import Method, Tree
@@ -34,6 +36,25 @@ class Like(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: Any
+
+
+class Expected(NamedTuple):
+    """What a client's message must look like."""
+
+    structure: Any
+    leaves: list[Like]
+
+    @classmethod
+    def of(cls, tree: Tree) -> "Expected":
+        """From a message, or its shapes."""
+        leaves = [Like(tuple(leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(tree)]
+        return cls(jax.tree.structure(tree), leaves)
+
+    def check(self, message: Tree, what: str) -> None:
+        """Raise, with half a sentence about its sender, unless the message can be added up with others."""
+        if jax.tree.structure(message) != self.structure:
+            raise GgeurError(f"its {what} is not built as this method's messages are")
+        check_leaves(jax.tree.leaves(message), self.leaves, what)
 
 
 class Trained(NamedTuple):
@@ -108,8 +129,8 @@ def participants(seed: int, number: int, able: NDArray[np.int64], wanted: int | 
 
 def expected_message(
     method: Method, training: Training, p: int, n_classes: int, sent: Tree, start: Tree, state: Tree
-) -> list[Like]:
-    """Shapes and types of the leaves of a client's message, found without computing anything."""
+) -> Expected:
+    """What a client's message looks like, found without computing anything."""
     lane = _tiny(p, n_classes)
 
     def trained(start: Tree, sent: Tree, state: Tree) -> Tree:
@@ -120,14 +141,13 @@ def expected_message(
         names, rate = _names(0, "train", 1, 0), jnp.asarray(training.rate, jnp.float32)
         return run(lane.base, None, _lanes(lane), order, one, np.int32(1), start, sent, stacked, names, rate)[0]
 
-    leaves = jax.tree.leaves(jax.eval_shape(trained, start, sent, state))
-    return [Like(leaf.shape[1:], leaf.dtype) for leaf in leaves]
+    stacked = jax.eval_shape(trained, start, sent, state)
+    return Expected.of(jax.tree.map(lambda leaf: np.empty(leaf.shape[1:], leaf.dtype), stacked))
 
 
-def expected_preparation(method: Method, batch: int, p: int, n_classes: int) -> list[Like]:
+def expected_preparation(method: Method, batch: int, p: int, n_classes: int) -> Expected:
     """The same of a client's message before round 1."""
-    zero = zero_preparation(method, batch, p, n_classes)
-    return [Like(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(zero)]
+    return Expected.of(zero_preparation(method, batch, p, n_classes))
 
 
 def zero_preparation(method: Method, batch: int, p: int, n_classes: int) -> Tree:

@@ -32,7 +32,7 @@ def tree_to_arrays(tree: Tree, prefix: str = "") -> tuple[Arrays, str]:
             return {str(key): shape_of(part) for key, part in node.items()}
         if type(node) in (tuple, list):
             return [type(node).__name__, *map(shape_of, node)]
-        leaf = np.asarray(node)
+        leaf = np.asarray(None) if isinstance(node, tuple) else np.asarray(node)  # a named tuple has lost its names
         if leaf.dtype.hasobject:
             raise GgeurError(
                 f"A method's message holds a {type(node).__name__}; arrays in dictionaries, lists and tuples travel."

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurError
 from ggeur.engine.flower import lane
 from ggeur.engine.flower.ask import Answer
-from ggeur.engine.flower.check import check_leaves
 from ggeur.engine.flower.packing import Arrays, arrays_to_tree, tree_to_arrays
 from ggeur.engine.simulate import State
 from ggeur.experiment.config import Settings
@@ -48,14 +47,8 @@ class Rounds:
     """Trains one cell over the sites of a roster."""
 
     def __init__(self, roster: Roster, plan: Plan, point: Settings, seed: int, method: Method, start: Start) -> None:
-        self.roster, self.plan, self.point, self.seed, self.method, self.start = (
-            roster,
-            plan,
-            point,
-            seed,
-            method,
-            start,
-        )
+        self.roster, self.plan, self.point = roster, plan, point
+        self.seed, self.method, self.start = seed, method, start
         self.training = training(point)
         self.place = {client.index: k for k, client in enumerate(plan.clients)}
         rows = np.array([plan.rows(k) for k in range(len(plan.clients))])
@@ -95,14 +88,14 @@ class Rounds:
         began, work = time.monotonic(), 0.0
         for client, answer in self.roster.ask_clients(ready, question, number):
             try:
-                scored, message, loss = self._read(client, answer, counted)
+                scored = self._scored(client, answer, counted)
+                if client.index in chosen:
+                    messages[client.index], losses[client.index] = self._message(client, answer)
             except GgeurError as error:
                 self.roster.missing(client.index, client.node, number, str(error))
                 continue
             work = max(work, _seconds(answer))
             scores.append(scored)
-            if client.index in chosen:
-                messages[client.index], losses[client.index] = message, loss
         waited = time.monotonic() - began
         self._require(messages, chosen, number)
         ids = sorted(messages)
@@ -126,8 +119,8 @@ class Rounds:
             arrays |= more
         return "train", facts, arrays
 
-    def _read(self, client: Client, answer: Answer, counted: NDArray[np.int64]) -> tuple[Scores, Tree, float]:
-        """A client's scores, message and loss; a GgeurError says why it does not count in this round."""
+    def _scored(self, client: Client, answer: Answer, counted: NDArray[np.int64]) -> Scores:
+        """A client's scores of the head it was sent; a GgeurError says why it does not count in this round."""
         if answer.problem is not None:
             raise GgeurError(answer.problem)
         lacks = answer.facts.get("lacks")
@@ -137,15 +130,16 @@ class Rounds:
         if lacks is not None:
             client.ready, client.has_constants = lacks == "constant", False
             raise GgeurError("it has lost its training set, and will be sent everything again")
-        scores = checked_scores(answer.facts, self.plan.agreement.domains)
-        if "message" not in answer.facts:  # it was asked to evaluate
-            return scores, (), 0.0
+        return checked_scores(answer.facts, self.plan.agreement.domains)
+
+    def _message(self, client: Client, answer: Answer) -> tuple[Tree, float]:
+        """What a client trained, and its loss."""
         client.has_constants = True
-        message, loss = arrays_to_tree(answer.arrays, answer.facts["message"]), answer.facts.get("loss")
-        check_leaves(jax.tree.leaves(message), self._expected, "message")
+        message, loss = arrays_to_tree(answer.arrays, answer.facts.get("message", "")), answer.facts.get("loss")
+        self._expected.check(message, "message")
         if not isinstance(loss, float) or not np.isfinite(loss):
             raise GgeurError("its loss is NaN or infinite (a smaller train.rate may help)")
-        return scores, message, loss
+        return message, loss
 
     def _require(self, messages: Mapping[int, Tree], chosen: set[int], number: int) -> None:
         least = min(self.roster.settings.min_nodes, len(chosen))
@@ -174,18 +168,20 @@ class Rounds:
                 if answer.facts.get("rows") != rows:
                     raise GgeurError(f"it made {answer.facts.get('rows')} rows of what should be {rows}")
                 message = arrays_to_tree(answer.arrays, answer.facts.get("prepared", ""))
-                check_leaves(jax.tree.leaves(message), like if rows else [], "first message")
+                if rows:
+                    like.check(message, "first message")
             except GgeurError as error:
                 self.roster.missing(client.index, client.node, number, f"no training set: {error}")
                 continue
-            prepared[client.index] = message
+            if rows:
+                prepared[client.index] = message
             client.ready, client.has_constants = True, False
             self.roster.journal("augmented", client=client.index, rows=rows, seconds=round(answer.seconds, 2))
         return prepared
 
     def evaluate(self, params: Tree, *, last: bool) -> tuple[list[Scores], NDArray[np.int64]]:
         """Every site's scores of a head, and the confusion over all of them; with `last` sites forget the run."""
-        self.roster.meet(self.training.rounds)
+        self.prepare_sites(self.training.rounds)
         arrays, shape = tree_to_arrays(jax.tree.map(np.asarray, params), "head")
         classes = len(self.plan.agreement.classes)
         scores, confusion = [], np.zeros((classes, classes), np.int64)

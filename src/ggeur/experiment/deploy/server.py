@@ -12,6 +12,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.seeding import stream
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.compilation import keep_compiled_programs
+from ggeur.engine.flower import lane
 from ggeur.engine.flower.packing import arrays_to_tree, tree_to_arrays
 from ggeur.engine.simulate import State
 from ggeur.experiment.checkpoint import InFlight, Snapshot
@@ -181,9 +182,9 @@ class _CellRun:
         opening = open_federation(self._roster, self._point)
         self._roster.closed = True
         params, method, plan = self._first_params(opening), self._method(), opening.plan
-        rounds = Rounds(self._roster, plan, self._point, self._seed, method, self._unprepared(method, params, plan))
-        prepared = rounds.prepare_sites(0)
-        stacked = self._stacked(prepared, rounds)
+        unprepared = Start(*method.init(params, self._stacked({}, method, plan.agreement), len(plan.clients)))
+        rounds = Rounds(self._roster, plan, self._point, self._seed, method, unprepared)
+        stacked = self._stacked(rounds.prepare_sites(0), method, plan.agreement)
         rounds.start = Start(*method.init(params, stacked, len(rounds.able)))
         tree, shape = tree_to_arrays({"params": params, "prepared": stacked}, "rest")
         plan.save(self._path, {**tree, "shape": np.array(shape), "run": np.array(self._common["run"])})
@@ -217,24 +218,10 @@ class _CellRun:
         key = jax.random.fold_in(jax.random.key(self._seed), stream(name))
         return form.solve(opening.total.unpacked(opening.center), key)
 
-    def _unprepared(self, method: Method, params: Params, plan: Plan) -> Start:
-        """A state of the right shapes, before the sites' first messages are there: zeros stand for them."""
-        from ggeur.engine.flower.lane import zero_preparation
-
-        agreement = plan.agreement
-        zeros = zero_preparation(method, self._point.train.batch, agreement.dimension, len(agreement.classes))
-        stacked = jax.tree.map(lambda a: np.stack([a] * (self._point.federate.nodes or 1)), zeros)
-        return Start(*method.init(params, stacked, len(plan.clients)))
-
-    def _stacked(self, prepared: dict[int, Tree], rounds: Rounds) -> Tree:
-        """The sites' first messages by client, zeros from clients that sent none, as the simulation stacks them."""
-        from ggeur.engine.flower.lane import zero_preparation
-
-        agreement, t = rounds.plan.agreement, self._point.train
-        zero = zero_preparation(rounds.method, t.batch, agreement.dimension, len(agreement.classes))
-        every = [
-            prepared[k] if k in prepared and k in rounds.able else zero for k in range(self._point.federate.nodes or 1)
-        ]
+    def _stacked(self, prepared: dict[int, Tree], method: Method, agreement: Agreement) -> Tree:
+        """The sites' first messages by client, zeros for clients that sent none, as the simulation stacks them."""
+        zero = lane.zero_preparation(method, self._point.train.batch, agreement.dimension, len(agreement.classes))
+        every = [prepared.get(k, zero) for k in range(self._point.federate.nodes or 1)]
         return jax.tree.map(lambda *leaves: np.stack(leaves), *every)
 
 
