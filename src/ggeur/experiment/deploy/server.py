@@ -13,6 +13,7 @@ from ggeur.core.seeding import stream
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.compilation import keep_compiled_programs
 from ggeur.engine.flower import lane
+from ggeur.engine.flower.machines import end_with_parent
 from ggeur.engine.flower.packing import arrays_to_tree, tree_to_arrays
 from ggeur.engine.simulate import State
 from ggeur.experiment.checkpoint import InFlight, Snapshot
@@ -44,6 +45,7 @@ def server_app(experiment: Path) -> "ServerApp":
     app = ServerApp()
 
     def main(grid: "Grid", context: "Context") -> None:
+        end_with_parent()
         out, resume = Path(str(context.run_config["out"])), bool(context.run_config.get("resume", False))
         run_over(grid, Experiment.load(experiment), out, resume=resume)
 
