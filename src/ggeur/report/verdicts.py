@@ -67,10 +67,12 @@ def _on_the_strictest(a: Against) -> str:
 
 
 def _verdict(above: int, below: int, n: int) -> str:
-    if above == n:
-        return "the geometry itself adds something here"
     if above:
-        return f"the geometry itself adds something in {above} of {n} settings"
+        return f"the geometry itself adds something {_where(above, n)}"
     if below:
-        return "balancing without any geometry does better here"
+        return f"balancing without any geometry does better {_where(below, n)}"
     return "these seeds do not show that the geometry itself adds anything"
+
+
+def _where(some: int, n: int) -> str:
+    return "here" if some == n else f"in {some} of {n} settings"
