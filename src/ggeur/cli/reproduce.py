@@ -150,9 +150,9 @@ def _screen(table: Comparison, columns: range, title: str) -> Screen:
         caption=f"In {table.unit}: mean, ± deviation over seeds; below, the paper's figure and our difference from it.",
         caption_justify="left",
     )
-    screen.add_column("", max_width=30)
+    screen.add_column("", max_width=30, overflow="fold")
     for i in columns:
-        screen.add_column(escape((table.headings or table.columns)[i]), justify="right", min_width=7)
+        screen.add_column(escape((table.headings or table.columns)[i]), justify="right", min_width=7, overflow="fold")
     for line in table.lines:
         cells = [_cell(line.numbers[i], line.numbers[i].mean == table.best(i)) for i in columns]
         screen.add_row(escape(line.name), *cells)
