@@ -23,7 +23,7 @@ from ggeur.experiment.paper_tables import NAMES, Part, Source, Table, chosen_row
 from ggeur.experiment.reproduce import prepare
 from ggeur.report.tables import Comparison, Number, compare
 
-_COLUMNS = 6  # of figures, beside which a row's name still fits
+_WIDTH = 64  # letters for figures in a narrow terminal, beside which a row's name still fits
 
 
 def reproduce(
@@ -138,7 +138,9 @@ def _where(part: Part, data: Path | None) -> str:
 def beside(table: Comparison, title: str) -> list[Screen]:
     """Measured above printed: mean and deviation over seeds, then the paper's figure and the difference from it."""
     n = len(table.columns)
-    each = -(-n // -(-n // _COLUMNS))  # as many as fit a narrow terminal, dealt out evenly
+    widest = max(7, *(len(word) for heading in table.headings or table.columns for word in heading.split()))
+    parts = -(-n // max(1, _WIDTH // (widest + 3)))
+    each = -(-n // parts)  # columns, dealt out evenly
     return [_screen(table, range(first, min(first + each, n)), title) for first in range(0, n, each)]
 
 
