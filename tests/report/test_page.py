@@ -123,7 +123,7 @@ def test_summary_does_not_flatter(build_run):
     )
     run = read_run(folder)
     text = " ".join(summary(run.entries, run.table, None))
-    assert "Best of 3 is resample" in text and "balancing without any geometry does better here" in text
+    assert "Best of 3 is resample" in text and "a control without any geometry does better here" in text
 
 
 def test_summary_says_when_seeds_cannot_tell(build_run):

@@ -70,7 +70,7 @@ def _verdict(above: int, below: int, n: int) -> str:
     if above:
         return f"the geometry itself adds something {_where(above, n)}"
     if below:
-        return f"balancing without any geometry does better {_where(below, n)}"
+        return f"a control without any geometry does better {_where(below, n)}"
     return "these seeds do not show that the geometry itself adds anything"
 
 
