@@ -45,6 +45,7 @@ def test_every_method_finds_the_simulations_head(deploy, method):
         {"augment": {"guided": 0.6, "target": 20, "per_prototype": 5}},
         {"augment": {"statistics": "pooled", "guided": 0.6, "target": 20, "per_prototype": 5}},
         {"augment": {"scale": "eigenvalue", "per_sample": 2, "steps": 1}},
+        {"train": {"rounds": 1, "batch": 64}, "augment": {"target": 8000, "per_prototype": 5, "bank_mib": 1}},  # wraps
         {"partition": {"kind": "dirichlet", "clients": 4, "beta": 0.5}, "augment": {"target": 30}},
         {
             "partition": {"kind": "dirichlet", "clients": 4, "beta": 0.5},

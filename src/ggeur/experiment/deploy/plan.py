@@ -123,7 +123,7 @@ class Plan:
         if a.kind == "none":
             return plan
         draws = np.stack([plan._draws(k, a) for k in range(len(clients))])  # as `plan_draws` has them
-        return cls(**{**vars(plan), "draws": draws, "layout": BankLayout.of(draws, p)})
+        return cls(**{**vars(plan), "draws": draws, "layout": BankLayout.of(draws, p, a.bank_mib * 2**20)})
 
     def _draws(self, k: int, a: Augment) -> NDArray[np.int64]:
         """How many draws client k makes of each class: a matter of counts alone, however absurd they are."""
