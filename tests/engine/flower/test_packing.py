@@ -1,5 +1,7 @@
 """What travels arrives as it was: trees, triangles, statistics."""
 
+import io
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -72,3 +74,22 @@ def test_a_class_can_be_left_out():
     packed = pack_statistics(ClassStatistics.from_embeddings(*rows(), 3), "per-class")
     some = packed.only(np.array([True, False, True]))
     assert some.count[1] == 0 and not some.second[1].any() and np.array_equal(some.second[2], packed.second[2])
+
+
+def test_messages_that_would_trip_what_reads_them_later_are_refused():
+    flower = pytest.importorskip("flwr.app")
+    from ggeur.engine.flower.records import from_records, to_records
+
+    file = io.BytesIO()
+    np.savez(file, a=np.ones(2))  # NumPy opens it as a file of arrays, which has no shape
+    archive = flower.Array(np.ones(2))
+    archive.data = file.getvalue()
+    records = to_records({}, {"0": np.ones(2)})
+    records["arrays"]["0"] = archive
+    with pytest.raises(GgeurError, match="not arrays"):
+        from_records(records)
+    deep = []
+    for _ in range(30):
+        deep = [deep]
+    with pytest.raises(GgeurError, match="too deeply"):
+        from_records(to_records({"problem": deep}))

@@ -195,6 +195,61 @@ def test_sites_that_cannot_be_compared_are_refused(deploy, build_table):
     assert "use one encoder" in deployment.events("refused")[0]["why"]
 
 
+def test_one_odd_site_is_not_the_measure_of_the_others(deploy):
+    deployment = deploy(TREE)
+    deployment.sites[0].change = changing("query.hello", lambda facts, arrays: facts.update(dimension=6))
+    deployment.run()
+    (refused,) = deployment.events("refused")
+    assert refused["client"] == 0 and "6 dimensions" in refused["why"]
+
+
+def test_a_class_that_only_a_refused_site_named_is_none_of_the_runs(deploy):
+    def name_more(facts, arrays):
+        facts["classes"] = ["eel", *facts["classes"]]
+        facts["count"] = [3, *facts["count"]]
+
+    boastful, alone = deploy(TREE, name="boastful"), deploy(TREE, name="alone")
+    boastful.sites[0].change = changing("query.hello", name_more)
+    boastful.run()
+    (refused,) = boastful.events("refused")
+    assert refused["client"] == 0
+    alone.experiment = alone.without(0)
+    alone.run()
+    for name, leaf in alone.head().items():
+        np.testing.assert_array_equal(boastful.head()[name], leaf)
+
+
+@pytest.mark.parametrize(
+    "facts", [{"classes": ["a\x1b[2J"], "count": [1]}, {"encoder": {"weights": 7}}, {"domains": ["\ud800"]}], ids=str
+)
+def test_greetings_that_could_not_be_shown_or_compared_are_refused(deploy, facts):
+    deployment = deploy(TREE)
+    deployment.sites[1].change = changing("query.hello", lambda given, arrays: given.update(facts))
+    deployment.experiment = deployment.without(1)
+    deployment.sites[1].online = True
+    deployment.run()
+    assert "greeting" in deployment.events("refused")[0]["why"]
+
+
+def test_counts_that_would_overflow_are_not_added_up(deploy):
+    deployment = deploy(TREE)
+    deployment.sites[1].change = changing("evaluate", put("confusion", (0, 0), 2**62))
+    (cell,) = deployment.run().cells
+    assert "confusion" in deployment.events("missing")[0]["why"] and max(cell.recall) <= 100
+
+
+def test_what_a_site_keeps_is_its_own_users_alone(deploy):
+    deployment, modes = deploy(TREE), set()
+
+    def look(kind, group):
+        folders = [path for path in (deployment.folder / "store-0").rglob("*") if path.is_dir()]
+        modes.update(folder.stat().st_mode & 0o777 for folder in folders)
+
+    deployment.grid.before = look
+    deployment.run()
+    assert modes == {0o700}
+
+
 def test_sites_agree_on_classes_that_not_all_of_them_know(deploy):
     """A site's table names only what it holds, in its own order; the federation's classes are all of them."""
     deployment = deploy(TREE)
@@ -257,7 +312,10 @@ def test_images_are_embedded_at_the_site(tmp_path, grid_of):
         (lambda facts, arrays: facts.pop("message"), "cannot be read"),
         (lambda facts, arrays: facts.update(message='["tuple", 0, 1]'), "not built as"),
         (lambda facts, arrays: facts.update(message="[" * 10**5), "cannot be read"),
+        (lambda facts, arrays: facts.update(message="Infinity"), "cannot be read"),
+        (lambda facts, arrays: facts.update(message='{"a":' * 60 + "0" + "}" * 60), "cannot be read"),
         (lambda facts, arrays: facts.update(loss="low"), "loss"),
+        (lambda facts, arrays: facts.update(loss=1e308), "loss"),
         (lambda facts, arrays: facts.update(scores={"art": [3, 2]}), "scores"),
         (lambda facts, arrays: facts.update(scores=7, seconds="long"), "scores"),
         (lambda facts, arrays: arrays.clear(), "cannot be read"),

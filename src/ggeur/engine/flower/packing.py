@@ -18,6 +18,8 @@ Arrays = dict[str, NDArray[Any]]
 Float = NDArray[np.float64]
 Tree = Any
 
+_DEEPEST = 50  # of a method's message; the parsers after this one give up at depths of their own
+
 
 def tree_to_arrays(tree: Tree, prefix: str = "") -> tuple[Arrays, str]:
     """The leaves by number, and as JSON how dictionaries, lists and tuples hold them.
@@ -47,15 +49,19 @@ def tree_to_arrays(tree: Tree, prefix: str = "") -> tuple[Arrays, str]:
 def arrays_to_tree(arrays: Mapping[str, NDArray[Any]], shape: str, prefix: str = "") -> Tree:
     """The tree again; a GgeurError ends a sentence about the sender of arrays and shape that do not fit."""
 
-    def build(node: Any) -> Tree:
+    def build(node: Any, room: int = _DEEPEST) -> Tree:
+        if not room:
+            raise ValueError("it is nested too deeply")
         if isinstance(node, dict):
-            return {key: build(part) for key, part in node.items()}
+            return {key: build(part, room - 1) for key, part in node.items()}
         if isinstance(node, list):
             kind, *parts = node
             if kind not in ("tuple", "list"):
                 raise ValueError(f"{kind!r} is neither a tuple nor a list")
-            return (tuple if kind == "tuple" else list)(build(part) for part in parts)
-        return arrays[f"{prefix}{int(node)}"]
+            return (tuple if kind == "tuple" else list)(build(part, room - 1) for part in parts)
+        if type(node) is not int:
+            raise ValueError(f"{node!r} is not the number of an array")
+        return arrays[f"{prefix}{node}"]
 
     try:
         return build(json.loads(shape))

@@ -30,10 +30,18 @@ class Store:
         self._run = root / run
         self.path = self._run / f"client-{int(client):05d}" / f"cell-{int(cell):05d}"
 
+    def shared(self) -> Path:
+        """The folder for what all cells of the run share at this client; of other users nobody may look into it."""
+        self._run.parent.mkdir(parents=True, exist_ok=True)
+        self._run.mkdir(exist_ok=True, mode=0o700)
+        self.path.parent.mkdir(exist_ok=True, mode=0o700)
+        return self.path.parent
+
     def keep(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any] | None]) -> None:
         """Write a new set; the facts come last and say that all is there."""
         shutil.rmtree(self.path, ignore_errors=True)
-        self.path.mkdir(parents=True, mode=0o700)
+        self.shared()
+        self.path.mkdir(mode=0o700)
         for name, array in arrays.items():
             if array is not None:
                 with write_atomically(self.path / f"{name}.npy") as file:

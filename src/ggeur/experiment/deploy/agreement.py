@@ -1,5 +1,7 @@
 """Before anything is computed, sites say what they hold, and those that do not fit the others are refused."""
 
+import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,7 +41,7 @@ class Client:
                 classes=tuple(_names(facts["classes"])),
                 domains=tuple(_names(facts["domains"])),
                 dimension=_whole(facts["dimension"]),
-                encoder=dict(facts["encoder"]),
+                encoder=_encoder(facts["encoder"]),
                 count=tuple(map(_whole, facts["count"])),
                 home=None if facts["home"] is None else str(facts["home"]),
                 fingerprint=str(facts["fingerprint"]),
@@ -76,10 +78,18 @@ class Agreement:
     @classmethod
     def of(cls, clients: Sequence[Client]) -> "Agreement":
         """All classes and domains there are, in the order in which the clients' tables name them."""
-        first = clients[0]
+        encoder = next((c.encoder for c in clients if c.encoder.get("weights")), clients[0].encoder)
         classes = dict.fromkeys(name for client in clients for name in client.classes)
         domains = dict.fromkeys(name for client in clients for name in client.domains)
-        return cls(tuple(classes), tuple(domains), first.dimension, first.encoder)
+        return cls(tuple(classes), tuple(domains), clients[0].dimension, encoder)
+
+    @classmethod
+    def of_most(cls, clients: Sequence[Client]) -> "Agreement":
+        """What most of the clients embed with, so that one odd site, whatever its index, is not everybody's measure."""
+        dimension = Counter(client.dimension for client in clients).most_common(1)[0][0]
+        alike = [client for client in clients if client.dimension == dimension]
+        weights = Counter(str(c.encoder["weights"]) for c in alike if c.encoder.get("weights")).most_common(1)
+        return cls.of([c for c in alike if not weights or c.encoder.get("weights") == weights[0][0]])
 
     def check(self, client: Client) -> None:
         """Raise, with half a sentence, for a site whose embeddings are not comparable."""
@@ -109,9 +119,17 @@ def _whole(value: Any) -> int:
     return value
 
 
+def _encoder(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(value.get(k, ""), str) for k in ("encoder", "weights")):
+        raise ValueError("its encoder must be named in text")
+    return value
+
+
 def _names(value: Any) -> list[str]:
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
         raise ValueError("names must be text")
+    if any(unicodedata.category(c) in ("Cc", "Cs") for name in value for c in name):  # as tables refuse them, too
+        raise ValueError("names must be plain text")
     if len(set(value)) < len(value):
         raise ValueError("a name comes twice")
     return list(value)

@@ -31,11 +31,10 @@ def open_federation(roster: Roster, point: Settings) -> Opening:
     if matrices is None:
         return Opening(Plan.of(_agreed(roster), _members(roster), point.augment, None, None), None, None)
     with tempfile.TemporaryDirectory(prefix="ggeur-statistics-") as folder:
-        spool = _collect(roster, matrices, None, Path(folder))
-        total, center = _merged(spool), None
-        if matrices != "means" and (center := far_center(total)) is not None:
-            spool = _collect(roster, matrices, center, Path(folder))
-            total = _merged(spool)
+        spool, total, center = _statistics(roster, matrices, Path(folder))
+        while Agreement.of(roster.present).classes != _agreed(roster).classes:
+            _settle(roster)  # what only a refused site had named is no class of this run
+            spool, total, center = _statistics(roster, matrices, Path(folder))
         clients = _members(roster)
         count = _agreed(roster).counts(clients)
         means, sums = _means(spool, center)
@@ -56,10 +55,9 @@ def open_federation(roster: Roster, point: Settings) -> Opening:
 
 
 def _agree(roster: Roster) -> None:
-    """Refuse sites whose embeddings cannot be compared with the first's, and fix the classes and domains."""
-    first = roster.present[0]
-    basis = Agreement.of([first])
-    for client in roster.present[1:]:
+    """Refuse sites whose embeddings cannot be compared with those of most, and fix the classes and domains."""
+    basis = Agreement.of_most(roster.present)
+    for client in roster.present:
         try:
             basis.check(client)
         except GgeurError as error:
@@ -67,6 +65,10 @@ def _agree(roster: Roster) -> None:
     _require(roster)
     if roster.settings.test_table is None and not any(client.test for client in roster.present):
         raise GgeurError("No site has test rows: name a table on the server with [federate] test_table.")
+    _settle(roster)
+
+
+def _settle(roster: Roster) -> None:
     roster.agreement = Agreement.of(roster.present)
     roster.common |= {"classes": roster.agreement.classes, "domains": roster.agreement.domains}
 
@@ -87,6 +89,16 @@ def _require(roster: Roster) -> None:
             f"{len(roster.present)} sites remain before training, and [federate] min_nodes = {least}; "
             "federation.jsonl in the run folder says who was refused and why."
         )
+
+
+def _statistics(roster: Roster, matrices: str, folder: Path) -> tuple[dict[int, Path], Packed, Float | None]:
+    """Every client's statistics, their sum, and the center they are about where zero would lose digits."""
+    spool = _collect(roster, matrices, None, folder)
+    total, center = _merged(spool), None
+    if matrices != "means" and (center := far_center(total)) is not None:
+        spool = _collect(roster, matrices, center, folder)
+        total = _merged(spool)
+    return spool, total, center
 
 
 def _collect(roster: Roster, matrices: str, center: Float | None, folder: Path) -> dict[int, Path]:

@@ -22,9 +22,11 @@ from ggeur.experiment.config import Settings
 from ggeur.experiment.deploy.agreement import Client
 from ggeur.experiment.deploy.plan import Plan
 from ggeur.experiment.deploy.roster import Roster
-from ggeur.experiment.deploy.scores import Scores, checked_scores
+from ggeur.experiment.deploy.scores import MOST_TEST_ROWS, Scores, checked_scores
 from ggeur.experiment.runner import training
 from ggeur.methods.method import Method, Tree
+
+_LARGEST_LOSS = float(np.finfo(np.float32).max)  # sites compute it in float32; a weighted mean of these is finite
 
 
 class Start(NamedTuple):
@@ -137,7 +139,7 @@ class Rounds:
         client.has_constants = True
         message, loss = arrays_to_tree(answer.arrays, answer.facts.get("message", "")), answer.facts.get("loss")
         self._expected.check(message, "message")
-        if not isinstance(loss, float) or not np.isfinite(loss):
+        if not isinstance(loss, float) or not abs(loss) <= _LARGEST_LOSS:
             raise GgeurError("its loss is NaN or infinite (a smaller train.rate may help)")
         return message, loss
 
@@ -193,7 +195,7 @@ class Rounds:
                     raise GgeurError(answer.problem or "it has lost its test rows")
                 scored = checked_scores(answer.facts, self.plan.agreement.domains)
                 table = answer.arrays.get("confusion", np.zeros(0))
-                if table.shape != confusion.shape or table.dtype.kind != "i" or table.min() < 0:
+                if table.shape != confusion.shape or table.dtype.kind != "i" or not _are_counts(table):
                     raise GgeurError("its confusion is not a table of counts")
             except GgeurError as error:
                 self.roster.missing(client.index, client.node, self.training.rounds, f"not scored: {error}")
@@ -201,6 +203,10 @@ class Rounds:
             scores.append(scored)
             confusion += table
         return scores, confusion
+
+
+def _are_counts(table: NDArray[Any]) -> bool:
+    return bool(table.min() >= 0 and table.max() <= MOST_TEST_ROWS)
 
 
 def _seconds(answer: Answer) -> float:

@@ -10,6 +10,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.experiment.evaluate import LAST_ROUNDS, Summary, mean_accuracy, summarise
 
 Scores = dict[str, tuple[int, int]]
+MOST_TEST_ROWS = 10**12
 
 
 def checked_scores(facts: Mapping[str, Any], domains: Sequence[str]) -> Scores:
@@ -20,7 +21,7 @@ def checked_scores(facts: Mapping[str, Any], domains: Sequence[str]) -> Scores:
     scores = {}
     for name, pair in given.items():
         whole = isinstance(pair, list) and len(pair) == 2 and all(type(n) is int for n in pair)
-        if not whole or not 0 <= pair[0] <= pair[1] <= 10**12 or pair[1] == 0:
+        if not whole or not 0 <= pair[0] <= pair[1] <= MOST_TEST_ROWS or pair[1] == 0:
             raise GgeurError("its scores are not numbers of right answers and rows")
         scores[name] = (pair[0], pair[1])
     return scores

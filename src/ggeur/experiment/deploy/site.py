@@ -33,14 +33,13 @@ class Site:
             raise GgeurError('Start the node with either table="FILE.npz" or images="FOLDER" in --node-config.')
         self.root = Path(str(config.get("store") or cache_folder() / "federate"))
 
-    def load(self, point: Settings, seed: int, kept: Path, *, fresh: bool) -> EmbeddingTable:
-        """The table with its test mask; images are embedded when `fresh`, and read from `kept` after that."""
+    def load(self, point: Settings, seed: int, store: Store, *, fresh: bool) -> EmbeddingTable:
+        """The table with its test mask; images are embedded when `fresh`, and read from the store after that."""
         if "table" in self._config:
             table = EmbeddingTable.load(str(self._config["table"]))
         else:
-            path = kept / "table.npz"
+            path = store.shared() / "table.npz"
             if fresh or not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
                 self._embed(point).save(path)
             table = EmbeddingTable.load(path)
         return self._named(table, point).split(seed)
@@ -73,7 +72,7 @@ class Asked:
         self.store = Store(site.root, str(facts["run"]), int(facts["cell"]), site.client)
 
     def table(self, *, fresh: bool = False) -> EmbeddingTable:
-        table = self.site.load(self.point, self.seed, self.store.path.parent, fresh=fresh)
+        table = self.site.load(self.point, self.seed, self.store, fresh=fresh)
         return table if fresh else relabelled(table, self.facts["classes"], self.facts["domains"])
 
 
