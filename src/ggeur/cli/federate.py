@@ -81,6 +81,8 @@ def app(path: Path, folder: Path, out: str, overrides: list[str]) -> None:
     machines.require_flower()
     from ggeur.experiment.deploy.app import write_app
 
+    if folder.exists() and not folder.is_dir():
+        raise GgeurError(f"{folder} is a file; name a new folder.")
     if folder.exists() and any(folder.iterdir()):
         raise GgeurError(f"The folder {folder} is not empty; name a new one.")
     write_app(folder, Experiment.load(path, overrides), Path(out).absolute())
@@ -117,7 +119,9 @@ def link(folder: Path, host: str, port: int) -> None:
     machines.require_flower()
     for name in (AUTHORITY, "server.crt", "server.key"):
         if not (folder / name).exists():
-            raise GgeurError(f"There is no {folder / name}; make it with `ggeur federate certificates {folder}`.")
+            raise GgeurError(
+                f"There is no {folder / name}; make it with `ggeur federate certificates {folder} --host HOST`."
+            )
     _become(machines.link_command(folder, host, port))
 
 
@@ -129,6 +133,9 @@ def node(superlink: str, authority: Path, secret: Path, port: int, config: dict[
     from ggeur.experiment.deploy.site import Site
 
     Site(config)  # better now than at the first message
+    data = Path(config.get("table") or config["images"])
+    if not data.exists():
+        raise GgeurError(f"There is no {data}; --table or --images names this site's data.")
     _become(machines.node_command(authority, secret, superlink, config, port))
 
 

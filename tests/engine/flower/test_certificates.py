@@ -56,6 +56,25 @@ def test_secrets_are_the_owners_alone_and_never_overwritten(tmp_path):
         make_certificates(tmp_path / "d", [])
 
 
+@pytest.mark.parametrize("host", ["", "fl.example.org:8000", "https://fl.example.org", "müller.example", "a..b", "a b"])
+def test_what_is_no_host_is_refused_before_anything_is_written(tmp_path, host):
+    with pytest.raises(GgeurError, match="is no host"):
+        make_certificates(tmp_path / "c", ["localhost", host])
+    with pytest.raises(GgeurError, match="days"):
+        make_certificates(tmp_path / "c", ["localhost"], days=10**8)
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_long_name_is_a_host_and_no_file_is_left_beside_others_it_does_not_fit(tmp_path):
+    name = f"{'a' * 60}.{'b' * 60}.example.org"
+    make_certificates(tmp_path / "c", [name])
+    assert shaken_hands(tmp_path / "c", name)
+    (tmp_path / "c" / "ca.crt").unlink()
+    with pytest.raises(GgeurError, match="not overwritten"):
+        make_certificates(tmp_path / "c", [name])
+    assert not (tmp_path / "c" / "ca.crt").exists()
+
+
 def test_flower_takes_a_nodes_public_key(tmp_path):
     pytest.importorskip("flwr")
     from flwr.cli.supernode.register import try_load_public_key

@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,6 +12,8 @@ from ggeur.core.errors import GgeurError
 
 AUTHORITY, SERVER, SERVER_KEY = "ca.crt", "server.crt", "server.key"
 VALID_DAYS = 365
+_MOST_DAYS = 36500
+_NAME = re.compile(r"(\*\.)?([A-Za-z0-9_-]{1,63}\.)*[A-Za-z0-9_-]{1,63}")
 
 
 def make_certificates(folder: Path, hosts: Sequence[str], days: int = VALID_DAYS) -> None:
@@ -25,6 +28,9 @@ def make_certificates(folder: Path, hosts: Sequence[str], days: int = VALID_DAYS
 
     if not hosts:
         raise GgeurError("Name at least one host: the name or address by which nodes reach the SuperLink.")
+    names = [_host(text) for text in hosts]
+    if not 0 < days <= _MOST_DAYS:
+        raise GgeurError(f"Certificates can be valid for 1 to {_MOST_DAYS} days, not {days}.")
     now = datetime.now(UTC)
 
     def named(text: str) -> Any:
@@ -49,13 +55,14 @@ def make_certificates(folder: Path, hosts: Sequence[str], days: int = VALID_DAYS
             usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
             builder = builder.add_extension(usage, critical=True)
         else:
-            builder = builder.add_extension(x509.SubjectAlternativeName([_host(h) for h in hosts]), critical=False)
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         return builder.sign(authority_key, hashes.SHA256())
 
     authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     _private_folder(folder)
+    _refuse_existing(folder / AUTHORITY, folder / SERVER, folder / SERVER_KEY)
     _write(folder / AUTHORITY, _pem(certificate(named("ggeur federation"), authority_key, authority=True)))
-    _write(folder / SERVER, _pem(certificate(named(hosts[0]), server_key, authority=False)))
+    _write(folder / SERVER, _pem(certificate(named("ggeur server"), server_key, authority=False)))
     _write(folder / SERVER_KEY, _private_pem(server_key), private=True)
 
 
@@ -66,6 +73,7 @@ def make_node_key(path: Path) -> None:
 
     key = ec.generate_private_key(ec.SECP384R1())
     _private_folder(path.parent)
+    _refuse_existing(path, path.with_name(path.name + ".pub"))
     secret = key.private_bytes(s.Encoding.PEM, s.PrivateFormat.OpenSSH, s.NoEncryption())
     _write(path, secret, private=True)
     public = key.public_key().public_bytes(s.Encoding.OpenSSH, s.PublicFormat.OpenSSH)
@@ -78,6 +86,11 @@ def _host(text: str) -> Any:
     try:
         return x509.IPAddress(ipaddress.ip_address(text))
     except ValueError:
+        if not _NAME.fullmatch(text):
+            raise GgeurError(
+                f"{text!r} is no host: give a name such as fl.example.org or an address, without port or https://, "
+                "and names with other letters in their xn-- form."
+            ) from None
         return x509.DNSName(text)
 
 
@@ -100,6 +113,13 @@ def _private_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise GgeurError(f"Cannot write {folder}: {error.strerror or error}.") from error
+
+
+def _refuse_existing(*paths: Path) -> None:
+    """Before the first file is written, so that none is left beside others that it does not belong to."""
+    for path in paths:
+        if path.exists():
+            raise GgeurError(f"{path} is there already; keys are not overwritten, so name another folder.")
 
 
 def _write(path: Path, content: bytes, *, private: bool = False) -> None:

@@ -38,7 +38,7 @@ def read(folder: Path, since: int = 0) -> tuple[list[dict[str, Any]], int]:
         with (folder / NAME).open("rb") as file:
             file.seek(since)
             content = file.read()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return [], since
     whole = content[: content.rfind(b"\n") + 1]
     return [json.loads(line) for line in whole.splitlines()], since + len(whole)

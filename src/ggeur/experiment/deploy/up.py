@@ -88,6 +88,8 @@ def up(
         return Result.load(out)
     if not resume:
         journal.forget(out)
+    if out.exists() and not out.is_dir():
+        raise GgeurError(f"{out} is a file; name a new folder with --out.")
     if not resume and out.exists() and any(out.iterdir()):
         raise GgeurError(f"The folder {out} is not empty; name a new one with --out, or go on with --resume {out}.")
     out, private = out.absolute(), private_folder(out.absolute())
