@@ -196,8 +196,23 @@ def test_demo_compares_its_five_arms_and_explains_them_from_its_own_numbers(ggeu
     text = one_line(out)
     plain, resample, prototypes, _, full = (c["avg"] for c in cells)
     assert f"from {plain:.1f} to {resample:.1f} %" in text and f"gives {prototypes:.1f} %" in text
-    assert f"reaches {full:.1f} %" in text and f"{full - prototypes:+.1f} of the {full - plain:+.1f} points" in text
+    assert f"reaches {full:.1f} %" in text
+    assert f"of {full - plain:+.1f} points {full - prototypes:+.1f} come with the geometry itself. One seed" in text
     assert "stand-in" in text, "it says that it is no benchmark"
+
+
+@pytest.mark.parametrize(("full", "words"), [([61, 62.5], "do not show"), ([75, 75.4], "more than chance")])
+def test_demo_says_whether_its_seeds_show_that_the_geometry_adds_something(full, words):
+    from ggeur.cli.demo import ARMS, explain
+    from ggeur.experiment.result import Cell, Result
+
+    scores = [[40, 41], [50, 51], [60, 61], [55, 56], full]
+    cells = [
+        Cell("fedavg", values["kind"], seed, {"arm": name}, avg=float(avg), status="ok")
+        for (name, values), by_seed in zip(ARMS.items(), scores, strict=True)
+        for seed, avg in enumerate(by_seed)
+    ]
+    assert words in explain(Result(cells))
 
 
 # ---------------------------------------------------------------- a user's mistakes

@@ -5,7 +5,7 @@ from pathlib import Path
 from ggeur.cli.run import default_folder, execute
 from ggeur.cli.show import console
 from ggeur.experiment.grid import Experiment
-from ggeur.experiment.result import Result
+from ggeur.experiment.result import Result, Row
 
 ARMS = {
     "FedAvg": {"kind": "none"},
@@ -44,8 +44,9 @@ def demo(out: Path | None, rounds: int, seeds: int) -> None:
 
 
 def explain(result: Result) -> str:
-    """Two sentences on what the table says, from its own numbers."""
-    avg = {row.settings["arm"]: row.avg for row in result.rows()}
+    """What the table says, from its own numbers."""
+    rows = {row.settings["arm"]: row for row in result.rows()}
+    avg = {name: row.avg for name, row in rows.items()}
     plain, resample, prototypes, full = (avg[name] for name in ("FedAvg", "+ resample", "+ prototypes", list(ARMS)[-1]))
     if plain is None or resample is None or prototypes is None or full is None:
         return "Some arms did not finish, so there is nothing to compare."
@@ -54,5 +55,17 @@ def explain(result: Result) -> str:
         f"{plain:.1f} to {resample:.1f} %, and "
         f"repeating the other domains' class means as well gives {prototypes:.1f} %: neither uses any geometry. "
         f"GGEUR with both steps draws around the same points along each class's global shape and reaches {full:.1f} %, "
-        f"so here the geometry itself accounts for {full - prototypes:+.1f} of the {full - plain:+.1f} points."
+        f"so of {full - plain:+.1f} points {full - prototypes:+.1f} come with the geometry itself. "
+        + _certainty(rows[list(ARMS)[-1]], rows["+ prototypes"])
     )
+
+
+def _certainty(full: Row, prototypes: Row) -> str:
+    """Whether the seeds show that the geometry adds something."""
+    from ggeur.experiment.compare import paired_difference
+
+    if len(full.cells) < 2:
+        return "One seed cannot say what of this is chance."
+    d = paired_difference(full, prototypes)
+    shown = "which is more than chance" if d.low > 0 else "so these seeds do not show that it adds anything"
+    return f"Paired over {d.seeds} seeds its part is between {d.low:+.1f} and {d.high:+.1f} (95 %), {shown}."
