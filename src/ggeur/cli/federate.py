@@ -125,10 +125,12 @@ def link(folder: Path, host: str, port: int) -> None:
     _become(machines.link_command(folder, host, port))
 
 
-def node(superlink: str, authority: Path, secret: Path, port: int, config: dict[str, Any]) -> None:
+def node(
+    superlink: str, authority: Path, secret: Path, port: int, config: dict[str, Any], trusted: Path | None = None
+) -> None:
     machines.require_flower()
-    for path in (authority, secret):
-        if not path.exists():
+    for path in (authority, secret, trusted):
+        if path is not None and not path.exists():
             raise GgeurError(f"There is no file {path}.")
     from ggeur.experiment.deploy.site import Site
 
@@ -136,7 +138,7 @@ def node(superlink: str, authority: Path, secret: Path, port: int, config: dict[
     data = Path(config.get("table") or config["images"])
     if not data.exists():
         raise GgeurError(f"There is no {data}; --table or --images names this site's data.")
-    _become(machines.node_command(authority, secret, superlink, config, port))
+    _become(machines.node_command(authority, secret, superlink, config, port, trusted))
 
 
 def _become(command: list[str]) -> None:

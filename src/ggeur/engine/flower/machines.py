@@ -67,10 +67,16 @@ def link_command(certificates: Path, host: str, port: int) -> list[str]:
     return [*command, "--disable-runtime-dependency-installation"]
 
 
-def node_command(authority: Path, key: Path, superlink: str, config: Mapping[str, Any], port: int) -> list[str]:
-    """A SuperNode that proves who it is; `config` is what only this site knows: its partition, its data."""
+def node_command(
+    authority: Path, key: Path, superlink: str, config: Mapping[str, Any], port: int, trusted: Path | None = None
+) -> list[str]:
+    """A SuperNode that proves who it is; `config` is what only this site knows: its partition, its data.
+
+    With `trusted`, Flower's file of public keys, it runs only apps that were signed by one of them.
+    """
     pairs = " ".join(f"{name}={_quoted(value)}" for name, value in config.items())
     command = [program("flower-supernode"), "--root-certificates", str(authority), "--superlink", superlink]
+    command += [] if trusted is None else ["--trusted-entities", str(trusted)]
     return [*command, "--auth-supernode-private-key", str(key), "--port", str(port), "--node-config", pairs]
 
 

@@ -31,6 +31,7 @@ from ggeur.experiment.config import Settings
 from ggeur.experiment.deploy import journal
 from ggeur.experiment.deploy.app import write_app
 from ggeur.experiment.federation import partition_rows
+from ggeur.experiment.folder import check_same
 from ggeur.experiment.grid import Experiment, override
 from ggeur.experiment.interrupt import check, uninterrupted
 from ggeur.experiment.result import Result
@@ -85,6 +86,7 @@ def up(
     """Run the experiment over real nodes on loopback and return its result."""
     require_flower()
     if resume and (out / "result.json").exists():
+        check_same(out, experiment)  # not another experiment's result for this one's
         return Result.load(out)
     if not resume:
         journal.forget(out)
