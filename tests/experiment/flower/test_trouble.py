@@ -250,6 +250,28 @@ def test_what_a_site_keeps_is_its_own_users_alone(deploy):
     assert modes == {0o700}
 
 
+def test_a_folder_in_which_another_process_runs_is_left_alone(deploy):
+    from ggeur.data.files import lock_file
+    from ggeur.experiment.deploy.up import private_folder, up
+
+    deployment = deploy(TREE)
+    keys = private_folder(deployment.out) / "keys"
+    keys.mkdir(parents=True)
+    with lock_file(keys.parent / ".lock", ""), pytest.raises(GgeurError, match="Another process is running"):
+        up(deployment.experiment, deployment.out)
+    assert keys.exists()
+
+
+def test_only_the_same_experiment_is_resumed(deploy):
+    from ggeur.experiment.deploy.up import up
+
+    deployment = deploy(TREE)
+    deployment.run()
+    assert up(deployment.experiment, deployment.out, resume=True).cells == deployment.result().cells
+    with pytest.raises(GgeurError, match="another experiment"):
+        up(deployment.simulated, deployment.out, resume=True)
+
+
 def test_sites_agree_on_classes_that_not_all_of_them_know(deploy):
     """A site's table names only what it holds, in its own order; the federation's classes are all of them."""
     deployment = deploy(TREE)

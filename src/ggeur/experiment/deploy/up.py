@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.data.files import lock_file
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.flower.certificates import AUTHORITY, make_certificates, make_node_key
 from ggeur.engine.flower.machines import (
@@ -85,8 +86,9 @@ def up(
 ) -> Result:
     """Run the experiment over real nodes on loopback and return its result."""
     require_flower()
+    if resume:
+        check_same(out, experiment)  # now, not when everything has been started
     if resume and (out / "result.json").exists():
-        check_same(out, experiment)  # not another experiment's result for this one's
         return Result.load(out)
     if not resume:
         journal.forget(out)
@@ -109,6 +111,8 @@ def federation(experiment: Experiment, out: Path, private: Path, *, resume: bool
     experiment = experiment if experiment.points[0].federate.nodes else with_nodes(experiment, None)
     write_app(private / "app", experiment, out, resume=resume)  # refuses what cannot be deployed, first of all
     os.chmod(private, 0o700)
+    # Another process of ours would have its keys and its nodes' tables taken from under it.
+    lock = lock_file(private / ".lock", f"Another process is running in {out}.")
     try:
         with Machines(private / "logs") as machines:
             try:
@@ -120,6 +124,7 @@ def federation(experiment: Experiment, out: Path, private: Path, *, resume: bool
                 with uninterrupted():  # a second Ctrl-C does not leave half of them running
                     machines.stop()
     finally:
+        lock.close()
         _tidy(out, private)
 
 
