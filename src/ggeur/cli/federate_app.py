@@ -85,6 +85,9 @@ def node(
     domain: Annotated[str | None, typer.Option(help="Name of this site's domain, where its table names none.")] = None,
     store: Annotated[Path | None, typer.Option(help="Folder for its training set; default: in the cache.")] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Loopback port for the node's own processes.")] = 9094,
+    own_methods: Annotated[
+        bool, typer.Option("--own-methods", help='Allow methods named "package.module:name", which are imported here.')
+    ] = False,
     trusted: Annotated[
         Path | None, typer.Option("--trusted-entities", help="Run only apps signed by a key in this file of Flower's.")
     ] = None,
@@ -96,4 +99,5 @@ def node(
     paths = {"table": table, "images": images, "store": store}
     config |= {name: str(path.absolute()) for name, path in paths.items() if path is not None}
     config |= {name: text for name, text in (("encoder", encoder), ("domain", domain)) if text is not None}
+    config |= {"own-methods": True} if own_methods else {}
     command(superlink, authority.absolute(), key.absolute(), port, config, trusted and trusted.absolute())

@@ -1,6 +1,7 @@
 """Sites that send nonsense, leave, come back or lose their memory; servers that are stopped."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -350,3 +351,22 @@ def test_a_hostile_reply_does_not_stop_the_others(deploy, change, complaint):
     deployment.run()
     (missing,) = deployment.events("missing")
     assert (missing["client"], missing["round"]) == (2, 2) and complaint in missing["why"]
+
+
+def test_a_site_imports_methods_by_name_only_if_its_node_was_told_so(tmp_path):
+    from ggeur.experiment.deploy.site import Asked, Site
+
+    config = {"partition-id": 0, "table": "t.npz", "store": str(tmp_path)}
+    point = {"data": {"table": "t.npz"}, "train": {"method": "brought:mine"}}
+    facts = {"point": point, "seed": 0, "run": "0" * 16, "cell": 0}
+    with pytest.raises(GgeurError, match="--own-methods"):
+        Asked(Site(config), facts)
+    assert Asked(Site(config | {"own-methods": True}), facts).point.train.method == "brought:mine"
+
+
+def test_node_config_is_written_as_toml():
+    from ggeur.engine.flower.machines import node_command
+
+    values = {"partition-id": 0, "table": "a b.npz", "own-methods": True}
+    command = node_command(Path("ca.crt"), Path("key"), "127.0.0.1:1", values, 9094)
+    assert command[-1] == 'partition-id=0 table="a b.npz" own-methods=true'

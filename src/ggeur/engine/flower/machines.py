@@ -82,7 +82,7 @@ def node_command(
 
 def _quoted(value: Any) -> str:
     if isinstance(value, int):
-        return str(value)
+        return str(value).lower()  # true, as TOML has it
     if set("'\"\n\\") & set(str(value)):
         raise GgeurError(f"Flower cannot be told {value!r}: quotes and backslashes are not allowed in paths here.")
     return f'"{value}"'

@@ -21,7 +21,7 @@ ALONE = "all"  # the one domain of a table that names none
 
 
 class Site:
-    """What `--node-config` says: partition-id, and table or images; optionally encoder, domain and store."""
+    """What `--node-config` says: partition-id, and table or images; perhaps encoder, domain, store, own-methods."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._config = config
@@ -31,6 +31,7 @@ class Site:
         self.client = partition
         if ("table" in config) == ("images" in config):
             raise GgeurError('Start the node with either table="FILE.npz" or images="FOLDER" in --node-config.')
+        self.imports = config.get("own-methods") is True  # methods that are named by a module, which is then imported
         self.root = Path(str(config.get("store") or cache_folder() / "federate"))
 
     def load(self, point: Settings, seed: int, store: Store, *, fresh: bool) -> EmbeddingTable:
@@ -68,6 +69,10 @@ class Asked:
     def __init__(self, site: Site, facts: Facts) -> None:
         self.site, self.facts = site, facts
         self.point = Settings.model_validate(facts["point"])
+        if ":" in self.point.train.method and not site.imports:
+            raise GgeurError(
+                f"this site does not import the method '{self.point.train.method}'; start its node with --own-methods"
+            )
         self.seed = int(facts["seed"])
         self.store = Store(site.root, str(facts["run"]), int(facts["cell"]), site.client)
 

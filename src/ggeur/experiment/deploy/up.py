@@ -157,6 +157,7 @@ def start_node(machines: Machines, private: Path, k: int, link_port: int, port: 
     """SuperNode k, with its own table, store and Flower home."""
     folder, keys = private / f"node-{k}", private / "keys"
     config = {"partition-id": k, "table": str(folder / "table.npz"), "store": str(folder / "store")}
+    config |= {"own-methods": True}  # the user's own machine, and experiment
     command = node_command(keys / AUTHORITY, keys / (key or f"node-{k}"), f"{LOOPBACK}:{link_port}", config, port)
     machines.start(f"node-{k}", command, environment(folder / "home"))
 
