@@ -365,6 +365,7 @@ def test_a_site_imports_methods_by_name_only_if_its_node_was_told_so(tmp_path):
 
 
 def test_node_config_is_written_as_toml():
+    pytest.importorskip("flwr")
     from ggeur.engine.flower.machines import node_command
 
     values = {"partition-id": 0, "table": "a b.npz", "own-methods": True}
