@@ -189,3 +189,18 @@ def preparation(method: Method, batch: int) -> Callable[..., Tree]:
         return method.prepare(_client_data(base, bank, lane, batch), folded_key(names))
 
     return jax.jit(jax.vmap(prepare_lane, in_axes=(None, None, 0, 0)))
+
+
+@lru_cache(maxsize=64)
+def aggregation(method: Method) -> Callable[..., Tree]:
+    """(server, messages, ids, weights, names) -> server: the method's, compiled."""
+
+    def aggregate(server: Tree, messages: Tree, ids: jax.Array, weights: jax.Array, names: jax.Array) -> Tree:
+        return method.aggregate(server, messages, ids, weights, folded_key(names))
+
+    return jax.jit(aggregate)
+
+
+def power_of_two(n: int) -> int:
+    """n rounded up to one: sizes that programs are compiled for."""
+    return 1 << max(n - 1, 0).bit_length()

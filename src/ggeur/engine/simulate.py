@@ -8,7 +8,6 @@ and weights are functions of seed, round and client.
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -22,9 +21,10 @@ from ggeur.engine.federation import Run, few_sizes, stack_runs
 from ggeur.engine.local import (
     Lanes,
     LocalOptimiser,
+    aggregation,
     batch_order,
-    folded_key,
     local_training,
+    power_of_two,
     preparation,
     steps_per_epoch,
 )
@@ -155,7 +155,7 @@ class Simulation:
             weights = weights / weights.sum()
             names = np.array([self.runs[r].seed, stream("aggregate"), number], np.uint32)
             servers.append(
-                _aggregation(self.method)(
+                aggregation(self.method)(
                     state.servers[r], _take(done.messages, at), ids, jnp.asarray(weights, self._dtype), names
                 )
             )
@@ -197,7 +197,7 @@ class Simulation:
         chunks: list[Int] = []
         for lanes in _alike(active, self._steps[active]):
             longest = int(self._steps[lanes[0]])
-            order_bytes = 16 * self.training.batch * _power_of_two(longest)
+            order_bytes = 16 * self.training.batch * power_of_two(longest)
             batch_bytes = 4 * self.training.batch * self._base.shape[1]
             in_cache = max(4, _BATCH_BYTES // batch_bytes)
             room = max(1, min(_ORDER_BYTES // order_bytes, max(in_cache, _CALL_STEPS // longest)))
@@ -210,7 +210,7 @@ class Simulation:
         batch, steps = self.training.batch, self._steps[lanes]
         size = len(lanes) if self.training.clients_per_round is None else few_sizes(len(lanes))
         filled = np.resize(lanes, size)  # filling repeats lanes, with no steps to take
-        order = np.full((size, _power_of_two(int(steps.max())) * batch), -1, np.int32)
+        order = np.full((size, power_of_two(int(steps.max())) * batch), -1, np.int32)
         for line, lane, count in zip(order, lanes, steps, strict=False):
             r, k = divmod(int(lane), self.n_clients)
             n = len(self._sets[lane].y)
@@ -236,7 +236,7 @@ class Simulation:
 
     def _lane_data(self, lanes: Int) -> Lanes:
         sets = [self._sets[i] for i in lanes]
-        return Lanes.of(sets, _power_of_two(max(len(s.y) for s in sets)), self.runs[0].n_classes)
+        return Lanes.of(sets, power_of_two(max(len(s.y) for s in sets)), self.runs[0].n_classes)
 
     def _prepare(self) -> Tree:
         """Every client's message before round 1, stacked over lanes; zeros from a client without samples."""
@@ -258,14 +258,6 @@ class Simulation:
         names = np.empty((len(lanes), 4), np.uint32)
         names[:] = np.stack(np.broadcast_arrays(seeds, stream(purpose), number, lanes % self.n_clients), axis=1)
         return names
-
-
-@lru_cache(maxsize=64)
-def _aggregation(method: Method) -> Any:
-    def aggregate(server: Tree, messages: Tree, ids: Any, weights: Any, names: Any) -> Tree:
-        return method.aggregate(server, messages, ids, weights, folded_key(names))
-
-    return jax.jit(aggregate)
 
 
 def _alike(lanes: Int, steps: Int) -> Iterator[Int]:
@@ -312,7 +304,3 @@ def _put(tree: Tree, at: Int, values: Tree) -> Tree:
         return changed
 
     return jax.tree.map(put, tree, values)
-
-
-def _power_of_two(n: int) -> int:
-    return 1 << max(n - 1, 0).bit_length()

@@ -3,7 +3,6 @@
 This is the only place that knows the signatures of `engine.local`; a test holds it to the simulation.
 """
 
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +14,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.seeding import generator, stream
 from ggeur.core.virtual import VirtualSet
 from ggeur.engine.flower.check import check_leaves
-from ggeur.engine.local import Lanes, batch_order, folded_key, local_training, preparation
+from ggeur.engine.local import Lanes, aggregation, batch_order, local_training, power_of_two, preparation
 from ggeur.engine.simulate import Training
 from ggeur.methods.method import Method, Tree
 
@@ -68,7 +67,7 @@ def train(lane: Lane, method: Method, training: Training, number: int, start: Tr
     """The client's part of round `number`."""
     n = len(lane.set.y)
     steps, batch = training.steps(n), training.batch
-    order = np.full((1, _power_of_two(steps) * batch), -1, np.int32)
+    order = np.full((1, power_of_two(steps) * batch), -1, np.int32)
     order[0, : steps * batch] = batch_order(lane.seed, number, lane.client, n, steps, batch)
     run = local_training(method, training.optimiser, batch, one_server=True, one_start=True)
     out = run(
@@ -109,15 +108,7 @@ def aggregate(method: Method, server: Tree, messages: list[Tree], ids: list[int]
     key_names = np.array([seed, stream("aggregate"), number], np.uint32)
     weights = np.asarray(weights, np.float64)
     share = jnp.asarray(weights / weights.sum(), jnp.float32)
-    return _aggregation(method)(server, stacked, np.array(ids), share, key_names)
-
-
-@lru_cache(maxsize=8)
-def _aggregation(method: Method) -> Any:
-    def aggregated(server: Tree, messages: Tree, ids: Any, weights: Any, names: Any) -> Tree:
-        return method.aggregate(server, messages, ids, weights, folded_key(names))
-
-    return jax.jit(aggregated)
+    return aggregation(method)(server, stacked, np.array(ids), share, key_names)
 
 
 def participants(seed: int, number: int, able: NDArray[np.int64], wanted: int | None) -> NDArray[np.int64]:
@@ -169,12 +160,8 @@ def _tiny(p: int, n_classes: int) -> Lane:
 
 
 def _lanes(lane: Lane) -> Lanes:
-    return Lanes.of([lane.set], _power_of_two(len(lane.set.y)), lane.n_classes)
+    return Lanes.of([lane.set], power_of_two(len(lane.set.y)), lane.n_classes)
 
 
 def _names(seed: int, purpose: str, number: int, client: int) -> NDArray[np.uint32]:
     return np.array([[seed, stream(purpose), number, client]], np.uint32)
-
-
-def _power_of_two(n: int) -> int:
-    return 1 << max(n - 1, 0).bit_length()
