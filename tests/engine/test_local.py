@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ggeur.core.virtual import VirtualSet
-from ggeur.engine.local import Lanes, batch_order, folded_key, steps_per_epoch
+from ggeur.engine.local import Lanes, batch_order, folded_key
+from ggeur.engine.training import steps_per_epoch
 
 sizes, batches = st.integers(1, 40), st.integers(1, 12)
 

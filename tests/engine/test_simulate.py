@@ -3,14 +3,13 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ggeur.core.errors import GgeurError
-from ggeur.engine import simulate
-from ggeur.engine.federation import few_sizes
-from ggeur.engine.local import LocalOptimiser, batch_order
-from ggeur.engine.simulate import Simulation, Training
+from ggeur.engine import chunks, simulate
+from ggeur.engine.chunks import Chunks
+from ggeur.engine.local import batch_order, local_training
+from ggeur.engine.simulate import Simulation
+from ggeur.engine.training import LocalOptimiser, Training
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import resolve as resolve_method
 from ggeur.methods.method import Method
@@ -259,16 +258,60 @@ def test_other_bucketings_and_orders_of_clients_agree(federation, monkeypatch):
     run = federation(noise=True)
     expected = final([run])[0]
     with monkeypatch.context() as patch:
-        patch.setattr(simulate, "_THREADS", 1)
+        patch.setattr(chunks, "THREADS", 1)
         assert_same_head(final([run])[0], expected)
     with monkeypatch.context() as patch:
-        patch.setattr(simulate, "_ORDER_BYTES", 1)
-        patch.setattr(simulate, "_BATCH_BYTES", 1)
+        patch.setattr(chunks, "_ORDER_BYTES", 1)
+        patch.setattr(chunks, "_BATCH_BYTES", 1)
         assert_same_head(final([run])[0], expected)
-    chunks = Simulation._chunks
+    usual = Chunks.of
     with monkeypatch.context() as patch:
-        patch.setattr(Simulation, "_chunks", lambda self, active: [c[::-1] for c in chunks(self, active)][::-1])
+        patch.setattr(Chunks, "of", lambda *arguments: [c[::-1] for c in usual(*arguments)][::-1])
         assert_same_head(final([run])[0], expected)
+
+
+# ---------------------------------------------------------------- runs that differ in numbers
+
+
+def test_runs_of_other_rates_momenta_and_decays_share_a_stack(federation):
+    run = federation(noise=True)
+    trainings = [
+        training(),
+        training(rate=0.03),
+        training(optimiser=LocalOptimiser(momentum=0.3, weight_decay=0.05)),
+        training(optimiser=LocalOptimiser(momentum=0.8, weight_decay=0.5)),
+    ]
+    stacked = list(Simulation([run] * 4, FEDAVG, trainings).rounds())[-1].params
+    for found, train in zip(stacked, trainings, strict=True):
+        expected, _, _ = reference(run, train)
+        assert_same_head(found, expected[-1])
+    for other in stacked[1:]:
+        assert not np.allclose(stacked[0]["W"], other["W"], atol=1e-2), "the test is too weak"
+
+
+def test_other_numbers_compile_nothing(federation):
+    run, count = federation(sizes=TWO), local_training_programs
+    final([run], rate=0.1)
+    before = count()
+    final([run], rate=0.2, optimiser=LocalOptimiser(momentum=0.5, weight_decay=0.0))
+    assert count() == before
+    final([run], optimiser=LocalOptimiser(momentum=0.0))  # without a trace of gradients it is another program
+    assert count() > before
+
+
+def local_training_programs():
+    kinds = ("momentum", "sgd")
+    each = [local_training(FEDAVG.recipe, k, BATCH, one_server=True, one_start=True) for k in kinds]
+    return sum(program._cache_size() for program in each)
+
+
+def test_a_stack_refuses_runs_that_train_unalike(federation):
+    run = federation()
+    for other in (training(rounds=4), training(optimiser=LocalOptimiser("adam")), training(local_steps=3)):
+        with pytest.raises(GgeurError, match="train alike"):
+            Simulation([run, run], FEDAVG, [training(), other])
+    with pytest.raises(GgeurError, match="train alike"):
+        Simulation([run, run], [FEDAVG, resolve_method("fedprox", resolve_head("linear"), {})], training())
 
 
 # ---------------------------------------------------------------- who cannot take part
@@ -322,29 +365,3 @@ def test_absent_clients_keep_their_state(federation):
     rounds = simulated([federation()], training(clients_per_round=2, rounds=4, local_steps=4), COUNTING)
     times = np.bincount(np.concatenate([r.participants[0] for r in rounds]), minlength=6)
     np.testing.assert_array_equal(rounds[-1].state.clients, times)
-
-
-# ---------------------------------------------------------------- no more than half of the work is idle
-
-
-@given(st.lists(st.integers(1, 5000), min_size=1, max_size=60))
-def test_a_group_of_like_clients_idles_at_most_a_third(steps):
-    steps = np.array(steps)
-    groups = list(simulate._alike(np.arange(len(steps)), steps))
-    np.testing.assert_array_equal(np.sort(np.concatenate(groups)), np.arange(len(steps)))
-    for group in groups:
-        padded = len(group) * steps[group].max()
-        assert padded - steps[group].sum() <= padded / 3 + 1e-9
-    longest = [steps[group].max() for group in groups]
-    assert longest == sorted(longest, reverse=True)
-
-
-@given(st.integers(1, 10_000))
-def test_filling_up_a_group_adds_at_most_a_quarter_and_few_sizes_to_compile(n):
-    """With the third above, 1 - (2/3) / 1.25 < 1/2 of the work is idle."""
-    assert n <= few_sizes(n) <= 1.25 * n
-    assert len({few_sizes(m) for m in range(1, n + 1)}) <= 4 * max(n - 1, 1).bit_length()
-
-
-def test_clients_of_one_size_are_one_group():
-    assert len(list(simulate._alike(np.arange(50), np.full(50, 7)))) == 1

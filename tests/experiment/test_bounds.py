@@ -5,8 +5,8 @@ import pytest
 
 import ggeur
 from ggeur import Experiment
-from ggeur.engine.local import LocalOptimiser
-from ggeur.engine.simulate import Simulation, Training
+from ggeur.engine.simulate import Simulation
+from ggeur.engine.training import LocalOptimiser, Training
 from ggeur.experiment import evaluate
 from ggeur.experiment.bounds import central_run, local_runs
 from ggeur.experiment.federation import build_run

@@ -12,8 +12,9 @@ from ggeur.core.seeding import stream
 from ggeur.core.virtual import VirtualSet
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.federation import Run
-from ggeur.engine.local import LocalOptimiser, batch_order, folded_key
-from ggeur.engine.simulate import Simulation, State, Training
+from ggeur.engine.local import batch_order, folded_key
+from ggeur.engine.simulate import Simulation, State
+from ggeur.engine.training import LocalOptimiser, Training
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import resolve
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from ggeur.engine.local import LocalOptimiser
+from ggeur.engine.training import LocalOptimiser
 
 ROWS = 8  # of each client, all in one batch
 TRAINING = {"batch": ROWS, "rate": 0.5, "local_steps": 40, "optimiser": LocalOptimiser("sgd", 0.0, 0.0)}

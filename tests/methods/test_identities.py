@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ggeur.engine.local import LocalOptimiser
+from ggeur.engine.training import LocalOptimiser
 from ggeur.methods import METHODS
 
 PLAIN = LocalOptimiser("sgd", 0.0, 0.0)

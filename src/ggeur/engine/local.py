@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from ggeur.core.seeding import generator
 from ggeur.core.virtual import VirtualSet
-from ggeur.methods.method import Batch, ClientData, Method, Sent, Tree
+from ggeur.engine.training import Numbers, build_optimiser, steps_per_epoch
+from ggeur.methods.method import Batch, ClientData, Recipe, Sent, Tree
 
 
 class Lanes(NamedTuple):
@@ -47,30 +48,12 @@ class Lanes(NamedTuple):
         )
 
 
-class LocalOptimiser(NamedTuple):
-    """[train]'s optimiser, as torch has it: decay is added to the gradient before momentum."""
-
-    name: str = "sgd"
-    momentum: float = 0.9
-    weight_decay: float = 1e-5
-
-    def build(self, rate: Any) -> optax.GradientTransformation:
-        if self.name == "adam":
-            return optax.chain(optax.add_decayed_weights(self.weight_decay), optax.adam(rate))
-        momentum = self.momentum or None  # optax keeps no trace for None
-        return optax.chain(optax.add_decayed_weights(self.weight_decay), optax.sgd(rate, momentum))
-
-
 def folded_key(names: Any) -> jax.Array:
     """The key of (seed, purpose, round, client); where a method draws nothing, the compiler drops it."""
     key = jax.random.key(names[0])
     for name in names[1:]:
         key = jax.random.fold_in(key, name)
     return key
-
-
-def steps_per_epoch(n: int, batch: int) -> int:
-    return -(-n // batch)
 
 
 def batch_order(seed: int, round_: int, client: int, n: int, steps: int, batch: int) -> NDArray[np.int32]:
@@ -130,12 +113,13 @@ def _client_data(base: jax.Array, bank: jax.Array | None, lane: Lanes, batch: in
 
 @lru_cache(maxsize=64)
 def local_training(
-    method: Method, optimiser: LocalOptimiser, batch: int, *, one_server: bool, one_start: bool
+    recipe: Recipe, optimiser: str, batch: int, *, one_server: bool, one_start: bool
 ) -> Callable[..., tuple[Tree, Tree, Tree, jax.Array]]:
-    """(base, bank, lanes, order, steps, longest, start, sent, client, names, rate) -> messages, states, ends, losses.
+    """(base, bank, lanes, order, steps, longest, start, sent, client, names, numbers) -> messages, states, ends, loss.
 
-    All arguments but base, bank, longest and rate are stacked over lanes; so is `sent` unless there is `one_server`,
-    and `start` unless there is `one_start`.
+    All arguments but base, bank and longest are stacked over lanes; so are `sent` and `numbers` unless there is
+    `one_server`, and `start` unless there is `one_start`. The method is built around its numbers inside the program, so
+    that other numbers are other arguments, and nothing is compiled anew.
     """
 
     def train_lane(
@@ -149,11 +133,12 @@ def local_training(
         sent: Sent,
         client: Tree,
         names: jax.Array,
-        rate: jax.Array,
+        numbers: Numbers,
     ) -> tuple[Tree, Tree, Tree, jax.Array]:
+        method, rate = recipe(numbers.method), numbers.rate
         context = {**sent, "client": client}
         key = folded_key(names)
-        transform = (method.optimiser or optimiser.build)(rate)
+        transform = method.optimiser(rate) if method.optimiser else build_optimiser(optimiser, numbers)
         gradient = jax.value_and_grad(method.loss, has_aux=True)
         picked = _Picked.of(lane, order)  # of all steps at once: small gathers inside the loop cost a sixth of it
 
@@ -177,26 +162,29 @@ def local_training(
         message, new_client = method.upload(start, end, data, context, carry, steps, rate, upload_key)
         return message, new_client, end, total / jnp.maximum(steps, 1)
 
-    axes = (None, None, 0, 0, 0, None, None if one_start else 0, None if one_server else 0, 0, 0, None)
+    server = None if one_server else 0
+    axes = (None, None, 0, 0, 0, None, None if one_start else 0, server, 0, 0, server)
     return jax.jit(jax.vmap(train_lane, in_axes=axes))
 
 
 @lru_cache(maxsize=64)
-def preparation(method: Method, batch: int) -> Callable[..., Tree]:
-    """(base, bank, lanes, names) -> every lane's message before round 1."""
+def preparation(recipe: Recipe, batch: int) -> Callable[..., Tree]:
+    """(base, bank, lanes, names, the method's numbers) -> every lane's message before round 1."""
 
-    def prepare_lane(base: jax.Array, bank: jax.Array | None, lane: Lanes, names: jax.Array) -> Tree:
-        return method.prepare(_client_data(base, bank, lane, batch), folded_key(names))
+    def prepare_lane(base: jax.Array, bank: jax.Array | None, lane: Lanes, names: jax.Array, numbers: Tree) -> Tree:
+        return recipe(numbers).prepare(_client_data(base, bank, lane, batch), folded_key(names))
 
-    return jax.jit(jax.vmap(prepare_lane, in_axes=(None, None, 0, 0)))
+    return jax.jit(jax.vmap(prepare_lane, in_axes=(None, None, 0, 0, 0)))
 
 
 @lru_cache(maxsize=64)
-def aggregation(method: Method) -> Callable[..., Tree]:
-    """(server, messages, ids, weights, names) -> server: the method's, compiled."""
+def aggregation(recipe: Recipe) -> Callable[..., Tree]:
+    """(server, messages, ids, weights, names, the method's numbers) -> server: the method's, compiled."""
 
-    def aggregate(server: Tree, messages: Tree, ids: jax.Array, weights: jax.Array, names: jax.Array) -> Tree:
-        return method.aggregate(server, messages, ids, weights, folded_key(names))
+    def aggregate(
+        server: Tree, messages: Tree, ids: jax.Array, weights: jax.Array, names: jax.Array, numbers: Tree
+    ) -> Tree:
+        return recipe(numbers).aggregate(server, messages, ids, weights, folded_key(names))
 
     return jax.jit(aggregate)
 

@@ -196,10 +196,13 @@ def head_of(settings: Settings) -> Head:
 _recent: dict[tuple[Any, ...], Augmented] = {}
 
 
-def _augmented_once(table: EmbeddingTable, parts: Sequence[Int], settings: Settings, seed: int) -> Augmented:
+def augmented_once(table: EmbeddingTable, settings: Settings, seed: int) -> Augmented:
     """`augment_clients`, made once for the methods of a grid that share it; only small banks are kept."""
     key = (table.fingerprint(), settings.partition, settings.augment, seed)
     if key not in _recent:
+        parts = partition_rows(table, settings, seed)
+        if not any(len(p) for p in parts):
+            raise GgeurError(f"The federation has no training samples at all (seed {seed}).")
         made = augment_clients(table, parts, settings.augment, seed)
         if made.bank is None or made.bank.nbytes > _KEPT_BYTES:
             return made
@@ -209,12 +212,10 @@ def _augmented_once(table: EmbeddingTable, parts: Sequence[Int], settings: Setti
     return _recent[key]
 
 
-def build_run(table: EmbeddingTable, settings: Settings, seed: int) -> Run:
-    """Everything one seed of one setting trains on; `table` has been split by that seed."""
-    parts = partition_rows(table, settings, seed)
-    if not any(len(p) for p in parts):
-        raise GgeurError(f"The federation has no training samples at all (seed {seed}).")
-    augmented = _augmented_once(table, parts, settings, seed)
+def build_run(table: EmbeddingTable, settings: Settings, seed: int, augmented: Augmented | None = None) -> Run:
+    """Everything one seed of one setting trains on; `table` has been split by that seed, `augmented` made before."""
+    augmented = augmented or augmented_once(table, settings, seed)
+    parts = [s.row[: s.originals].astype(np.int64) for s in augmented.sets]
     head = head_of(settings)
     own: Any = ()
     if not settings.train.broadcast:

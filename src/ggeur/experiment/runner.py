@@ -1,8 +1,8 @@
-"""Run an experiment: every point of its grid, the seeds of a point stacked in one compiled program."""
+"""Run an experiment: every point of its grid, cells that one compiled program serves stacked in it."""
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,26 +10,23 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import CannotWrite
-from ggeur.data.table import EmbeddingTable
 from ggeur.engine.compilation import keep_compiled_programs
 from ggeur.engine.federation import Run
-from ggeur.engine.local import LocalOptimiser
-from ggeur.engine.simulate import Simulation, Training
+from ggeur.engine.simulate import Simulation
+from ggeur.engine.training import Training
 from ggeur.experiment.bounds import central_run, local_runs
 from ggeur.experiment.config import Settings
 from ggeur.experiment.cost import bytes_before_training, closed_form_bytes
-from ggeur.experiment.federation import build_run, head_of, partition_rows, solved_head
+from ggeur.experiment.federation import Augmented, augmented_once, build_run, partition_rows, solved_head
 from ggeur.experiment.folder import RunFolder, check_same
 from ggeur.experiment.grid import Experiment
 from ggeur.experiment.interrupt import check
 from ggeur.experiment.result import Cell, Result
 from ggeur.experiment.source import load_table
+from ggeur.experiment.stacks import method_of, solved, stacks, training_of
 from ggeur.experiment.tracker import OnRound, Tracker
-from ggeur.methods import BOUNDS, CLOSED, WITHOUT_DATA, resolve
+from ggeur.methods import BOUNDS
 from ggeur.methods.zeroshot import zeroshot
-
-_STACK_BYTES = 2 * 2**30  # of noise held at once by the runs of a stack
-_STACK_SEEDS = 10
 
 
 def run(
@@ -56,8 +53,8 @@ def run(
             sources = dict.fromkeys(point.data for point in experiment.points)
             folder.check_inputs({str(s.table or s.dataset): load_table(s) for s in sources})
         trackers = _trackers(experiment, folder, on_round)
-        for number, (point, stack) in enumerate(_all_stacks(experiment, trackers)):
-            _run_stack(point, number, stack, folder)
+        for number, stack in enumerate(stacks(trackers)):
+            _run_stack(number, stack, folder)
         result = Result([tracker.cell for tracker in trackers])
         if folder is not None:
             folder.finish(result)
@@ -82,39 +79,36 @@ def _trackers(experiment: Experiment, folder: RunFolder | None, on_round: OnRoun
     return trackers
 
 
-def _all_stacks(experiment: Experiment, trackers: list[Tracker]) -> Iterator[tuple[Settings, list[Tracker]]]:
-    """The cells that are computed together: seeds of one point, few enough to fit in memory."""
-    n = len(experiment.seeds)
-    for i, point in enumerate(experiment.points):
-        own = trackers[i * n : (i + 1) * n]
-        size = 1 if point.train.method in (*CLOSED, *WITHOUT_DATA) else stack_size(point, load_table(point.data))
-        for first in range(0, n, size):
-            yield point, own[first : first + size]
-
-
-def _run_stack(point: Settings, number: int, stack: list[Tracker], folder: RunFolder | None) -> None:
+def _run_stack(number: int, stack: list[Tracker], folder: RunFolder | None) -> None:
     if all(tracker.done for tracker in stack):
         return
-    if point.train.method in (*CLOSED, *WITHOUT_DATA):
-        for tracker in stack:
-            _solve(point, tracker)
+    if solved(stack[0].point):
+        _solve(stack[0])
     else:
-        _train(point, number, stack, folder)
+        _train(number, stack, folder)
 
 
 class _Job(NamedTuple):
+    """A cell and what it trains: one run, or one per client for the bound `local`."""
+
     tracker: Tracker
     runs: list[Run]
+    mine: slice  # of the runs of the stack
 
 
-def stack_size(point: Settings, table: EmbeddingTable) -> int:
-    """How many seeds run together: a function of the settings alone, so that a resumed run stacks as before."""
-    if point.augment.kind != "ggeur":
-        return _STACK_SEEDS
-    clients = point.partition.clients if point.partition.kind == "dirichlet" else table.n_domains
-    draws = (point.augment.target or 0) + table.n_domains * point.augment.per_prototype
-    one = 4 * table.dimension * table.n_classes * draws  # what one client draws is never shared
-    return max(1, min(_STACK_SEEDS, _STACK_BYTES // min(clients * one, max(one, point.augment.bank_mib * 2**20))))
+def _jobs(trackers: list[Tracker]) -> list[_Job]:
+    jobs: list[_Job] = []
+    made: dict[Hashable, Augmented] = {}  # kept while the stack is laid out: cells of a sweep share their noise
+    first = 0
+    for t in trackers:
+        table = load_table(t.point.data).split(t.seed)
+        key = (t.point.partition, t.point.augment, t.seed)
+        if key not in made:
+            made[key] = augmented_once(table, t.point, t.seed)
+        runs = _runs(t.point.train.method, build_run(table, t.point, t.seed, made[key]))
+        jobs.append(_Job(t, runs, slice(first, first + len(runs))))
+        first += len(runs)
+    return jobs
 
 
 def _runs(method: str, run: Run) -> list[Run]:
@@ -123,62 +117,56 @@ def _runs(method: str, run: Run) -> list[Run]:
     return [central_run(run)] if method == "central" else [run]
 
 
-def training(point: Settings) -> Training:
-    """[train] as the engine takes it."""
-    t = point.train
-    return Training(
-        rounds=t.rounds,
-        batch=t.batch,
-        rate=t.rate,
-        local_epochs=t.local_epochs,
-        local_steps=t.local_steps,
-        optimiser=LocalOptimiser(t.optimiser, t.momentum, t.weight_decay),
-        clients_per_round=t.clients_per_round,
-        broadcast=t.broadcast,
-        storage=t.storage,
-    )
-
-
-def _train(point: Settings, number: int, trackers: list[Tracker], folder: RunFolder | None) -> None:
+def _train(number: int, trackers: list[Tracker], folder: RunFolder | None) -> None:
     began = time.perf_counter()
-    table = load_table(point.data)
-    stack = [_Job(t, _runs(point.train.method, build_run(table.split(t.seed), point, t.seed))) for t in trackers]
-    method = resolve(point.train.method, head_of(point), point.method.get(point.train.method, {}))
-    simulation = Simulation([run for job in stack for run in job.runs], method, training(point))
-    ends = np.cumsum([len(job.runs) for job in stack])
-    own = [slice(end - len(job.runs), end) for end, job in zip(ends, stack, strict=True)]
+    stack = _jobs(trackers)
+    methods = [method_of(job.tracker.point) for job in stack for _ in job.runs]
+    trainings = [training_of(job.tracker.point) for job in stack for _ in job.runs]
+    simulation = Simulation([run for job in stack for run in job.runs], methods, trainings)
     state = simulation.start()
-    bound = point.train.method in BOUNDS  # there, nobody sends anything as a federation would
     snapshot = None if folder is None else folder.snapshot
-    if snapshot is not None and snapshot.stack == number:
+    if snapshot is not None and snapshot.is_of(number, [t.number for t in trackers]):
         state = snapshot.state(state)
         for tracker, memory in zip(trackers, snapshot.cells, strict=True):
             tracker.recall(memory)
     else:
-        up, down = (0, 0) if bound else bytes_before_training(point, table)
         for job in stack:
-            job.tracker.start([run.params for run in job.runs])
-            sets = [s for run in job.runs for s in run.sets if len(s.y) or len(job.runs) == 1]
-            job.tracker.cell.local_steps = [simulation.training.steps(len(s.y)) for s in sets]
-            job.tracker.cell.bytes_up, job.tracker.cell.bytes_down = up, down
+            _begin(job, simulation.training)
+    every, rounds = trackers[0].point.run.checkpoint_every, trackers[0].point.train.rounds
     for result in simulation.rounds(state):
         check()
         state = result.state
-        for job, mine in zip(stack, own, strict=True):
-            if not bound:
-                job.tracker.cell.bytes_up += result.bytes_up[mine.start]
-                job.tracker.cell.bytes_down += result.bytes_down[mine.start]
-            job.tracker.round(state.round, result.params[mine], float(np.mean(result.loss[mine])))
-        if folder is not None and (state.round % point.run.checkpoint_every == 0 or state.round == point.train.rounds):
+        for job in stack:
+            if not _bound(job.tracker.point):
+                job.tracker.cell.bytes_up += result.bytes_up[job.mine.start]
+                job.tracker.cell.bytes_down += result.bytes_down[job.mine.start]
+            job.tracker.round(state.round, result.params[job.mine], float(np.mean(result.loss[job.mine])))
+        if folder is not None and (state.round % every == 0 or state.round == rounds):
             folder.checkpoint(number, state, [t.memory() for t in trackers])
-    heads = simulation.heads(state)
-    for job, mine in zip(stack, own, strict=True):
-        job.tracker.finish(heads[mine], (time.perf_counter() - began) / len(stack))
+    heads, seconds = simulation.heads(state), time.perf_counter() - began
+    steps = sum(sum(t.cell.local_steps) for t in trackers)
+    for job in stack:
+        job.tracker.finish(heads[job.mine], seconds * sum(job.tracker.cell.local_steps) / steps)
 
 
-def _solve(point: Settings, tracker: Tracker) -> None:
+def _bound(point: Settings) -> bool:
+    """There, nobody sends anything as a federation would."""
+    return point.train.method in BOUNDS
+
+
+def _begin(job: _Job, training: Training) -> None:
+    """What is known of a cell before its first round."""
+    tracker, cell = job.tracker, job.tracker.cell
+    tracker.start([run.params for run in job.runs])
+    sets = [s for run in job.runs for s in run.sets if len(s.y) or len(job.runs) == 1]
+    cell.local_steps = [training.steps(len(s.y)) for s in sets]
+    if not _bound(tracker.point):
+        cell.bytes_up, cell.bytes_down = bytes_before_training(tracker.point, load_table(tracker.point.data))
+
+
+def _solve(tracker: Tracker) -> None:
     """A head that needs no training: one solution, scored as round 0."""
-    began = time.perf_counter()
+    began, point = time.perf_counter(), tracker.point
     name, table = point.train.method, load_table(point.data).split(tracker.seed)
     if name == "zeroshot":
         if table.text is None:

@@ -24,8 +24,8 @@ class Tracker:
     def __init__(
         self, number: int, cell: Cell, point: Settings, folder: RunFolder | None, on_round: OnRound | None
     ) -> None:
-        self.cell, self.seed = cell, cell.seed
-        self._number, self._point, self._folder, self._on_round = number, point, folder, on_round
+        self.number, self.cell, self.seed, self.point = number, cell, cell.seed, point
+        self._folder, self._on_round = folder, on_round
         self._test: TestSet | None = None
         self._history: list[dict[str, float]] = []
         self.done = folder is not None and number in folder.finished
@@ -35,19 +35,19 @@ class Tracker:
     @property
     def test(self) -> TestSet:
         if self._test is None:
-            self._test = TestSet(load_table(self._point.data).split(self.seed), head_of(self._point))
+            self._test = TestSet(load_table(self.point.data).split(self.seed), head_of(self.point))
         return self._test
 
     def memory(self) -> InFlight:
         """What a checkpoint keeps of the cell in flight."""
-        return InFlight(self._number, self.cell, self._history)
+        return InFlight(self.number, self.cell, self._history)
 
     def recall(self, memory: InFlight) -> None:
         self.cell, self._history = memory.cell, memory.history
 
     def start(self, heads: Sequence[Params]) -> None:
         """Score the head that training starts from, where it is not a random one."""
-        if self._point.train.start != "random":
+        if self.point.train.start != "random":
             self.cell.start_avg = mean_accuracy(self.test.accuracy(heads[0]))
 
     def round(self, number: int, heads: Sequence[Params], loss: float) -> None:
@@ -63,11 +63,11 @@ class Tracker:
         avg = mean_accuracy(domains)
         self._history.append(domains)
         self.cell.rounds.append(avg)
-        event = {"cell": self._number, "round": number, "domains": domains, "avg": avg, "loss": loss}
+        event = {"cell": self.number, "round": number, "domains": domains, "avg": avg, "loss": loss}
         if self._folder is not None:
             self._folder.record(event)
         if self._on_round is not None:
-            self._on_round({**event, "rounds": self._point.train.rounds})
+            self._on_round({**event, "rounds": self.point.train.rounds})
 
     def finish(self, heads: Sequence[Params], seconds: float) -> None:
         """The summary of the rounds; the model is saved where there is one model."""
@@ -78,5 +78,5 @@ class Tracker:
         if one is not None:
             self.cell.recall, self.cell.macro_f1 = self.test.by_class(one)
         if self._folder is not None:
-            self._folder.finish_cell(self._number, self.cell, one, self._point, load_table(self._point.data))
+            self._folder.finish_cell(self.number, self.cell, one, self.point, load_table(self.point.data))
         self._test = None  # the test rows of a finished cell are not needed again

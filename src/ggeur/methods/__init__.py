@@ -15,7 +15,7 @@ from ggeur.core.errors import GgeurError
 if TYPE_CHECKING:
     from ggeur.heads.head import Head
     from ggeur.methods.closed import ClosedForm
-    from ggeur.methods.method import Method
+    from ggeur.methods.method import Method, Recipe
 
 METHODS = (  # each is a function of that name in the module of that name
     "fedavg",
@@ -109,7 +109,18 @@ def _build(name: str, head: "Head", values: tuple[tuple[str, Any], ...]) -> "Met
         raise GgeurError(f"The method '{name}' cannot be built: {type(error).__name__}: {error}.") from error
     if not isinstance(method, Method):
         raise GgeurError(f"'{name}' is not a method: called with a head it must return a ggeur Method.")
-    return method
+    if ":" in name:  # a user's may branch on its parameters, so it stays as it is
+        return method
+    every = {**{p.name: p.default for p in parameters(name).values()}, **dict(values)}
+    numbers = {key: value for key, value in every.items() if isinstance(value, float)}
+    others = tuple((key, value) for key, value in every.items() if key not in numbers)
+    return method._replace(numbers=tuple(numbers.items()), rebuild=_recipe(name, head, others))
+
+
+@lru_cache(maxsize=64)
+def _recipe(name: str, head: "Head", others: tuple[tuple[str, Any], ...]) -> "Recipe":
+    """The method around numbers that come later; of `others` (counts, choices) a program is made."""
+    return lambda numbers: factory(name)(head, **dict(others), **numbers)
 
 
 def resolve_closed(name: str, given: Mapping[str, Any]) -> "ClosedForm":

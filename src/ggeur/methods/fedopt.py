@@ -35,7 +35,7 @@ def fedopt(
     """`server_rate`: eta, by default 0.5 for SGD, else 0.01; `momentum`: SGD's, or beta_1 of Adam and Yogi."""
     eta = server_rate if server_rate is not None else 0.5 if server == "sgd" else 0.01
     if server == "sgd":
-        server_optimiser = optax.sgd(eta, momentum or None)
+        server_optimiser = optax.sgd(eta, momentum)
     else:
         server_optimiser = adaptive(server, eta, 0.0 if server == "adagrad" else momentum, beta2, tau)
 

@@ -4,7 +4,8 @@ The engine vectorises them over clients, so each is written for one client (or, 
 `sent` and `context` are dictionaries: what the server sends, and that plus the client's own state under "client".
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -85,6 +86,30 @@ class Method(NamedTuple):
 
     optimiser: Callable[[jax.Array], optax.GradientTransformation] | None = None
     """(rate) -> the local optimiser, where a method may not use [train]'s."""
+
+    numbers: tuple[tuple[str, float], ...] = ()
+    """Filled in by `resolve`: the parameters it is built around, by name, ..."""
+
+    rebuild: "Recipe | None" = None
+    """... and how it is built around others, of any type: the engine makes them arguments of a compiled program."""
+
+    @property
+    def prepares(self) -> bool:
+        """Whether clients send anything before round 1."""
+        return self.prepare is not Method._field_defaults["prepare"]
+
+    @property
+    def recipe(self) -> "Recipe":
+        """How a compiled program builds it; the same object for methods that differ in numbers alone."""
+        return self.rebuild or _as_it_is(self)
+
+
+Recipe = Callable[[Mapping[str, Any]], Method]
+
+
+@lru_cache(maxsize=64)
+def _as_it_is(method: Method) -> Recipe:
+    return lambda numbers: method
 
 
 def weighted_mean(trees: Tree, weights: jax.Array) -> Tree:

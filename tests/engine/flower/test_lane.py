@@ -10,8 +10,8 @@ from ggeur.core.virtual import BankLayout, noise_bank
 from ggeur.engine.flower import lane
 from ggeur.engine.flower.packing import pack_statistics
 from ggeur.engine.flower.shapes import class_shapes, own_noise
-from ggeur.engine.local import LocalOptimiser
-from ggeur.engine.simulate import Simulation, Training
+from ggeur.engine.simulate import Simulation
+from ggeur.engine.training import LocalOptimiser, Training
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import resolve
 
@@ -41,15 +41,6 @@ def test_lanes_alone_and_the_servers_part_make_the_simulations_round(federation,
         for ours, theirs in zip(jax.tree.leaves(server), jax.tree.leaves(simulated.state.servers[0]), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
         assert np.average(losses, weights=weights) == pytest.approx(simulated.loss[0], rel=1e-5)
-
-
-def test_who_takes_part_is_drawn_as_in_simulation(federation):
-    run = federation(3)
-    training = Training(rounds=3, batch=4, rate=0.05, local_epochs=1, clients_per_round=2)
-    simulation = Simulation([run], resolve("fedavg", resolve_head("linear"), {}), training)
-    able = np.array([k for k, s in enumerate(run.sets) if len(s.y)])
-    for number, simulated in enumerate(simulation.rounds(), 1):
-        np.testing.assert_array_equal(lane.participants(run.seed, number, able, 2), simulated.participants[0])
 
 
 @pytest.mark.parametrize("scale", ["eigenvalue", "sqrt-eigenvalue"])

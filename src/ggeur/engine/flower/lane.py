@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.seeding import generator, stream
+from ggeur.core.seeding import stream
 from ggeur.core.virtual import VirtualSet
 from ggeur.engine.flower.check import check_leaves
 from ggeur.engine.local import Lanes, aggregation, batch_order, local_training, power_of_two, preparation
-from ggeur.engine.simulate import Training
+from ggeur.engine.training import Training
 from ggeur.methods.method import Method, Tree
 
 
@@ -69,7 +69,7 @@ def train(lane: Lane, method: Method, training: Training, number: int, start: Tr
     steps, batch = training.steps(n), training.batch
     order = np.full((1, power_of_two(steps) * batch), -1, np.int32)
     order[0, : steps * batch] = batch_order(lane.seed, number, lane.client, n, steps, batch)
-    run = local_training(method, training.optimiser, batch, one_server=True, one_start=True)
+    run = local_training(method.recipe, training.optimiser.kind, batch, one_server=True, one_start=True)
     out = run(
         jnp.asarray(lane.base),
         None if lane.bank is None else jnp.asarray(lane.bank),
@@ -81,7 +81,7 @@ def train(lane: Lane, method: Method, training: Training, number: int, start: Tr
         sent,
         jax.tree.map(lambda a: np.asarray(a)[None], state),
         _names(lane.seed, "train", number, lane.client),
-        jnp.asarray(training.rate, jnp.float32),
+        _numbers(training.numbers(method)),
     )
     message, new, end, losses = jax.tree.map(lambda a: np.asarray(a)[0], out)
     return Trained(message, new, end, float(losses))
@@ -89,16 +89,12 @@ def train(lane: Lane, method: Method, training: Training, number: int, start: Tr
 
 def prepare(lane: Lane, method: Method, batch: int) -> Tree:
     """The client's message before round 1; () where the method has none."""
-    if not prepares(method):
+    if not method.prepares:
         return ()
     bank = None if lane.bank is None else jnp.asarray(lane.bank)
     names = _names(lane.seed, "prepare", 0, lane.client)
-    out = preparation(method, batch)(jnp.asarray(lane.base), bank, _lanes(lane), names)
+    out = preparation(method.recipe, batch)(jnp.asarray(lane.base), bank, _lanes(lane), names, _of_one(method))
     return jax.tree.map(lambda a: np.asarray(a)[0], out)
-
-
-def prepares(method: Method) -> bool:
-    return method.prepare is not Method._field_defaults["prepare"]
 
 
 def aggregate(method: Method, server: Tree, messages: list[Tree], ids: list[int], weights: Any, names: Any) -> Tree:
@@ -108,14 +104,8 @@ def aggregate(method: Method, server: Tree, messages: list[Tree], ids: list[int]
     key_names = np.array([seed, stream("aggregate"), number], np.uint32)
     weights = np.asarray(weights, np.float64)
     share = jnp.asarray(weights / weights.sum(), jnp.float32)
-    return aggregation(method)(server, stacked, np.array(ids), share, key_names)
-
-
-def participants(seed: int, number: int, able: NDArray[np.int64], wanted: int | None) -> NDArray[np.int64]:
-    """Who trains this round: all, or as many as wanted, drawn as the simulation draws them."""
-    if wanted is None or wanted >= len(able):
-        return able
-    return np.sort(generator(seed, "participants", number).choice(able, wanted, replace=False))
+    numbers = _numbers(dict(method.numbers))
+    return aggregation(method.recipe)(server, stacked, np.array(ids), share, key_names, numbers)
 
 
 def expected_message(
@@ -126,11 +116,11 @@ def expected_message(
 
     def trained(start: Tree, sent: Tree, state: Tree) -> Tree:
         batch = training.batch
-        run = local_training(method, training.optimiser, batch, one_server=True, one_start=True)
+        run = local_training(method.recipe, training.optimiser.kind, batch, one_server=True, one_start=True)
         stacked = jax.tree.map(lambda a: jnp.asarray(a)[None], state)
         one, order = np.ones(1, np.int32), np.zeros((1, batch), np.int32)
-        names, rate = _names(0, "train", 1, 0), jnp.asarray(training.rate, jnp.float32)
-        return run(lane.base, None, _lanes(lane), order, one, np.int32(1), start, sent, stacked, names, rate)[0]
+        names, numbers = _names(0, "train", 1, 0), _numbers(training.numbers(method))
+        return run(lane.base, None, _lanes(lane), order, one, np.int32(1), start, sent, stacked, names, numbers)[0]
 
     stacked = jax.eval_shape(trained, start, sent, state)
     return Expected.of(jax.tree.map(lambda leaf: np.empty(leaf.shape[1:], leaf.dtype), stacked))
@@ -143,7 +133,7 @@ def expected_preparation(method: Method, batch: int, p: int, n_classes: int) -> 
 
 def zero_preparation(method: Method, batch: int, p: int, n_classes: int) -> Tree:
     """What stands for the first message of a client that has no rows."""
-    if not prepares(method):
+    if not method.prepares:
         return ()
     shapes = _preparation_shape(method, batch, p, n_classes)
     return jax.tree.map(lambda leaf: np.zeros(leaf.shape[1:], leaf.dtype), shapes)
@@ -151,7 +141,8 @@ def zero_preparation(method: Method, batch: int, p: int, n_classes: int) -> Tree
 
 def _preparation_shape(method: Method, batch: int, p: int, n_classes: int) -> Tree:
     lane, names = _tiny(p, n_classes), _names(0, "prepare", 0, 0)
-    return jax.eval_shape(lambda base: preparation(method, batch)(base, None, _lanes(lane), names), lane.base)
+    run, numbers = preparation(method.recipe, batch), _of_one(method)
+    return jax.eval_shape(lambda base: run(base, None, _lanes(lane), names, numbers), lane.base)
 
 
 def _tiny(p: int, n_classes: int) -> Lane:
@@ -165,3 +156,12 @@ def _lanes(lane: Lane) -> Lanes:
 
 def _names(seed: int, purpose: str, number: int, client: int) -> NDArray[np.uint32]:
     return np.array([[seed, stream(purpose), number, client]], np.uint32)
+
+
+def _numbers(tree: Tree) -> Tree:
+    return jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), tree)
+
+
+def _of_one(method: Method) -> Tree:
+    """The method's numbers, stacked over one lane."""
+    return jax.tree.map(lambda number: number[None], _numbers(dict(method.numbers)))

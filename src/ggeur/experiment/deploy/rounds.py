@@ -23,7 +23,7 @@ from ggeur.experiment.deploy.agreement import Client
 from ggeur.experiment.deploy.plan import Plan
 from ggeur.experiment.deploy.roster import Roster
 from ggeur.experiment.deploy.scores import MOST_TEST_ROWS, Scores, checked_scores
-from ggeur.experiment.runner import training
+from ggeur.experiment.stacks import training_of
 from ggeur.methods.method import Method, Tree
 
 _LARGEST_LOSS = float(np.finfo(np.float32).max)  # sites compute it in float32; a weighted mean of these is finite
@@ -51,7 +51,7 @@ class Rounds:
     def __init__(self, roster: Roster, plan: Plan, point: Settings, seed: int, method: Method, start: Start) -> None:
         self.roster, self.plan, self.point = roster, plan, point
         self.seed, self.method, self.start = seed, method, start
-        self.training = training(point)
+        self.training = training_of(point)
         self.place = {client.index: k for k, client in enumerate(plan.clients)}
         rows = np.array([plan.rows(k) for k in range(len(plan.clients))])
         self.able = np.array([c.index for c, n in zip(plan.clients, rows, strict=True) if n], np.int64)
@@ -72,7 +72,7 @@ class Rounds:
         """Round `number`, begun from `state`."""
         server, counted = state.servers[0], np.array(state.clients)
         self.prepare_sites(number)
-        chosen = set(lane.participants(self.seed, number, self.able, self.training.clients_per_round).tolist())
+        chosen = set(self.training.participants(self.seed, number, self.able).tolist())
         sent = jax.tree.map(np.asarray, self.method.broadcast(server))
         ready = [client for client in self.roster.present if client.ready]
         for index in sorted(chosen - {client.index for client in ready}):

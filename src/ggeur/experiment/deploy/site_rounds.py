@@ -47,7 +47,7 @@ def _lane(asked: Asked, n_classes: int) -> Any:
 def train(asked: Asked, arrays: Arrays) -> Reply:
     """Score the head as it comes, then train from it; what this site remembers is kept under the round's number."""
     from ggeur.engine.flower import lane
-    from ggeur.experiment.runner import training
+    from ggeur.experiment.stacks import training_of
 
     facts, store = asked.facts, asked.store
     if store.facts() is None:
@@ -68,7 +68,7 @@ def train(asked: Asked, arrays: Arrays) -> Reply:
     start = head if asked.point.train.broadcast else own
     n_classes = len(facts["classes"])
     done = lane.train(
-        _lane(asked, n_classes), method, training(asked.point), number, start, {**sent, **constant}, state
+        _lane(asked, n_classes), method, training_of(asked.point), number, start, {**sent, **constant}, state
     )
     new = (done.state, () if asked.point.train.broadcast else done.end)
     if tree_to_arrays(new)[0]:

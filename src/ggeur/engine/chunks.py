@@ -1,0 +1,43 @@
+"""Which lanes run together in one compiled call: alike in steps, few enough for a cache, enough for two threads."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ggeur.engine.local import power_of_two
+from ggeur.engine.training import Int
+
+THREADS = 2  # fixed, not the machine's count, so that grouping, and with it rounding, is the same everywhere
+_ORDER_BYTES = 64 * 2**20  # of batch orders, and what they pick, in one compiled call
+_BATCH_BYTES = 2**20  # of the rows that one step forms in one compiled call: about what a core's cache holds
+_CALL_STEPS = 128  # that a compiled call should at least be worth
+
+
+class Chunks(NamedTuple):
+    """The rule, for batches of one size."""
+
+    batch: int
+    dimension: int
+
+    def of(self, lanes: Int, steps: Int) -> list[Int]:
+        """The busiest first; at least two chunks, for two threads, where there are two lanes."""
+        chunks: list[Int] = []
+        for group, longest in _alike(lanes, steps):
+            order_bytes = 16 * self.batch * power_of_two(longest)
+            in_cache = max(4, _BATCH_BYTES // (4 * self.batch * self.dimension))
+            room = max(1, min(_ORDER_BYTES // order_bytes, max(in_cache, _CALL_STEPS // longest)))
+            pieces = max(-(-len(group) // room), min(THREADS, len(group)))
+            chunks += [group[i::pieces] for i in range(pieces)]  # dealt in turn, so that pieces are alike
+        return chunks
+
+
+def _alike(lanes: Int, steps: Int) -> Iterator[tuple[Int, int]]:
+    """Groups in which at most a third of (lanes x longest) is idle, and their longest; the busiest first."""
+    order = np.argsort(-steps, kind="stable")
+    lanes, steps = lanes[order], steps[order]
+    while len(lanes):
+        padded = steps[0] * np.arange(1, len(lanes) + 1)
+        fits = int(np.argmax(np.append(padded > 1.5 * np.cumsum(steps), True)))
+        yield lanes[:fits], int(steps[0])
+        lanes, steps = lanes[fits:], steps[fits:]

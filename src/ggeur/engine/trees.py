@@ -1,0 +1,49 @@
+"""Trees of arrays that are stacked over lanes: taking, putting and joining some of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.methods.method import Tree
+
+
+def take(tree: Tree, at: Any) -> Tree:
+    return jax.tree.map(lambda a: a[at], tree)
+
+
+def put(tree: Tree, at: Any, values: Tree) -> Tree:
+    """A copy with these lanes replaced."""
+
+    def replaced(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+        changed = np.array(old)
+        changed[at] = new
+        return changed
+
+    return jax.tree.map(replaced, tree, values)
+
+
+def stack(trees: Sequence[Tree]) -> Tree:
+    return jax.tree.map(lambda *a: np.stack(a), *trees)
+
+
+def concatenate(trees: Sequence[Tree]) -> Tree:
+    return jax.tree.map(lambda *a: np.concatenate(a), *trees)
+
+
+def scatter(trees: Sequence[Tree], at: Sequence[Any], length: int) -> Tree:
+    """Each tree's lanes at their places in one of `length`; every array is copied once, as there may be many."""
+
+    def laid(*pieces: NDArray[Any]) -> NDArray[Any]:
+        whole = np.empty((length, *pieces[0].shape[1:]), pieces[0].dtype)
+        for piece, place in zip(pieces, at, strict=True):
+            whole[place] = piece
+        return whole
+
+    return jax.tree.map(laid, *trees)
+
+
+def size_in_bytes(tree: Tree) -> int:
+    return sum(int(leaf.nbytes) for leaf in jax.tree.leaves(tree))

@@ -1,0 +1,94 @@
+"""Which cells are computed together: those that one compiled program serves, few enough to fit in memory.
+
+Seeds share a program, and so do points of a grid that differ in how data is dealt out or augmented, or in numbers such
+as rates. The answer is a function of the settings alone, so that a resumed run stacks as before.
+"""
+
+from collections.abc import Hashable, Sequence
+
+from ggeur.data.table import EmbeddingTable
+from ggeur.engine.training import LocalOptimiser, Training
+from ggeur.experiment.config import Settings
+from ggeur.experiment.federation import head_of
+from ggeur.experiment.source import load_table
+from ggeur.experiment.tracker import Tracker
+from ggeur.methods import CLOSED, WITHOUT_DATA, resolve
+from ggeur.methods.method import Method
+
+_STACK_BYTES = 2 * 2**30  # of noise held at once by the runs of a stack
+_STACK_CELLS = 10
+
+
+def solved(point: Settings) -> bool:
+    """Whether the head is solved, or given, rather than trained."""
+    return point.train.method in (*CLOSED, *WITHOUT_DATA)
+
+
+def method_of(point: Settings) -> Method:
+    return resolve(point.train.method, head_of(point), point.method.get(point.train.method, {}))
+
+
+def training_of(point: Settings) -> Training:
+    """[train] as the engine takes it."""
+    t = point.train
+    return Training(
+        rounds=t.rounds,
+        batch=t.batch,
+        rate=t.rate,
+        local_epochs=t.local_epochs,
+        local_steps=t.local_steps,
+        optimiser=LocalOptimiser(t.optimiser, t.momentum, t.weight_decay),
+        clients_per_round=t.clients_per_round,
+        broadcast=t.broadcast,
+        storage=t.storage,
+    )
+
+
+def stacks(trackers: Sequence[Tracker]) -> list[list[Tracker]]:
+    """The cells in groups; groups are in the order of their first cells."""
+    facts: dict[int, tuple[Hashable, int]] = {}  # of every point: its program, and the bytes of one seed's noise
+    groups: list[list[Tracker]] = []
+    filling: dict[Hashable, tuple[list[Tracker], dict[Hashable, int]]] = {}  # by program: its last group, and the noise
+    for tracker in trackers:
+        point = tracker.point
+        if solved(point):
+            groups.append([tracker])
+            continue
+        if id(point) not in facts:
+            facts[id(point)] = _program(point), _noise_bytes(point, load_table(point.data))
+        program, size = facts[id(point)]
+        noise: Hashable = point.partition, point.augment, tracker.seed  # held once by the cells that share it
+        group, held = filling.get(program, ([], {}))
+        if not group or len(group) == _STACK_CELLS or sum((held | {noise: size}).values()) > _STACK_BYTES:
+            group, held = [], {}
+            groups.append(group)
+            filling[program] = group, held
+        group.append(tracker)
+        held[noise] = size
+    return groups
+
+
+def _program(point: Settings) -> Hashable:
+    """What cells must agree in to be computed together."""
+    return (
+        point.data,
+        _clients(point, load_table(point.data)),
+        point.augment.kind == "ggeur",  # without noise a step is cheaper
+        method_of(point).recipe,
+        training_of(point).without_numbers(),
+        point.train.method,
+        point.run.checkpoint_every,
+    )
+
+
+def _clients(point: Settings, table: EmbeddingTable) -> int:
+    return point.partition.clients if point.partition.kind == "dirichlet" else table.n_domains
+
+
+def _noise_bytes(point: Settings, table: EmbeddingTable) -> int:
+    """Of one seed's bank, at most."""
+    if point.augment.kind != "ggeur":
+        return 0
+    draws = (point.augment.target or 0) + table.n_domains * point.augment.per_prototype
+    one = 4 * table.dimension * table.n_classes * draws  # what one client draws is never shared
+    return min(_clients(point, table) * one, max(one, point.augment.bank_mib * 2**20))

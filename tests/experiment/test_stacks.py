@@ -1,0 +1,149 @@
+"""Cells computed together: which, how many, and that it changes nothing."""
+
+import numpy as np
+import pytest
+
+import ggeur
+from ggeur import Experiment
+from ggeur.experiment import federation, runner, stacks
+from ggeur.experiment.runner import _trackers
+
+SWEEP = {"train": {"rate": [0.02, 0.05, 0.2], "rounds": 2}, "augment": {"kind": "ggeur"}}
+
+
+def numbers(made):
+    """The cells of each stack, by number."""
+    return [[t.number for t in stack] for stack in stacks.stacks(_trackers(made, None, None))]
+
+
+def head(folder, cell):
+    return dict(np.load(folder / "model" / f"cell-{cell:03d}" / "head.npz"))
+
+
+# ---------------------------------------------------------------- which
+
+
+def test_seeds_rates_and_ways_of_dealing_out_are_one_stack(tree):
+    assert numbers(Experiment.of(tree(train={"rate": [0.1, 0.2], "momentum": [0.5, 0.9]}))) == [list(range(8))]
+    assert numbers(Experiment.of(tree(partition={"beta": [0.1, 0.5]}))) == [[0, 1, 2, 3]]
+    assert numbers(Experiment.of(tree(augment={"kind": ["none", "resample", "prototypes"]}))) == [list(range(6))]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"rounds": [2, 3]},
+        {"batch": [8, 9]},
+        {"method": ["fedavg", "fedprox"]},
+        {"head": ["linear", "mlp"]},
+        {"optimiser": ["sgd", "adam"]},
+        {"momentum": [0.0, 0.9]},
+        {"broadcast": [True, False]},
+    ],
+)
+def test_what_changes_the_program_begins_another(tree, values):
+    assert numbers(Experiment.of(tree(train=values))) == [[0, 1], [2, 3]]
+
+
+def test_noise_begins_another_because_steps_without_it_are_cheaper(tree):
+    assert numbers(Experiment.of(tree(augment={"kind": ["none", "ggeur", "resample"]}))) == [[0, 1, 4, 5], [2, 3]]
+
+
+def test_another_number_of_clients_begins_another(tree):
+    made = tree(partition={"kind": "dirichlet", "clients": [2, 3], "beta": 0.5, "min_per_class": 0})
+    assert numbers(Experiment.of(made)) == [[0, 1], [2, 3]]
+
+
+def test_a_solved_head_is_a_stack_of_its_own(tree):
+    assert numbers(Experiment.of(tree(train={"method": ["ncm", "fedavg"]}))) == [[0], [1], [2, 3]]
+
+
+def test_no_more_cells_than_ten_and_no_more_noise_than_fits(tree, monkeypatch):
+    many = Experiment.of(tree(train={"rate": [0.1 * i for i in range(1, 13)]}, run={"seeds": [0]}))
+    assert numbers(many) == [list(range(10)), [10, 11]]
+    made = Experiment.of(tree(**SWEEP))
+    assert numbers(made) == [list(range(6))]
+    one = 4 * 5 * 4 * 3 * (12 + 3 * 4)  # float32, dimensions, classes, clients, draws
+    monkeypatch.setattr(stacks, "_STACK_BYTES", 2 * one)
+    assert numbers(made) == [list(range(6))], "the three rates of a seed hold its noise once"
+    monkeypatch.setattr(stacks, "_STACK_BYTES", 2 * one - 1)
+    assert numbers(made) == [[0], [1], [2], [3], [4], [5]]
+
+
+# ---------------------------------------------------------------- that it changes nothing
+
+
+@pytest.fixture(scope="module")
+def swept(tree, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("swept") / "run"
+    return ggeur.run(Experiment.of(tree(**SWEEP)), out=folder), folder
+
+
+def test_a_point_of_a_sweep_is_that_point_alone(tree, swept, tmp_path):
+    result, folder = swept
+    for i, rate in enumerate(SWEEP["train"]["rate"]):
+        alone = tree(**SWEEP, run={"seeds": [1]})
+        alone["train"] = alone["train"] | {"rate": rate}
+        one = ggeur.run(Experiment.of(alone), out=tmp_path / str(i)).cells[0]
+        cell, found = result.cells[2 * i + 1], head(folder, 2 * i + 1)
+        assert (cell.seed, cell.settings) == (1, {"train.rate": rate})
+        assert (cell.local_steps, cell.bytes_up, cell.bytes_down) == (one.local_steps, one.bytes_up, one.bytes_down)
+        for name, leaf in head(tmp_path / str(i), 0).items():
+            np.testing.assert_allclose(found[name], leaf, rtol=0, atol=1e-5 * np.abs(leaf).max())
+    first, last = head(folder, 1)["W"], head(folder, 5)["W"]
+    assert not np.allclose(first, last, atol=1e-2), "the test is too weak"
+
+
+def test_noise_is_drawn_once_for_the_points_that_share_it(tree, monkeypatch):
+    drawn = []
+    noise_bank = federation.noise_bank
+    monkeypatch.setattr(federation, "noise_bank", lambda *a: drawn.append(a) or noise_bank(*a))
+    monkeypatch.setattr(federation, "_recent", {})
+    monkeypatch.setattr(federation, "_KEPT_BYTES", 0)
+    ggeur.run(Experiment.of(tree(**SWEEP)))
+    assert len(drawn) == 2, "one for each seed"
+
+
+def test_time_is_shared_out_by_steps(tree):
+    cells = ggeur.run(Experiment.of(tree(augment={"kind": ["none", "resample"]}, run={"seeds": [0]}))).cells
+    plain, more = (sum(cell.local_steps) for cell in cells)
+    assert more > plain and cells[1].seconds / cells[0].seconds == pytest.approx(more / plain)
+
+
+def test_a_sweep_that_was_stopped_goes_on_to_the_same_end(tree, swept, tmp_path, monkeypatch):
+    class Stop(Exception):
+        pass
+
+    def stop(event):
+        if event["cell"] == 5 and event["round"] == 2:
+            raise Stop
+
+    folder = tmp_path / "run"
+    with pytest.raises(Stop):
+        ggeur.run(Experiment.of(tree(**SWEEP)), out=folder, on_round=stop)
+    begun = []
+    begin = runner._begin
+    monkeypatch.setattr(runner, "_begin", lambda *a: begun.append(a) or begin(*a))
+    resumed = ggeur.run(Experiment.of(tree(**SWEEP)), out=folder, resume=True)
+    assert not begun, "it went on from the checkpoint"
+    assert [c.rounds for c in resumed.cells] == [c.rounds for c in swept[0].cells]
+    for cell in range(6):
+        for name, leaf in head(swept[1], cell).items():
+            np.testing.assert_array_equal(head(folder, cell)[name], leaf)
+
+
+def test_a_checkpoint_of_other_cells_is_not_gone_on_from(tree, swept, tmp_path, monkeypatch):
+    class Stop(Exception):
+        pass
+
+    def stop(event):
+        if event["cell"] == 1 and event["round"] == 2:
+            raise Stop
+
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(stacks, "_STACK_CELLS", 2)  # as another version might have stacked them
+        with pytest.raises(Stop):
+            ggeur.run(Experiment.of(tree(**SWEEP)), out=folder, on_round=stop)
+    resumed = ggeur.run(Experiment.of(tree(**SWEEP)), out=folder, resume=True)
+    assert [c.rounds for c in resumed.cells] == [c.rounds for c in swept[0].cells]
