@@ -190,6 +190,18 @@ def test_four_nodes_on_office_caltech_find_the_simulations_heads(tmp_path, share
     assert done.returncode == 0, done.stderr
 
 
+def ended_beside(running, command, env):
+    """What the run says at its end, with one more node started for it."""
+    node = subprocess.Popen(command, env=env, start_new_session=True, stdout=subprocess.DEVNULL)
+    try:
+        said = running.end()
+    finally:
+        node.terminate()
+        node.wait(30)
+    assert running.process.returncode == 0, said
+    return said
+
+
 @pytest.mark.slow
 def test_a_node_killed_in_mid_round_is_missed_and_used_again_when_it_is_back(tmp_path, up):
     experiment = write(tmp_path, toy(tmp_path / "t.npz", domains=3), method="scaffold", rounds=6)
@@ -198,18 +210,11 @@ def test_a_node_killed_in_mid_round_is_missed_and_used_again_when_it_is_back(tmp
     pid, command, env = running.node(1)
     os.killpg(os.getpgid(pid), signal.SIGKILL)
     wait_for(lambda: events(running.out, "missing"))
-    again = subprocess.Popen(command, env=env, start_new_session=True, stdout=subprocess.DEVNULL)
-    try:
-        said = running.end()
-    finally:
-        again.terminate()
-        again.wait(30)
-    assert running.process.returncode == 0, said
+    said = ended_beside(running, command, env)
     missing = events(running.out, "missing")
     assert {e["client"] for e in missing} == {1} and missing[0]["round"] == 2
-    (back,) = [e for e in events(running.out, "returned")] or [None]
     answered = {e["round"]: e["answered"] for e in events(running.out, "round")}
-    assert answered[2] == [0, 2] and answered[6] == [0, 1, 2], (answered, back)
+    assert answered[2] == [0, 2] and answered[6] == [0, 1, 2], (answered, said)
     assert Result.load(running.out).cells[0].message.startswith("Missing: client 1 in round")
     assert_nothing_runs(running.private)
 
@@ -355,13 +360,7 @@ def test_a_poisoned_node_is_refused_and_the_others_do_as_without_it(tmp_path, up
     (tmp_path / "spoiled").mkdir()
     (tmp_path / "spoiled" / "sitecustomize.py").write_text(POISON)
     env |= {"PYTHONPATH": str(tmp_path / "spoiled")}
-    poisoned = subprocess.Popen(command, env=env, start_new_session=True, stdout=subprocess.DEVNULL)
-    try:
-        said = running.end()
-    finally:
-        poisoned.terminate()
-        poisoned.wait(30)
-    assert running.process.returncode == 0, said
+    said = ended_beside(running, command, env)
     (refused,) = events(running.out, "refused")
     assert refused["client"] == 1 and int(refused["node"]) > 0 and "NaN" in refused["why"]
     assert "refused" in said

@@ -110,17 +110,24 @@ def test_time_is_shared_out_by_steps(tree):
     assert more > plain and cells[1].seconds / cells[0].seconds == pytest.approx(more / plain)
 
 
-def test_a_sweep_that_was_stopped_goes_on_to_the_same_end(tree, swept, tmp_path, monkeypatch):
-    class Stop(Exception):
-        pass
+class Stop(Exception):
+    pass
+
+
+def stopped(made, folder, cell):
+    """The run, up to that cell's second round."""
 
     def stop(event):
-        if event["cell"] == 5 and event["round"] == 2:
+        if (event["cell"], event["round"]) == (cell, 2):
             raise Stop
 
-    folder = tmp_path / "run"
     with pytest.raises(Stop):
-        ggeur.run(Experiment.of(tree(**SWEEP)), out=folder, on_round=stop)
+        ggeur.run(made, out=folder, on_round=stop)
+
+
+def test_a_sweep_that_was_stopped_goes_on_to_the_same_end(tree, swept, tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    stopped(Experiment.of(tree(**SWEEP)), folder, cell=5)
     begun = []
     begin = runner._begin
     monkeypatch.setattr(runner, "_begin", lambda *a: begun.append(a) or begin(*a))
@@ -133,17 +140,9 @@ def test_a_sweep_that_was_stopped_goes_on_to_the_same_end(tree, swept, tmp_path,
 
 
 def test_a_checkpoint_of_other_cells_is_not_gone_on_from(tree, swept, tmp_path, monkeypatch):
-    class Stop(Exception):
-        pass
-
-    def stop(event):
-        if event["cell"] == 1 and event["round"] == 2:
-            raise Stop
-
     folder = tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr(stacks, "_STACK_CELLS", 2)  # as another version might have stacked them
-        with pytest.raises(Stop):
-            ggeur.run(Experiment.of(tree(**SWEEP)), out=folder, on_round=stop)
+        stopped(Experiment.of(tree(**SWEEP)), folder, cell=1)
     resumed = ggeur.run(Experiment.of(tree(**SWEEP)), out=folder, resume=True)
     assert [c.rounds for c in resumed.cells] == [c.rounds for c in swept[0].cells]

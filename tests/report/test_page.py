@@ -116,13 +116,18 @@ def test_summary_says_who_won_and_what_controls_leave(build_run):
     assert "takes 2.0 rounds and the same method without it 2.0; but a client's round holds 1.0 times" in text
 
 
-def test_summary_does_not_flatter(build_run):
-    kinds = {"none": 70.0, "resample": 80.0, "ggeur": 79.0}
+def three_seeds(build_run, kinds):
+    """A run in which each kind of augmentation has its level, with a little spread over seeds."""
     folder = build_run(
         {"partition": {"kind": "domain"}, "augment": {"kind": list(kinds)}, "run": {"seeds": [0, 1, 2]}},
         lambda i, point, seed: kinds[point.augment.kind] + 0.01 * seed * i,
     )
-    run = read_run(folder)
+    return read_run(folder)
+
+
+def test_summary_does_not_flatter(build_run):
+    kinds = {"none": 70.0, "resample": 80.0, "ggeur": 79.0}
+    run = three_seeds(build_run, kinds)
     text = " ".join(summary(run.entries, run.table, None))
     assert "Best of 3 is resample" in text and "a control without any geometry does better here" in text
 
@@ -161,11 +166,7 @@ def test_summary_over_several_settings(build_run):
 
 def test_summary_says_when_the_last_round_tells_another_story(build_run):
     kinds = {"none": 70.0, "resample": 78.0, "ggeur": 79.0}
-    folder = build_run(
-        {"partition": {"kind": "domain"}, "augment": {"kind": list(kinds)}, "run": {"seeds": [0, 1, 2]}},
-        lambda i, point, seed: kinds[point.augment.kind] + 0.01 * seed * i,
-    )
-    run = read_run(folder)
+    run = three_seeds(build_run, kinds)
     for entry in run.entries:
         for cell in entry.row.cells:
             cell.rounds[-1] += 3.0 if entry.variant == "resample" else 0.0

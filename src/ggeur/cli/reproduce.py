@@ -1,11 +1,9 @@
 """`ggeur reproduce`: a table of the paper, measured beside what was printed."""
 
-import shlex
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-import typer
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table as Screen
@@ -39,10 +37,8 @@ def reproduce(
     out: Path | None,
 ) -> None:
     """Run the rows of a table that can run, print them beside the paper's, and write the report."""
-    from ggeur.cli.run import default_folder
-    from ggeur.cli.show import progress
+    from ggeur.cli.run import default_folder, followed
     from ggeur.experiment.interrupt import stop_on_signals
-    from ggeur.experiment.runner import run
 
     table = Table.load(name)
     chosen = chosen_rows(table, rows)
@@ -53,14 +49,7 @@ def reproduce(
     for note in reading.notes:
         console.print(f"[yellow]note:[/] {escape(note)}", highlight=False)
     stop_on_signals()
-    try:
-        with progress(experiment) as on_round:
-            result = run(experiment, out=folder, resume=resume, on_round=on_round)
-    except KeyboardInterrupt as stopped:
-        if (folder / "config.toml").exists():
-            again = f"Stopped. Go on with the same command and --out {shlex.quote(str(folder))}"
-            console.print(again, markup=False, highlight=False)
-        raise typer.Exit(130) from stopped
+    result = followed(experiment, folder, resume=resume, go_on=" the same command and --out")
     reading.save(folder)
     measured = compare(result, reading)
     for screen in beside(measured, f"{name}, protocol {protocol}, seeds: {seeds}"):

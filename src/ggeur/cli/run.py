@@ -27,21 +27,26 @@ def run(path: Path | None, out: Path | None, resume: Path | None, overrides: lis
 
 def execute(experiment: Experiment, out: Path, title: str, *, resume: bool = False) -> Result:
     """Run with progress, print the table, and say where everything is."""
-    try:
-        with progress(experiment) as on_round:
-            result = run_experiment(experiment, out=out, resume=resume, on_round=on_round)
-    except KeyboardInterrupt as stopped:
-        if (out / "config.toml").exists():
-            go_on = f"Stopped. Go on with: ggeur run --resume {shlex.quote(str(out))}"
-            console.print(go_on, markup=False, highlight=False)
-        else:
-            console.print("Stopped before the first round was kept; there is nothing to go on from.", highlight=False)
-        raise typer.Exit(130) from stopped
+    result = followed(experiment, out, resume=resume, go_on=": ggeur run --resume")
     console.print()
     console.print(result_table(result, title))
     show_messages(result)
     console.print(f"Results and trained heads are in {out}", markup=False, highlight=False)
     return result
+
+
+def followed(experiment: Experiment, out: Path, *, resume: bool, go_on: str) -> Result:
+    """Run with progress; a user who stops it is told how to "go on with" the folder."""
+    try:
+        with progress(experiment) as on_round:
+            return run_experiment(experiment, out=out, resume=resume, on_round=on_round)
+    except KeyboardInterrupt as stopped:
+        if (out / "config.toml").exists():
+            words = f"Stopped. Go on with{go_on} {shlex.quote(str(out))}"
+        else:
+            words = "Stopped before the first round was kept; there is nothing to go on from."
+        console.print(words, markup=False, highlight=False)
+        raise typer.Exit(130) from stopped
 
 
 def default_folder(name: str) -> Path:

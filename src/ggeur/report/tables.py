@@ -1,6 +1,6 @@
 """A result as the table people read: mean and interval over seeds, beside what the paper printed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,21 +79,19 @@ class Comparison(NamedTuple):
     @property
     def slips(self) -> list[tuple[str, str, str]]:
         """Row, column and fault of every figure of the paper that does not follow from its own row."""
-        return [
-            (line.name, column, number.slip)
-            for line in self.lines
-            for column, number in zip(self.columns, line.numbers, strict=True)
-            if number.slip
-        ]
+        return self._said(lambda number: number.slip)
 
     @property
     def faults(self) -> list[tuple[str, str, str]]:
         """Row, column and fault of every figure of ours that some seed is missing from."""
+        return self._said(lambda number: number.remark if number.values else "")
+
+    def _said(self, words: Callable[[Number], str]) -> list[tuple[str, str, str]]:
         return [
-            (line.name, column, number.remark)
+            (line.name, column, said)
             for line in self.lines
             for column, number in zip(self.columns, line.numbers, strict=True)
-            if number.remark and number.values
+            if (said := words(number))
         ]
 
 
