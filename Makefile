@@ -11,13 +11,14 @@ LOG := $(VENV)/install.log
 
 comma := ,
 empty :=
-# The extras as pip wants them, however they were separated: dev,onnx,flower
-DEV := $(subst $(empty) $(empty),$(comma),$(strip dev $(subst $(comma), ,$(GGEUR_EXTRAS))))
+# $(call extras,first): with those of GGEUR_EXTRAS, as pip wants them, however they were separated: dev,onnx,flower
+extras = $(subst $(empty) $(empty),$(comma),$(strip $(1) $(subst $(comma), ,$(GGEUR_EXTRAS))))
+DEV := $(call extras,dev)
 
 # A stamp is written after its install has succeeded and is out of date once one of these is newer.
 CORE_STAMP := $(VENV)/.installed-core
 DEV_STAMP := $(VENV)/.installed-$(DEV)
-BENCH_STAMP := $(VENV)/.installed-bench
+BENCH_STAMP := $(VENV)/.installed-$(call extras,bench)
 INPUTS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
@@ -53,7 +54,7 @@ format: $(DEV_STAMP) ## Repair style and formatting where that is safe
 types: $(DEV_STAMP) ## Check the types
 	@$(BIN)/mypy
 
-bench: $(BENCH_STAMP) ## Run the benchmarks (installs torch)
+bench: $(BENCH_STAMP) ## Run the benchmarks, which bring torch (more with GGEUR_EXTRAS=simulation,onnx)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 venv: $(VENV)/.created ## Make an empty .venv

@@ -119,7 +119,7 @@ def main() -> Iterator[Line]:
 
             subprocess.run(["unshare", "--map-root-user", "--net", "ip", "link", "set", "lo", "up"], check=True)
         except ImportError as missing:
-            print(f'Flower\'s simulation is left out: {missing}; pip install "flwr[simulation]" brings it.')
+            print(f"Flower's simulation is left out: {missing}; `make bench GGEUR_EXTRAS=simulation` brings it.")
             return
         except (OSError, subprocess.CalledProcessError):
             print("Flower's simulation is left out: `unshare --net` and `ip` do not work here, and Ray would listen.")
