@@ -48,7 +48,7 @@ def up(path: Path | None, nodes: int | None, out: Path | None, resume: Path | No
         f"Starting a SuperLink and {experiment.points[0].federate.nodes} SuperNodes on loopback", highlight=False
     )
     try:
-        with progress(experiment) as on_round:
+        with progress(experiment, folder) as on_round:
             result = run_up(experiment, folder, resume=resume is not None, on_round=on_round, on_event=_say)
     except KeyboardInterrupt as stopped:
         _say_how_to_go_on(folder, "Stopped.")

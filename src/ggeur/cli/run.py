@@ -38,7 +38,7 @@ def execute(experiment: Experiment, out: Path, title: str, *, resume: bool = Fal
 def followed(experiment: Experiment, out: Path, *, resume: bool, go_on: str) -> Result:
     """Run with progress; a user who stops it is told how to "go on with" the folder."""
     try:
-        with progress(experiment) as on_round:
+        with progress(experiment, out) as on_round:
             return run_experiment(experiment, out=out, resume=resume, on_round=on_round)
     except KeyboardInterrupt as stopped:
         if (out / "config.toml").exists():

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -11,18 +12,25 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ggeur.core.errors import GgeurWarning
+from ggeur.experiment.checkpoint import Checkpoints
 from ggeur.experiment.grid import Experiment
 from ggeur.experiment.result import Result, Row
 from ggeur.experiment.tracker import OnRound
+from ggeur.methods import CLOSED, WITHOUT_DATA
 from ggeur.report.tables import label, row_name
 
 console = Console()
 
 
 @contextmanager
-def progress(experiment: Experiment) -> Iterator[OnRound]:
-    """A bar over all rounds of all cells, with the time left and the newest accuracy; our warnings appear above it."""
-    total = sum(point.train.rounds for point in experiment.points) * len(experiment.seeds)
+def progress(experiment: Experiment, folder: Path) -> Iterator[OnRound]:
+    """A bar over all rounds of all cells, with the time left and the newest accuracy; our warnings appear above it.
+
+    Cells that the run folder has finished before count as done.
+    """
+    solved = (*CLOSED, *WITHOUT_DATA)  # in one step, whatever [train] rounds says
+    rounds = [1 if p.train.method in solved else p.train.rounds for p in experiment.points for _ in experiment.seeds]
+    done = {cell: rounds[cell] for cell in Checkpoints(folder / "checkpoint").finished_numbers() if cell < len(rounds)}
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -33,9 +41,8 @@ def progress(experiment: Experiment) -> Iterator[OnRound]:
         TimeRemainingColumn(),
         console=console,
     )
-    done: dict[int, int] = {}
     with bar, warnings.catch_warnings():
-        task = bar.add_task("preparing", total=total)
+        task = bar.add_task("preparing", total=sum(rounds), completed=sum(done.values()))
         shown: set[str] = set()
 
         def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
@@ -47,7 +54,7 @@ def progress(experiment: Experiment) -> Iterator[OnRound]:
         warnings.showwarning = show  # type: ignore[assignment]
 
         def on_round(event: dict[str, Any]) -> None:
-            done[event["cell"]] = event["round"]
+            done[event["cell"]] = max(event["round"], 1)
             point, seed = divmod(event["cell"], len(experiment.seeds))
             name = label(experiment.varied[point]) or experiment.points[point].train.method
             bar.update(
@@ -57,7 +64,7 @@ def progress(experiment: Experiment) -> Iterator[OnRound]:
             )
 
         yield on_round
-        bar.update(task, completed=total, description="done")
+        bar.update(task, completed=sum(rounds), description="done")
 
 
 def result_table(result: Result, title: str) -> Table:

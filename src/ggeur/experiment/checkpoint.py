@@ -88,17 +88,26 @@ class Checkpoints:
         return max((s for s in found if s is not None), key=lambda s: (s.stack, s.round), default=None)
 
     def finish_cell(self, number: int, cell: Cell) -> None:
-        _write(self._path / f"cell-{number:05d}", json.dumps(asdict(cell)).encode())
+        _write(self._cell(number), json.dumps(asdict(cell)).encode())
 
     def finished_cells(self) -> dict[int, Cell]:
         """The cells that need not be run again, by number."""
         cells = {}
-        for path in sorted(self._path.glob("cell-?????")):
+        for number in self.finished_numbers():
+            path = self._cell(number)
             payload = _read(path)
             if payload is not None:
                 with _as_damaged(path):
-                    cells[int(path.name.removeprefix("cell-"))] = read_cell(json.loads(payload))
+                    cells[number] = read_cell(json.loads(payload))
         return cells
+
+    def finished_numbers(self) -> list[int]:
+        """Of the cells that have a file."""
+        names = [path.name.removeprefix("cell-") for path in self._path.glob("cell-*")]
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def _cell(self, number: int) -> Path:
+        return self._path / f"cell-{number:05d}"
 
 
 def _write(path: Path, payload: bytes) -> None:
