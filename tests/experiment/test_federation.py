@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.statistics import ClassStatistics
 from ggeur.data.table import EmbeddingTable
+from ggeur.experiment import federation
 from ggeur.experiment.config import settings
 from ggeur.experiment.federation import (
     augment_clients,
@@ -228,6 +230,28 @@ def test_without_broadcast_every_client_has_a_head_of_its_own(table, point):
     heads = run.own_params["W"]
     assert heads.shape == (3, C, 5)
     assert not np.isclose(heads[0], heads[1]).any() and not np.isclose(heads[0], run.params["W"]).any()
+
+
+# ---------------------------------------------------------------- statistics
+
+
+@pytest.mark.parametrize("rows", [1, 7, 40, 1000])
+def test_small_clients_are_summed_up_together_and_nobody_is_left_out(table, monkeypatch, rows):
+    monkeypatch.setattr(federation, "_LOT_ROWS", rows)
+    parts = np.split(np.random.default_rng(0).permutation(100), [0, 3, 3, 40, 41, 90, 100])  # the last 20 are nobody's
+    one_by_one = [ClassStatistics.from_embeddings(table.x[p], table.y[p], C) for p in parts if len(p)]
+    found, expected = federation_statistics(table, parts), ClassStatistics.merge(one_by_one)
+    for name in ("count", "mean", "covariance"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-12, atol=1e-14)
+
+
+def test_many_small_clients_are_not_a_matrix_each(monkeypatch):
+    made = []
+    usual = ClassStatistics.from_embeddings
+    monkeypatch.setattr(ClassStatistics, "from_embeddings", lambda *a, **k: made.append(a) or usual(*a, **k))
+    table = EmbeddingTable(x=np.random.default_rng(0).normal(size=(6000, 2)).astype(np.float32), y=np.arange(6000) % 3)
+    federation_statistics(table, np.split(np.arange(6000), 3000))
+    assert len(made) == 3
 
 
 # ---------------------------------------------------------------- where the table comes from

@@ -1,7 +1,7 @@
 """From a table and settings to a run: partition, statistics, geometry, virtual training sets, weights, first head."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -25,6 +25,7 @@ from ggeur.methods import resolve_closed
 
 Int = NDArray[np.int64]
 _KEPT, _KEPT_BYTES = 10, 2**27  # augmented clients kept for the next method: how many, and how large each may be
+_LOT_ROWS = 2048  # of clients that are summed up together
 _FAR = 1e3  # mean over spread beyond which second moments about zero lose half of their sixteen digits
 
 
@@ -141,8 +142,26 @@ def federation_statistics(table: EmbeddingTable, parts: Sequence[Int], guided: f
         kept = [p[chosen[k, table.y[p]]] for k, p in enumerate(parts)]
     center = shared_center(table, kept)
     return ClassStatistics.merge(
-        ClassStatistics.from_embeddings(table.x[p], table.y[p], n_classes, center=center) for p in kept if len(p)
+        ClassStatistics.from_embeddings(table.x[rows], table.y[rows], n_classes, center=center) for rows in _lots(kept)
     )
+
+
+def _lots(parts: Sequence[Int]) -> Iterator[Int]:
+    """The clients' rows, small clients together: the sums of a lot are the sum of its clients' sums.
+
+    A client's sums are a matrix per class however few its rows, so that ten thousand clients one by one would take
+    minutes to add up.
+    """
+    lot: list[Int] = []
+    rows = 0
+    for part in parts:
+        lot.append(part)
+        rows += len(part)
+        if rows >= _LOT_ROWS:
+            yield np.concatenate(lot)
+            lot, rows = [], 0
+    if rows:
+        yield np.concatenate(lot)
 
 
 def shared_center(table: EmbeddingTable, parts: Sequence[Int]) -> NDArray[np.float64] | None:
