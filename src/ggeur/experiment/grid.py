@@ -16,6 +16,7 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.experiment.config import PARTITION_KEYS, Settings, settings
+from ggeur.experiment.toml import flat, to_toml
 
 Tree = dict[str, dict[str, Any]]
 
@@ -134,7 +135,7 @@ def override(tree: Mapping[str, Any], assignments: Sequence[str]) -> Tree:
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     """Where two experiments differ, in words; empty if they do not."""
-    of_a, of_b = ({".".join(path): value for path, value in _flat(tree)} for tree in (a, b))
+    of_a, of_b = ({".".join(path): value for path, value in flat(tree)} for tree in (a, b))
     keys = dict.fromkeys([*of_a, *of_b])
     return [
         f"{key} is {of_a.get(key, 'not set')!r} there and {of_b.get(key, 'not set')!r} here"
@@ -182,7 +183,7 @@ def _overlay(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, An
 
 def _product(tree: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Every point of the grid as a tree without lists, and the values that make it that point."""
-    lists = {path: v for path, v in _flat(tree) if isinstance(v, list) and path != ("run", "seeds")}
+    lists = {path: v for path, v in flat(tree) if isinstance(v, list) and path != ("run", "seeds")}
     for path, values in lists.items():
         if not values:
             raise GgeurError(f"The list {'.'.join(path)} is empty, so there is nothing to run.")
@@ -200,41 +201,3 @@ def _filled(
         name: _filled(value, chosen, (*path, name)) if isinstance(value, Mapping) else chosen.get((*path, name), value)
         for name, value in tree.items()
     }
-
-
-def to_toml(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> str:
-    """A tree of sections as TOML text."""
-    arms = [] if path else tree.get("arm", [])
-    plain = {n: v for n, v in tree.items() if not isinstance(v, Mapping) and (path or n != "arm")}
-    lines = [f"[{'.'.join(map(_key, path))}]"] if path and (plain or not tree) else []
-    lines += [f"{_key(name)} = {_value(value)}" for name, value in plain.items()]
-    text = "".join(f"{line}\n" for line in lines)
-    text += "".join(to_toml(part, (*path, name)) for name, part in tree.items() if isinstance(part, Mapping))
-    for arm in arms:
-        text += "[[arm]]\n" + "".join(f"{'.'.join(map(_key, k))} = {_value(v)}\n" for k, v in _flat(arm))
-    return text
-
-
-def _flat(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, (*path, name))
-        else:
-            yield (*path, name), value
-
-
-def _key(name: str) -> str:
-    return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else _value(name)
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_key(name)} = {_value(part)}" for name, part in value.items()) + "}"
-    return repr(value)

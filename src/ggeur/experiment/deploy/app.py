@@ -5,7 +5,8 @@ from pathlib import Path
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import write_atomically
 from ggeur.experiment.deploy.server import check_deployable
-from ggeur.experiment.grid import Experiment, to_toml
+from ggeur.experiment.grid import Experiment
+from ggeur.experiment.toml import to_toml
 
 _PROJECT = """\
 # A Flower app that runs experiment.toml with ggeur: flwr run . [SUPERLINK] --stream
