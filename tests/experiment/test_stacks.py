@@ -16,6 +16,10 @@ def numbers(made):
     return [[t.number for t in stack] for stack in stacks.stacks(_trackers(made, None, None))]
 
 
+def lines(folder):
+    return (folder / "metrics.jsonl").read_text().splitlines()
+
+
 def head(folder, cell):
     return dict(np.load(folder / "model" / f"cell-{cell:03d}" / "head.npz"))
 
@@ -146,3 +150,4 @@ def test_a_checkpoint_of_other_cells_is_not_gone_on_from(tree, swept, tmp_path, 
         stopped(Experiment.of(tree(**SWEEP)), folder, cell=1)
     resumed = ggeur.run(Experiment.of(tree(**SWEEP)), out=folder, resume=True)
     assert [c.rounds for c in resumed.cells] == [c.rounds for c in swept[0].cells]
+    assert sorted(lines(folder)) == sorted(lines(swept[1]))

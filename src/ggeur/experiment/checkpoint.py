@@ -40,10 +40,6 @@ class Snapshot(NamedTuple):
     leaves: list[NDArray[Any]]  # of the engine's state
     cells: list[InFlight]
 
-    def is_of(self, stack: int, cells: Sequence[int]) -> bool:
-        """Whether it is of that stack, made up of those cells."""
-        return self.stack == stack and [cell.number for cell in self.cells] == list(cells)
-
     def state(self, template: State) -> State:
         """The engine's state, in the shape of the one before round 1."""
         servers, clients, own = _body(template)

@@ -49,7 +49,7 @@ class RunFolder:
                 self._write("config.toml", experiment.to_toml())
             self.finished = self._checkpoints.finished_cells()
             self.snapshot = self._checkpoints.newest()
-            self._metrics = self._open_metrics(len(experiment.seeds) * len(experiment.points))
+            self._metrics = self._open_metrics()
         except OSError as error:
             self._clear()
             raise GgeurError(f"Cannot write the run folder {self.path}: {error.strerror or error}.") from error
@@ -90,6 +90,17 @@ class RunFolder:
             except OSError as error:
                 raise CannotWrite(f"Cannot write to {self.path}: {error.strerror or error}.") from error
             self._checkpoints.save(stack, state, cells)
+
+    def snapshot_of(self, stack: int, cells: Sequence[int]) -> Snapshot | None:
+        """Where an earlier process stopped in this stack, if it did; one that stacked cells otherwise is forgotten."""
+        found = self.snapshot
+        if found is not None and found.stack == stack and [cell.number for cell in found.cells] == list(cells):
+            return found
+        if found is not None and any(cell.number in cells for cell in found.cells):
+            self._metrics.close()
+            self.snapshot, self.finished = None, self._checkpoints.finished_cells()
+            self._metrics = self._open_metrics()
+        return None
 
     def finish_cell(
         self, number: int, cell: Cell, params: Params | None, point: Settings, table: EmbeddingTable
@@ -143,7 +154,7 @@ class RunFolder:
         with write_atomically(self.path / name) as file:
             file.write(text.encode())
 
-    def _open_metrics(self, n_cells: int) -> IO[bytes]:
+    def _open_metrics(self) -> IO[bytes]:
         """Open the metrics to append, keeping of an earlier process what its checkpoints stand behind."""
         path = self.path / "metrics.jsonl"
         if self._resumed and path.exists():

@@ -124,8 +124,8 @@ def _train(number: int, trackers: list[Tracker], folder: RunFolder | None) -> No
     trainings = [training_of(job.tracker.point) for job in stack for _ in job.runs]
     simulation = Simulation([run for job in stack for run in job.runs], methods, trainings)
     state = simulation.start()
-    snapshot = None if folder is None else folder.snapshot
-    if snapshot is not None and snapshot.is_of(number, [t.number for t in trackers]):
+    snapshot = None if folder is None else folder.snapshot_of(number, [t.number for t in trackers])
+    if snapshot is not None:
         state = snapshot.state(state)
         for tracker, memory in zip(trackers, snapshot.cells, strict=True):
             tracker.recall(memory)
