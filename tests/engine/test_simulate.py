@@ -290,18 +290,18 @@ def test_runs_of_other_rates_momenta_and_decays_share_a_stack(federation):
 
 
 def test_other_numbers_compile_nothing(federation):
-    run, count = federation(sizes=TWO), local_training_programs
-    final([run], rate=0.1)
-    before = count()
-    final([run], rate=0.2, optimiser=LocalOptimiser(momentum=0.5, weight_decay=0.0))
-    assert count() == before
-    final([run], optimiser=LocalOptimiser(momentum=0.0))  # without a trace of gradients it is another program
-    assert count() > before
+    run, batch = federation(sizes=TWO), 5  # of no other test
+    final([run], batch=batch, rate=0.1)
+    before = programs(batch)
+    final([run], batch=batch, rate=0.2, optimiser=LocalOptimiser(momentum=0.5, weight_decay=0.0))
+    assert programs(batch) == before
+    final([run], batch=batch, optimiser=LocalOptimiser(momentum=0.0))  # no trace of gradients: another program
+    assert programs(batch) > before
 
 
-def local_training_programs():
-    kinds = ("momentum", "sgd")
-    each = [local_training(FEDAVG.recipe, k, BATCH, one_server=True, one_start=True) for k in kinds]
+def programs(batch):
+    """How many have been compiled for batches of that size."""
+    each = [local_training(FEDAVG.recipe, k, batch, one_server=True, one_start=True) for k in ("momentum", "sgd")]
     return sum(program._cache_size() for program in each)
 
 

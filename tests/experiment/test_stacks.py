@@ -5,7 +5,7 @@ import pytest
 
 import ggeur
 from ggeur import Experiment
-from ggeur.experiment import federation, runner, stacks
+from ggeur.experiment import federation, runner, stacks, tracker
 from ggeur.experiment.runner import _trackers
 
 SWEEP = {"train": {"rate": [0.02, 0.05, 0.2], "rounds": 2}, "augment": {"kind": "ggeur"}}
@@ -68,10 +68,18 @@ def test_no_more_cells_than_ten_and_no_more_noise_than_fits(tree, monkeypatch):
     made = Experiment.of(tree(**SWEEP))
     assert numbers(made) == [list(range(6))]
     one = 4 * 5 * 4 * 3 * (12 + 3 * 4)  # float32, dimensions, classes, clients, draws
+    monkeypatch.setattr(stacks, "_COPIES", 0)
     monkeypatch.setattr(stacks, "_STACK_BYTES", 2 * one)
     assert numbers(made) == [list(range(6))], "the three rates of a seed hold its noise once"
     monkeypatch.setattr(stacks, "_STACK_BYTES", 2 * one - 1)
     assert numbers(made) == [[0], [1], [2], [3], [4], [5]]
+
+
+def test_no_more_heads_than_fit(tree, monkeypatch):
+    made = Experiment.of(tree(train={"rate": [0.1, 0.2, 0.3]}, run={"seeds": [0]}))
+    one = 8 * 3 * 4 * (4 * 5 + 4)  # copies, clients, float32, weights and biases
+    monkeypatch.setattr(stacks, "_STACK_BYTES", 2 * one)
+    assert numbers(made) == [[0, 1], [2]]
 
 
 # ---------------------------------------------------------------- that it changes nothing
@@ -106,6 +114,14 @@ def test_noise_is_drawn_once_for_the_points_that_share_it(tree, monkeypatch):
     monkeypatch.setattr(federation, "_KEPT_BYTES", 0)
     ggeur.run(Experiment.of(tree(**SWEEP)))
     assert len(drawn) == 2, "one for each seed"
+
+
+def test_test_rows_are_held_once_for_the_points_that_share_them(tree, monkeypatch):
+    made = []
+    usual = tracker.TestSet
+    monkeypatch.setattr(tracker, "TestSet", lambda *a: made.append(a) or usual(*a))
+    ggeur.run(Experiment.of(tree(**SWEEP)))
+    assert len(made) == 2, "one for each seed"
 
 
 def test_time_is_shared_out_by_steps(tree):
@@ -143,11 +159,13 @@ def test_a_sweep_that_was_stopped_goes_on_to_the_same_end(tree, swept, tmp_path,
             np.testing.assert_array_equal(head(folder, cell)[name], leaf)
 
 
-def test_a_checkpoint_of_other_cells_is_not_gone_on_from(tree, swept, tmp_path, monkeypatch):
+@pytest.mark.parametrize("cell", [1, 3])
+def test_a_checkpoint_of_other_cells_is_not_gone_on_from(tree, swept, tmp_path, monkeypatch, cell):
+    """Cells that were finished then, 0 and 1 if it stopped in the second stack, are not run again."""
     folder = tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr(stacks, "_STACK_CELLS", 2)  # as another version might have stacked them
-        stopped(Experiment.of(tree(**SWEEP)), folder, cell=1)
+        stopped(Experiment.of(tree(**SWEEP)), folder, cell=cell)
     resumed = ggeur.run(Experiment.of(tree(**SWEEP)), out=folder, resume=True)
     assert [c.rounds for c in resumed.cells] == [c.rounds for c in swept[0].cells]
     assert sorted(lines(folder)) == sorted(lines(swept[1]))

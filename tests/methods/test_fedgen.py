@@ -1,11 +1,13 @@
 """FedGen: clients and generator for two rounds against NumPy, and a generator that learns what it should."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from ggeur.core.seeding import stream
 from ggeur.engine.local import folded_key
+from ggeur.methods import fedgen
 
 NOISE, HIDDEN, STEPS, DRAWS, SERVER_RATE = 2, 4, 3, 5, 0.05
 A, B = 1.5, 0.7
@@ -122,3 +124,14 @@ def test_the_generator_learns_embeddings_that_the_ensemble_takes_for_their_label
     made = generate(g, y, eps)
     assert (toy.logits(w, made).argmax(axis=1) == y).mean() > 0.98
     assert made[y == 0].std(axis=0).max() > 0.05, "of one label it makes many embeddings"
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_spread_is_the_mean_over_pairs_and_has_its_gradient(toy, offset):
+    x, d = offset + toy.random(7, 4), apart(toy.random(7, 2))
+
+    def pairs(x):
+        return jnp.mean(d * jnp.mean(jnp.abs(x[:, None] - x[None]), axis=-1))
+
+    toy.same(fedgen.spread(jnp.asarray(x), jnp.asarray(d)), pairs(jnp.asarray(x)))
+    toy.same(jax.grad(fedgen.spread)(jnp.asarray(x), jnp.asarray(d)), jax.grad(pairs)(jnp.asarray(x)))

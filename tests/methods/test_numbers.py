@@ -4,6 +4,8 @@ import jax
 import numpy as np
 import pytest
 
+from ggeur import methods
+from ggeur.engine import simulate
 from ggeur.engine.simulate import Simulation
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import METHODS, resolve
@@ -14,20 +16,33 @@ WITH_NUMBERS = [name for name in METHODS if resolve(name, HEAD, {}).numbers]
 
 def others(method):
     """Every number of the method, changed; shares stay shares."""
-    return {name: value / 2 for name, value in method.numbers}
+    return {name: value / 2 for name, value in method.numbers.items()}
 
 
 def test_which_parameters_are_numbers():
-    assert dict(resolve("fedprox", HEAD, {"mu": 3}).numbers) == {"mu": 3.0}
-    assert dict(resolve("fedmix", HEAD, {}).numbers) == {"lam": 0.05}, "counts decide shapes"
+    assert resolve("fedprox", HEAD, {"mu": 3}).numbers == {"mu": 3.0}
+    assert resolve("fedmix", HEAD, {}).numbers == {"lam": 0.05}, "counts decide shapes"
     assert set(METHODS) - set(WITH_NUMBERS) == {"fedavg", "fedfa_gaussian"}
 
 
 def test_methods_that_differ_in_numbers_alone_have_one_recipe():
     one, two = (resolve("moon", HEAD, {"tau": tau}) for tau in (0.1, 0.9))
-    assert one.recipe is two.recipe and one.numbers != two.numbers
-    assert resolve("fedopt", HEAD, {"server": "adam"}).recipe is not resolve("fedopt", HEAD, {"server": "yogi"}).recipe
-    assert resolve("fedmix", HEAD, {"group": 2}).recipe is not resolve("fedmix", HEAD, {"group": 3}).recipe
+    assert one.recipe == two.recipe and one.numbers != two.numbers
+    assert resolve("fedopt", HEAD, {"server": "adam"}).recipe != resolve("fedopt", HEAD, {"server": "yogi"}).recipe
+    assert resolve("fedmix", HEAD, {"group": 2}).recipe != resolve("fedmix", HEAD, {"group": 3}).recipe
+    methods._build.cache_clear()
+    assert resolve("moon", HEAD, {"tau": 0.1}).recipe == one.recipe, "whatever else was built meanwhile"
+
+
+def test_a_method_with_a_part_replaced_is_not_rebuilt_without_it(toy):
+    """Whoever starts from a method of ours and replaces a function means it."""
+    w = toy.head(toy.random(3, 3))
+    usual = toy.simulation("fedprox", w)
+    frozen = resolve("fedprox", HEAD, {"mu": 0.5})._replace(aggregate=lambda server, *rest: server)
+    assert frozen.numbers == {} and frozen.recipe != resolve("fedprox", HEAD, {"mu": 0.5}).recipe
+    last = list(Simulation(usual.runs, frozen, usual.training).rounds())[-1].params[0]
+    jax.tree.map(toy.same, last, w)
+    assert not np.allclose(list(usual.rounds())[-1].params[0]["W"], w["W"], atol=1e-3), "the test is too weak"
 
 
 @pytest.mark.parametrize("name", WITH_NUMBERS)
@@ -35,13 +50,26 @@ def test_runs_with_other_numbers_share_a_stack(toy, name):
     usual = resolve(name, HEAD, {})
     changed = resolve(name, HEAD, others(usual))
     w = toy.head(toy.random(3, 3))
-    alone = [toy.simulation(name, w, method=dict(method.numbers)) for method in (usual, changed)]
+    alone = [toy.simulation(name, w, method=method.numbers) for method in (usual, changed)]
     expected = [list(simulation.rounds())[-1].params[0] for simulation in alone]
     run, training = alone[0].runs[0], alone[0].training
     found = list(Simulation([run, run], [usual, changed], training).rounds())[-1].params
     for stacked, single in zip(found, expected, strict=True):
         jax.tree.map(toy.same, stacked, single)
     assert not np.allclose(expected[0]["W"], expected[1]["W"], atol=1e-6), "the test is too weak"
+
+
+@pytest.mark.parametrize("name", ["fedmix", "scaffold"])
+def test_what_a_server_sends_need_not_be_copied_for_every_client(toy, name, monkeypatch):
+    """Where it is large, runs of a stack share no call."""
+    usual = toy.simulation(name, toy.head(toy.random(3, 3)))
+    runs = [usual.runs[0], usual.runs[0]._replace(seed=1)]
+    built = [resolve(name, HEAD, values) for values in ({}, others(resolve(name, HEAD, {})))]
+    expected = list(Simulation(runs, built, usual.training).rounds())[-1].params
+    monkeypatch.setattr(simulate, "_SENT_BYTES", 0)
+    monkeypatch.setattr(simulate.trees, "stack", None)
+    found = list(Simulation(runs, built, usual.training).rounds())[-1].params
+    jax.tree.map(toy.same, found, expected)
 
 
 @pytest.mark.parametrize("server", ["adam", "yogi", "adagrad"])

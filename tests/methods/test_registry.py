@@ -105,6 +105,69 @@ def test_ones_own_method_is_found_in_the_working_directory_and_takes_parameters(
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
 
 
+def test_ones_own_method_may_be_one_of_ours_with_a_part_replaced(own, tree):
+    own(
+        "own_frozen",
+        """
+        from ggeur.methods import resolve
+
+        def frozen(head, *, mu: float = 0.1):
+            return resolve("fedprox", head, {"mu": mu})._replace(aggregate=lambda server, *rest: server)
+        """,
+    )
+    cell = ggeur.run(Experiment.of(tree(train={"method": "own_frozen:frozen", "rounds": 3}))).cells[0]
+    assert len(set(cell.rounds)) == 1, "nothing is learnt"
+
+
+def test_ones_own_method_may_take_lists_and_be_one_for_every_head(own, tree):
+    own(
+        "own_odd",
+        """
+        from ggeur.heads import resolve
+        from ggeur.methods.method import Method, cross_entropy_loss
+
+        ANY = Method(loss=lambda w, batch, *rest: cross_entropy_loss(resolve("mlp" if "W2" in w else "linear"))(
+            w, batch, *rest))
+
+        def tagged(head, *, tags: list):
+            return Method(loss=cross_entropy_loss(head))
+
+        def constant(head):
+            return ANY._replace(constant=[])
+        """,
+    )
+    seeds = {"seeds": [0, 1]}
+    tags = {"own_odd:tagged": {"tags": [["a", "b"]]}}
+    result = ggeur.run(Experiment.of(tree(train={"method": "own_odd:tagged"}, method=tags, run=seeds)))
+    assert [cell.status for cell in result.cells] == ["ok", "ok"]
+    both = tree(train={"method": "own_odd:constant", "head": ["linear", "mlp"]}, run=seeds)
+    assert [cell.status for cell in ggeur.run(Experiment.of(both)).cells] == ["ok"] * 4
+
+
+def test_one_that_fails_in_training_is_named_in_a_sentence(own, tree):
+    own(
+        "own_boom",
+        """
+        from ggeur.methods.method import Method, cross_entropy_loss
+
+        def early(head):
+            return Method(loss=None, prepare=lambda data, key: 1 / 0)
+
+        def branching(head):
+            plain = cross_entropy_loss(head)
+
+            def loss(*arguments):
+                value, carry = plain(*arguments)
+                return (value if value > 0 else -value), carry
+
+            return Method(loss=loss)
+        """,
+    )
+    for name, why in (("early", "ZeroDivisionError"), ("branching", "TracerBoolConversionError")):
+        text = told(ggeur.run, Experiment.of(tree(train={"method": f"own_boom:{name}"})))
+        assert text.startswith(f"The method 'own_boom:{name}' failed: {why}: ")
+
+
 def test_ones_own_method_has_its_parameters_checked(own):
     own("own_checked", OWN)
     assert "[method.own_checked:mine] has no parameter 'nu'; it has: mu, unused." in told(

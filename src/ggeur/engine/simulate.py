@@ -1,6 +1,6 @@
 """The whole federation in one process, round by round, compiled by JAX.
 
-A stack is several runs (seeds, and points of a grid that differ in numbers) whose clients, the lanes, train side by
+A stack is several runs (seeds, and points of a grid that one program serves) whose clients, the lanes, train side by
 side. What a client computes does not depend on what it runs beside: its batches, keys and weights are functions of
 seed, round and client.
 """
@@ -22,6 +22,8 @@ from ggeur.engine.federation import Run, few_sizes, stack_runs
 from ggeur.engine.local import Lanes, aggregation, batch_order, local_training, power_of_two, preparation
 from ggeur.engine.training import Int, Training
 from ggeur.methods.method import Method, Tree
+
+_SENT_BYTES = 2**18  # by a server, past which it is not copied for every client
 
 
 class State(NamedTuple):
@@ -78,13 +80,6 @@ class Simulation:
         self._numbers = jax.tree.map(lambda *a: np.array(a, self._dtype), *each)  # stacked over runs
         self._prepared_bytes = 0  # of a client's message before round 1
         self._chunks = Chunks(self.training.batch, self._base.shape[1])
-        self._train = local_training(
-            self._recipe,
-            self.training.optimiser.kind,
-            self.training.batch,
-            one_server=len(runs) == 1,
-            one_start=len(runs) == 1 and self.training.broadcast,
-        )
 
     def _check(self, trainings: Sequence[Training]) -> None:
         for run in self.runs:
@@ -131,11 +126,11 @@ class Simulation:
     def _round(self, state: State, pool: ThreadPoolExecutor) -> Round:
         number = state.round + 1
         sent = self._sent(state)
-        every = sent[0] if len(sent) == 1 else trees.stack(sent)
         chosen = [self.training.participants(run.seed, number, self._able(r)) for r, run in enumerate(self.runs)]
         active = np.concatenate([r * self.n_clients + ids for r, ids in enumerate(chosen)])
-        chunks = self._chunks.of(active, self._steps[active])
-        work = list(pool.map(lambda lanes: self._chunk(lanes, number, state, every), chunks))
+        apart = len(sent) == 1 or trees.size_in_bytes(sent[0]) > _SENT_BYTES
+        chunks = self._divided(active, apart=apart)
+        work = list(pool.map(lambda lanes: self._chunk(lanes, number, state, sent, apart=apart), chunks))
         done: _Done = trees.scatter(work, [np.searchsorted(active, lanes) for lanes in chunks], len(active))
         servers, losses = [], []
         ends = np.cumsum([len(ids) for ids in chosen])
@@ -171,7 +166,13 @@ class Simulation:
             [int(down * s) + first * once for s in share],
         )
 
-    def _chunk(self, lanes: Int, number: int, state: State, sent: Tree) -> _Done:
+    def _divided(self, active: Int, *, apart: bool) -> list[Int]:
+        """Lanes that share a call: of all runs, or `apart`, each of one run, to which alone its server's words go."""
+        run = active // self.n_clients
+        groups = [active[run == r] for r in range(len(self.runs))] if apart else [active]
+        return [lanes for group in groups for lanes in self._chunks.of(group, self._steps[group])]
+
+    def _chunk(self, lanes: Int, number: int, state: State, sent: list[dict[str, Tree]], *, apart: bool) -> _Done:
         """Train these lanes. Sizes are rounded up where they vary by round, so that few programs are compiled."""
         batch, steps = self.training.batch, self._steps[lanes]
         size = len(lanes) if self.training.clients_per_round is None else few_sizes(len(lanes))
@@ -182,9 +183,10 @@ class Simulation:
             n = len(self._sets[lane].y)
             line[: count * batch] = batch_order(self.runs[r].seed, number, k, n, int(count), batch)
         broadcast, run = self.training.broadcast, filled // self.n_clients
-        alone = len(self.runs) == 1
-        own_sent = sent if alone else trees.take(sent, run)
-        out = self._train(
+        own_sent = sent[run[0]] if apart else trees.stack([sent[r] for r in run])
+        kind = self.training.optimiser.kind
+        train = local_training(self._recipe, kind, batch, one_server=apart, one_start=apart and broadcast)
+        out = train(
             self._base,
             self._bank,
             self._lane_data(filled),
@@ -195,7 +197,7 @@ class Simulation:
             own_sent,
             trees.take(state.clients, filled),
             self._names("train", number, filled),
-            trees.take(self._numbers, 0 if alone else run),
+            trees.take(self._numbers, run[0] if apart else run),
         )
         messages, clients, ends, losses = trees.take(jax.tree.map(np.asarray, out), slice(len(lanes)))
         return _Done(messages, clients, () if broadcast else ends, losses)

@@ -77,8 +77,9 @@ class Training:
 
     def numbers(self, method: Method) -> Numbers:
         """What may differ between runs that share a program with this one."""
-        return Numbers(self.rate, self.optimiser.momentum, self.optimiser.weight_decay, dict(method.numbers))
+        return Numbers(self.rate, self.optimiser.momentum, self.optimiser.weight_decay, method.numbers)
 
-    def without_numbers(self) -> "Training":
+    def without_numbers(self) -> tuple[Any, ...]:
         """What must be the same in all of them."""
-        return replace(self, rate=0.0, optimiser=LocalOptimiser(self.optimiser.kind, 0.0, 0.0))
+        plain = replace(self, rate=0.0, optimiser=LocalOptimiser())
+        return plain, self.optimiser.kind

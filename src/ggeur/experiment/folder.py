@@ -91,12 +91,15 @@ class RunFolder:
                 raise CannotWrite(f"Cannot write to {self.path}: {error.strerror or error}.") from error
             self._checkpoints.save(stack, state, cells)
 
-    def snapshot_of(self, stack: int, cells: Sequence[int]) -> Snapshot | None:
+    def snapshot_of(self, stack: int, cells: Sequence[int], finished: Sequence[int]) -> Snapshot | None:
         """Where an earlier process stopped in this stack, if it did; one that stacked cells otherwise is forgotten."""
         found = self.snapshot
-        if found is not None and found.stack == stack and [cell.number for cell in found.cells] == list(cells):
+        if found is None:
+            return None
+        held = {cell.number for cell in found.cells}
+        if found.stack == stack and set(cells) - set(finished) <= held <= set(cells):
             return found
-        if found is not None and any(cell.number in cells for cell in found.cells):
+        if held & set(cells):
             self._metrics.close()
             self.snapshot, self.finished = None, self._checkpoints.finished_cells()
             self._metrics = self._open_metrics()

@@ -2,9 +2,9 @@
 
 import os
 import time
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -119,12 +119,15 @@ def _runs(method: str, run: Run) -> list[Run]:
 
 def _train(number: int, trackers: list[Tracker], folder: RunFolder | None) -> None:
     began = time.perf_counter()
+    snapshot = None
+    if folder is not None:
+        done = [t.number for t in trackers if t.done]
+        snapshot = folder.snapshot_of(number, [t.number for t in trackers], done)
+    held = [cell.number for cell in snapshot.cells] if snapshot is not None else []
+    trackers = [t for t in trackers if (t.number in held if snapshot is not None else not t.done)]
     stack = _jobs(trackers)
-    methods = [method_of(job.tracker.point) for job in stack for _ in job.runs]
-    trainings = [training_of(job.tracker.point) for job in stack for _ in job.runs]
-    simulation = Simulation([run for job in stack for run in job.runs], methods, trainings)
-    state = simulation.start()
-    snapshot = None if folder is None else folder.snapshot_of(number, [t.number for t in trackers])
+    simulation = _simulation(stack)
+    state = _or_say_whose(simulation.start, trackers[0].point)
     if snapshot is not None:
         state = snapshot.state(state)
         for tracker, memory in zip(trackers, snapshot.cells, strict=True):
@@ -133,7 +136,8 @@ def _train(number: int, trackers: list[Tracker], folder: RunFolder | None) -> No
         for job in stack:
             _begin(job, simulation.training)
     every, rounds = trackers[0].point.run.checkpoint_every, trackers[0].point.train.rounds
-    for result in simulation.rounds(state):
+    ahead = simulation.rounds(state)
+    while (result := _or_say_whose(lambda: next(ahead, None), trackers[0].point)) is not None:
         check()
         state = result.state
         for job in stack:
@@ -147,6 +151,31 @@ def _train(number: int, trackers: list[Tracker], folder: RunFolder | None) -> No
     steps = sum(sum(t.cell.local_steps) for t in trackers)
     for job in stack:
         job.tracker.finish(heads[job.mine], seconds * sum(job.tracker.cell.local_steps) / steps)
+
+
+def _simulation(stack: list[_Job]) -> Simulation:
+    """Of all runs; a point's method is built once, so that its seeds have the same."""
+    points = {id(job.tracker.point): job.tracker.point for job in stack}
+    methods = {key: method_of(point) for key, point in points.items()}
+    each = [job.tracker.point for job in stack for _ in job.runs]
+    runs = [run for job in stack for run in job.runs]
+    return Simulation(runs, [methods[id(point)] for point in each], [training_of(point) for point in each])
+
+
+T = TypeVar("T")
+
+
+def _or_say_whose(work: Callable[[], T], point: Settings) -> T:
+    """What goes wrong in a user's own method is said in a sentence that names it."""
+    try:
+        return work()
+    except GgeurError:
+        raise
+    except Exception as error:
+        if ":" not in point.train.method:
+            raise
+        first = (str(error).splitlines() or [""])[0].rstrip(".")
+        raise GgeurError(f"The method '{point.train.method}' failed: {type(error).__name__}: {first}.") from error
 
 
 def _bound(point: Settings) -> bool:

@@ -5,6 +5,9 @@ as rates. The answer is a function of the settings alone, so that a resumed run 
 """
 
 from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+import jax
 
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.training import LocalOptimiser, Training
@@ -15,7 +18,8 @@ from ggeur.experiment.tracker import Tracker
 from ggeur.methods import CLOSED, WITHOUT_DATA, resolve
 from ggeur.methods.method import Method
 
-_STACK_BYTES = 2 * 2**30  # of noise held at once by the runs of a stack
+_STACK_BYTES = 2 * 2**30  # of noise, and of clients' heads, states and messages, held at once by a stack
+_COPIES = 8  # of a head for every client: its state, its message, where it ends, and these put together
 _STACK_CELLS = 10
 
 
@@ -46,39 +50,52 @@ def training_of(point: Settings) -> Training:
 
 def stacks(trackers: Sequence[Tracker]) -> list[list[Tracker]]:
     """The cells in groups; groups are in the order of their first cells."""
-    facts: dict[int, tuple[Hashable, int]] = {}  # of every point: its program, and the bytes of one seed's noise
+    facts: dict[int, _Facts] = {}
     groups: list[list[Tracker]] = []
-    filling: dict[Hashable, tuple[list[Tracker], dict[Hashable, int]]] = {}  # by program: its last group, and the noise
+    filling: dict[Hashable, tuple[list[Tracker], dict[Hashable, int]]] = {}  # by program: its last group, what it holds
     for tracker in trackers:
         point = tracker.point
         if solved(point):
             groups.append([tracker])
             continue
         if id(point) not in facts:
-            facts[id(point)] = _program(point), _noise_bytes(point, load_table(point.data))
-        program, size = facts[id(point)]
-        noise: Hashable = point.partition, point.augment, tracker.seed  # held once by the cells that share it
+            facts[id(point)] = _Facts.of(point)
+        program, noise, heads = facts[id(point)]
+        # Noise is held once by the cells that share it.
+        more: dict[Hashable, int] = {(point.partition, point.augment, tracker.seed): noise, tracker.number: heads}
         group, held = filling.get(program, ([], {}))
-        if not group or len(group) == _STACK_CELLS or sum((held | {noise: size}).values()) > _STACK_BYTES:
+        if not group or len(group) == _STACK_CELLS or sum((held | more).values()) > _STACK_BYTES:
             group, held = [], {}
             groups.append(group)
             filling[program] = group, held
         group.append(tracker)
-        held[noise] = size
+        held.update(more)
     return groups
 
 
-def _program(point: Settings) -> Hashable:
-    """What cells must agree in to be computed together."""
-    return (
-        point.data,
-        _clients(point, load_table(point.data)),
-        point.augment.kind == "ggeur",  # without noise a step is cheaper
-        method_of(point).recipe,
-        training_of(point).without_numbers(),
-        point.train.method,
-        point.run.checkpoint_every,
-    )
+class _Facts(NamedTuple):
+    """Of a point: what cells must agree in to be computed together, and what one of them holds, in bytes."""
+
+    program: Hashable
+    noise: int
+    heads: int
+
+    @classmethod
+    def of(cls, point: Settings) -> "_Facts":
+        table, head = load_table(point.data), head_of(point)
+        program = (
+            point.data,
+            _clients(point, table),
+            point.augment.kind == "ggeur",  # without noise a step is cheaper
+            head,
+            method_of(point).recipe,
+            training_of(point).without_numbers(),
+            point.train.method,
+            point.run.checkpoint_every,
+        )
+        params = jax.eval_shape(lambda key: head.init(key, table.dimension, table.n_classes), jax.random.key(0))
+        size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(params))
+        return cls(program, _noise_bytes(point, table), _COPIES * size * _clients(point, table))
 
 
 def _clients(point: Settings, table: EmbeddingTable) -> int:

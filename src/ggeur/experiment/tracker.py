@@ -1,7 +1,8 @@
 """One cell as it runs: its heads scored round by round, its record filled in, its lines and its model written."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 import jax
 import numpy as np
@@ -16,6 +17,7 @@ from ggeur.experiment.source import load_table
 from ggeur.heads.head import Params
 
 OnRound = Callable[[dict[str, Any]], None]
+_tests: WeakValueDictionary[Hashable, TestSet] = WeakValueDictionary()  # of cells in flight: sweeps share them
 
 
 class Tracker:
@@ -35,7 +37,10 @@ class Tracker:
     @property
     def test(self) -> TestSet:
         if self._test is None:
-            self._test = TestSet(load_table(self.point.data).split(self.seed), head_of(self.point))
+            table, head = load_table(self.point.data), head_of(self.point)
+            key = (table.fingerprint(), self.seed, head)
+            self._test = _tests.get(key) or TestSet(table.split(self.seed), head)
+            _tests[key] = self._test
         return self._test
 
     def memory(self) -> InFlight:

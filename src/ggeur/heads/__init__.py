@@ -1,6 +1,6 @@
 """The heads by name."""
 
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ggeur.core.errors import GgeurError
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 HEADS = ("linear", "mlp")
 
 
-@lru_cache(maxsize=16)
+@cache
 def resolve(name: str, *, hidden: int = 256, softmax: bool = False) -> "Head":
     """The head of that name; the same object for the same arguments, so that nothing is compiled twice."""
     from ggeur.heads.linear import linear

@@ -4,6 +4,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from ggeur.core.errors import GgeurError
 if TYPE_CHECKING:
     from ggeur.heads.head import Head
     from ggeur.methods.closed import ClosedForm
-    from ggeur.methods.method import Method, Recipe
+    from ggeur.methods.method import Method
 
 METHODS = (  # each is a function of that name in the module of that name
     "fedavg",
@@ -99,7 +100,7 @@ def resolve(name: str, head: "Head", given: Mapping[str, Any]) -> "Method":
 
 @lru_cache(maxsize=64)
 def _build(name: str, head: "Head", values: tuple[tuple[str, Any], ...]) -> "Method":
-    from ggeur.methods.method import Method
+    from ggeur.methods.method import Method, Origin
 
     try:
         method = factory(name)(head, **dict(values))
@@ -110,17 +111,24 @@ def _build(name: str, head: "Head", values: tuple[tuple[str, Any], ...]) -> "Met
     if not isinstance(method, Method):
         raise GgeurError(f"'{name}' is not a method: called with a head it must return a ggeur Method.")
     if ":" in name:  # a user's may branch on its parameters, so it stays as it is
-        return method
+        return method._replace(constant=tuple(method.constant))
     every = {**{p.name: p.default for p in parameters(name).values()}, **dict(values)}
     numbers = {key: value for key, value in every.items() if isinstance(value, float)}
     others = tuple((key, value) for key, value in every.items() if key not in numbers)
-    return method._replace(numbers=tuple(numbers.items()), rebuild=_recipe(name, head, others))
+    return method._replace(origin=Origin(Named(name, head, others), tuple(numbers.items()), method[:-1]))
 
 
-@lru_cache(maxsize=64)
-def _recipe(name: str, head: "Head", others: tuple[tuple[str, Any], ...]) -> "Recipe":
-    """The method around numbers that come later; of `others` (counts, choices) a program is made."""
-    return lambda numbers: factory(name)(head, **dict(others), **numbers)
+@dataclass(frozen=True)
+class Named:
+    """The recipe of a method around numbers that come later; of `others` (counts, choices) a program is made."""
+
+    name: str
+    head: "Head"
+    others: tuple[tuple[str, Any], ...]
+
+    def __call__(self, numbers: Mapping[str, Any]) -> "Method":
+        method: Method = factory(self.name)(self.head, **dict(self.others), **numbers)
+        return method
 
 
 def resolve_closed(name: str, given: Mapping[str, Any]) -> "ClosedForm":

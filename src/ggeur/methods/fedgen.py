@@ -142,6 +142,7 @@ def spread(x: jax.Array, d: jax.Array) -> jax.Array:
     The sum is 2 sum_i <x_i, s_i> with s_i = sum_j d_ij sign(x_i - x_j). As signs have no slope, this has the value and
     the gradient of the double sum.
     """
+    x = x - jax.lax.stop_gradient(jnp.mean(x, axis=0))  # differences stay, and cancellation is less
     held = jax.lax.stop_gradient(x)
 
     def add(j: jax.Array, s: jax.Array) -> jax.Array:

@@ -5,7 +5,7 @@ The engine vectorises them over clients, so each is written for one client (or, 
 """
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -87,11 +87,8 @@ class Method(NamedTuple):
     optimiser: Callable[[jax.Array], optax.GradientTransformation] | None = None
     """(rate) -> the local optimiser, where a method may not use [train]'s."""
 
-    numbers: tuple[tuple[str, float], ...] = ()
-    """Filled in by `resolve`: the parameters it is built around, by name, ..."""
-
-    rebuild: "Recipe | None" = None
-    """... and how it is built around others, of any type: the engine makes them arguments of a compiled program."""
+    origin: "Origin | None" = None
+    """Filled in by `resolve`; of no account once any of the above has been replaced."""
 
     @property
     def prepares(self) -> bool:
@@ -100,16 +97,38 @@ class Method(NamedTuple):
 
     @property
     def recipe(self) -> "Recipe":
-        """How a compiled program builds it; the same object for methods that differ in numbers alone."""
-        return self.rebuild or _as_it_is(self)
+        """How a compiled program builds it; equal for methods that differ in numbers alone."""
+        return AsItIs(self) if self._origin is None else self._origin.recipe
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The parameters that a program takes as arguments, by name."""
+        return {} if self._origin is None else dict(self._origin.numbers)
+
+    @property
+    def _origin(self) -> "Origin | None":
+        return self.origin if self.origin is not None and self.origin.functions == self[:-1] else None
 
 
-Recipe = Callable[[Mapping[str, Any]], Method]
+Recipe = Callable[[Mapping[str, Any]], Method]  # hashable, and equal where it builds the same
 
 
-@lru_cache(maxsize=64)
-def _as_it_is(method: Method) -> Recipe:
-    return lambda numbers: method
+class Origin(NamedTuple):
+    """How a method came about: the recipe and the numbers that made these functions."""
+
+    recipe: Recipe
+    numbers: tuple[tuple[str, float], ...]
+    functions: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class AsItIs:
+    """The recipe of a method that has no numbers."""
+
+    method: Method
+
+    def __call__(self, numbers: Mapping[str, Any]) -> Method:
+        return self.method
 
 
 def weighted_mean(trees: Tree, weights: jax.Array) -> Tree:

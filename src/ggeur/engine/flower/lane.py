@@ -104,7 +104,7 @@ def aggregate(method: Method, server: Tree, messages: list[Tree], ids: list[int]
     key_names = np.array([seed, stream("aggregate"), number], np.uint32)
     weights = np.asarray(weights, np.float64)
     share = jnp.asarray(weights / weights.sum(), jnp.float32)
-    numbers = _numbers(dict(method.numbers))
+    numbers = _numbers(method.numbers)
     return aggregation(method.recipe)(server, stacked, np.array(ids), share, key_names, numbers)
 
 
@@ -164,4 +164,4 @@ def _numbers(tree: Tree) -> Tree:
 
 def _of_one(method: Method) -> Tree:
     """The method's numbers, stacked over one lane."""
-    return jax.tree.map(lambda number: number[None], _numbers(dict(method.numbers)))
+    return jax.tree.map(lambda number: number[None], _numbers(method.numbers))
