@@ -9,6 +9,7 @@ import textwrap
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -34,6 +35,7 @@ def tree(folder: Path, **train):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     """A small table and an uninterrupted run of it."""
+    jax.clear_caches()  # programs that tests before compiled with other options than a process of its own would
     folder = tmp_path_factory.mktemp("resume")
     rng = np.random.default_rng(0)
     y = np.arange(180) % 3
