@@ -73,9 +73,12 @@ def result_table(result: Result, title: str) -> Table:
     domains = next((list(row.domains) for row in rows if row.domains), [])
     seeds = len(rows[0].cells) if rows else 0
     table = Table(title=title, title_justify="left", caption=_caption(seeds, len(domains)), caption_justify="left")
-    table.add_column("", min_width=12)
+    table.add_column("")
+    first = max((len(row_name(row)) for row in rows), default=0)
+    tight = first + sum(max(len(name), 6) + 3 for name in domains) + 32 > console.width  # 32: what is around and after
     for name in domains if len(domains) > 1 else []:
-        table.add_column(escape(name), justify="right", min_width=6)
+        short = f"{name[:6]}…" if tight and len(name) > 7 else name  # room for what the rows are called
+        table.add_column(escape(short), justify="right", min_width=6)
     table.add_column("AVG" if len(domains) > 1 else "accuracy", justify="right", no_wrap=True)
     if len(domains) > 1:
         table.add_column("STD", justify="right", no_wrap=True)

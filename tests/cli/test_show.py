@@ -1,9 +1,13 @@
-"""The bar: what counts as done when a run goes on, and heads that are solved in one step."""
+"""The bar: what counts as done when a run goes on, and heads solved in one step; the table on narrow screens."""
+
+import io
 
 import pytest
+from rich.console import Console
 
 from ggeur import Experiment
 from ggeur.cli import show
+from ggeur.experiment.result import Cell, Result
 
 TREE = {
     "data": {"dataset": "mini-digits"},
@@ -49,3 +53,20 @@ def test_cells_that_were_finished_before_count_as_done(tmp_path, bar):
     with show.progress(Experiment.of(TREE), tmp_path) as on_round:
         on_round(event(3, 5))
     assert bar == [(21, 42), (26, 42), (42, 42)]
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_the_table_fits_on_the_screen_with_its_last_column(monkeypatch, width):
+    domains = {"handwritten": 74.09, "typeset": 69.4, "clutter": 62.36, "texture": 54.85}
+    cells = [
+        Cell("fedavg", "ggeur", seed, {"arm": arm}, rounds=[65.0], domains=domains, avg=65.17 + seed, std=7.85)
+        for arm in ("FedAvg", "+ GGEUR steps 1 and 2")
+        for seed in (0, 1, 2)
+    ]
+    console = Console(width=width, file=io.StringIO())
+    monkeypatch.setattr(show, "console", console)
+    console.print(show.result_table(Result(cells), "mini-digits"))
+    lines = [line.rstrip() for line in console.file.getvalue().splitlines() if line[:1] in "│┃┏└"]
+    assert len(lines) >= 5 and all(line[-1] in "│┃┓┘" for line in lines)
+    assert "STD" in lines[1] and any(line.endswith("7.85 │") for line in lines)
+    assert any("+ GGEUR step" in line for line in lines), "a row's name is not cut to nothing"
