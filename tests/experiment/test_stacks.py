@@ -75,6 +75,15 @@ def test_no_more_cells_than_ten_and_no_more_noise_than_fits(tree, monkeypatch):
     assert numbers(made) == [[0], [1], [2], [3], [4], [5]]
 
 
+def test_noise_around_every_row_is_counted_by_rows(tree, monkeypatch):
+    made = Experiment.of(tree(augment={"kind": "ggeur", "per_sample": 7, "bank_mib": 1}, run={"seeds": [0, 1]}))
+    one = 4 * 5 * (120 * 7 + 3 * 4 * 3 * 4)  # float32, dimensions; rows, and for each client, classes and domains
+    monkeypatch.setattr(stacks, "_COPIES", 0)
+    for most, groups in ((2 * one, [[0, 1]]), (2 * one - 1, [[0], [1]])):
+        monkeypatch.setattr(stacks, "_STACK_BYTES", most)
+        assert numbers(made) == groups
+
+
 def test_no_more_heads_than_fit(tree, monkeypatch):
     made = Experiment.of(tree(train={"rate": [0.1, 0.2, 0.3]}, run={"seeds": [0]}))
     one = 8 * 3 * 4 * (4 * 5 + 4)  # copies, clients, float32, weights and biases

@@ -104,8 +104,16 @@ def _clients(point: Settings, table: EmbeddingTable) -> int:
 
 def _noise_bytes(point: Settings, table: EmbeddingTable) -> int:
     """Of one seed's bank, at most."""
-    if point.augment.kind != "ggeur":
+    a = point.augment
+    if a.kind != "ggeur":
         return 0
-    draws = (point.augment.target or 0) + table.n_domains * point.augment.per_prototype
-    one = 4 * table.dimension * table.n_classes * draws  # what one client draws is never shared
-    return min(_clients(point, table) * one, max(one, point.augment.bank_mib * 2**20))
+    clients, row = _clients(point, table), 4 * table.dimension
+    prototypes = table.n_classes * table.n_domains * a.per_prototype
+    if a.per_sample is None:
+        around_own = table.n_classes * (a.target or 0)
+        total = clients * (around_own + prototypes)
+    else:
+        around_own = len(table) * a.per_sample  # if one client held all rows
+        total = around_own + clients * prototypes
+    one = around_own + prototypes  # what one client draws is never shared
+    return min(row * total, max(row * one, a.bank_mib * 2**20))
