@@ -8,15 +8,15 @@ import pytest
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.statistics import ClassStatistics
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment import federation
+from ggeur.experiment import shapes
 from ggeur.experiment.config import settings
 from ggeur.experiment.federation import (
     augment_clients,
     build_run,
     client_weights,
-    federation_statistics,
     partition_rows,
 )
+from ggeur.experiment.shapes import federation_statistics
 from ggeur.experiment.source import load_table
 
 C = 4
@@ -237,7 +237,7 @@ def test_without_broadcast_every_client_has_a_head_of_its_own(table, point):
 
 @pytest.mark.parametrize("rows", [1, 7, 40, 1000])
 def test_small_clients_are_summed_up_together_and_nobody_is_left_out(table, monkeypatch, rows):
-    monkeypatch.setattr(federation, "_LOT_ROWS", rows)
+    monkeypatch.setattr(shapes, "_LOT_ROWS", rows)
     parts = np.split(np.random.default_rng(0).permutation(100), [0, 3, 3, 40, 41, 90, 100])  # the last 20 are nobody's
     one_by_one = [ClassStatistics.from_embeddings(table.x[p], table.y[p], C) for p in parts if len(p)]
     found, expected = federation_statistics(table, parts), ClassStatistics.merge(one_by_one)

@@ -12,11 +12,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ggeur.core.errors import GgeurWarning
+from ggeur.experiment.built import solved
 from ggeur.experiment.checkpoint import Checkpoints
 from ggeur.experiment.grid import Experiment
 from ggeur.experiment.result import Result, Row
 from ggeur.experiment.tracker import OnRound
-from ggeur.methods import CLOSED, WITHOUT_DATA
 from ggeur.report.tables import label, row_name
 
 console = Console()
@@ -28,8 +28,7 @@ def progress(experiment: Experiment, folder: Path) -> Iterator[OnRound]:
 
     Cells that the run folder has finished before count as done.
     """
-    solved = (*CLOSED, *WITHOUT_DATA)  # in one step, whatever [train] rounds says
-    rounds = [1 if p.train.method in solved else p.train.rounds for p in experiment.points for _ in experiment.seeds]
+    rounds = [1 if solved(p) else p.train.rounds for p in experiment.points for _ in experiment.seeds]
     done = {cell: rounds[cell] for cell in Checkpoints(folder / "checkpoint").finished_numbers() if cell < len(rounds)}
     bar = Progress(
         TextColumn("{task.description}"),

@@ -91,13 +91,13 @@ class RunFolder:
                 raise CannotWrite(f"Cannot write to {self.path}: {error.strerror or error}.") from error
             self._checkpoints.save(stack, state, cells)
 
-    def snapshot_of(self, stack: int, cells: Sequence[int], finished: Sequence[int]) -> Snapshot | None:
+    def snapshot_of(self, stack: int, cells: Sequence[int], todo: Sequence[int]) -> Snapshot | None:
         """Where an earlier process stopped in this stack, if it did; one that stacked cells otherwise is forgotten."""
         found = self.snapshot
         if found is None:
             return None
         held = {cell.number for cell in found.cells}
-        if found.stack == stack and set(cells) - set(finished) <= held <= set(cells):
+        if found.stack == stack and set(todo) <= held <= set(cells):
             return found
         if held & set(cells):
             self._metrics.close()

@@ -15,6 +15,8 @@ from ggeur.engine.federation import Run
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.training import Training
 from ggeur.experiment.bounds import central_run, local_runs
+from ggeur.experiment.built import method_of, solved, training_of
+from ggeur.experiment.checkpoint import Snapshot
 from ggeur.experiment.config import Settings
 from ggeur.experiment.cost import bytes_before_training, closed_form_bytes
 from ggeur.experiment.federation import Augmented, augmented_once, build_run, partition_rows, solved_head
@@ -23,7 +25,7 @@ from ggeur.experiment.grid import Experiment
 from ggeur.experiment.interrupt import check
 from ggeur.experiment.result import Cell, Result
 from ggeur.experiment.source import load_table
-from ggeur.experiment.stacks import method_of, solved, stacks, training_of
+from ggeur.experiment.stacks import stacks
 from ggeur.experiment.tracker import OnRound, Tracker
 from ggeur.methods import BOUNDS
 from ggeur.methods.zeroshot import zeroshot
@@ -117,14 +119,21 @@ def _runs(method: str, run: Run) -> list[Run]:
     return [central_run(run)] if method == "central" else [run]
 
 
+def _in_flight(number: int, stack: list[Tracker], folder: RunFolder | None) -> tuple[list[Tracker], Snapshot | None]:
+    """The cells that an earlier process was at and where it stopped, or else those that are not done."""
+    todo = [t for t in stack if not t.done]
+    if folder is None:
+        return todo, None
+    snapshot = folder.snapshot_of(number, [t.number for t in stack], [t.number for t in todo])
+    if snapshot is None:
+        return todo, None
+    held = {cell.number for cell in snapshot.cells}
+    return [t for t in stack if t.number in held], snapshot
+
+
 def _train(number: int, trackers: list[Tracker], folder: RunFolder | None) -> None:
     began = time.perf_counter()
-    snapshot = None
-    if folder is not None:
-        done = [t.number for t in trackers if t.done]
-        snapshot = folder.snapshot_of(number, [t.number for t in trackers], done)
-    held = [cell.number for cell in snapshot.cells] if snapshot is not None else []
-    trackers = [t for t in trackers if (t.number in held if snapshot is not None else not t.done)]
+    trackers, snapshot = _in_flight(number, trackers, folder)
     stack = _jobs(trackers)
     simulation = _simulation(stack)
     state = _or_say_whose(simulation.start, trackers[0].point)

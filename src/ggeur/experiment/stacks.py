@@ -10,42 +10,14 @@ from typing import NamedTuple
 import jax
 
 from ggeur.data.table import EmbeddingTable
-from ggeur.engine.training import LocalOptimiser, Training
+from ggeur.experiment.built import head_of, method_of, solved, training_of
 from ggeur.experiment.config import Settings
-from ggeur.experiment.federation import head_of
 from ggeur.experiment.source import load_table
 from ggeur.experiment.tracker import Tracker
-from ggeur.methods import CLOSED, WITHOUT_DATA, resolve
-from ggeur.methods.method import Method
 
 _STACK_BYTES = 2 * 2**30  # of noise, and of clients' heads, states and messages, held at once by a stack
 _COPIES = 8  # of a head for every client: its state, its message, where it ends, and these put together
 _STACK_CELLS = 10
-
-
-def solved(point: Settings) -> bool:
-    """Whether the head is solved, or given, rather than trained."""
-    return point.train.method in (*CLOSED, *WITHOUT_DATA)
-
-
-def method_of(point: Settings) -> Method:
-    return resolve(point.train.method, head_of(point), point.method.get(point.train.method, {}))
-
-
-def training_of(point: Settings) -> Training:
-    """[train] as the engine takes it."""
-    t = point.train
-    return Training(
-        rounds=t.rounds,
-        batch=t.batch,
-        rate=t.rate,
-        local_epochs=t.local_epochs,
-        local_steps=t.local_steps,
-        optimiser=LocalOptimiser(t.optimiser, t.momentum, t.weight_decay),
-        clients_per_round=t.clients_per_round,
-        broadcast=t.broadcast,
-        storage=t.storage,
-    )
 
 
 def stacks(trackers: Sequence[Tracker]) -> list[list[Tracker]]:

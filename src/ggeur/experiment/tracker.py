@@ -7,10 +7,10 @@ from weakref import WeakValueDictionary
 import jax
 import numpy as np
 
+from ggeur.experiment.built import head_of
 from ggeur.experiment.checkpoint import InFlight
 from ggeur.experiment.config import Settings
 from ggeur.experiment.evaluate import TestSet, mean_accuracy, summarise
-from ggeur.experiment.federation import head_of
 from ggeur.experiment.folder import RunFolder
 from ggeur.experiment.result import Cell
 from ggeur.experiment.source import load_table

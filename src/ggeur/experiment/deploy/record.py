@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
 from ggeur.data.table import EmbeddingTable
+from ggeur.experiment.built import head_of
 from ggeur.experiment.checkpoint import InFlight
 from ggeur.experiment.config import Settings
 from ggeur.experiment.deploy.scores import Scores, accuracy, by_class, summarise_answered
 from ggeur.experiment.deploy.site import relabelled
 from ggeur.experiment.evaluate import TestSet, mean_accuracy
-from ggeur.experiment.federation import head_of
 from ggeur.experiment.folder import RunFolder
 from ggeur.experiment.result import Cell
 from ggeur.heads.head import Params

@@ -18,12 +18,12 @@ from ggeur.engine.flower import lane
 from ggeur.engine.flower.ask import Answer
 from ggeur.engine.flower.packing import Arrays, arrays_to_tree, tree_to_arrays
 from ggeur.engine.simulate import State
+from ggeur.experiment.built import training_of
 from ggeur.experiment.config import Settings
 from ggeur.experiment.deploy.agreement import Client
 from ggeur.experiment.deploy.plan import Plan
 from ggeur.experiment.deploy.roster import Roster
 from ggeur.experiment.deploy.scores import MOST_TEST_ROWS, Scores, checked_scores
-from ggeur.experiment.stacks import training_of
 from ggeur.methods.method import Method, Tree
 
 _LARGEST_LOSS = float(np.finfo(np.float32).max)  # sites compute it in float32; a weighted mean of these is finite

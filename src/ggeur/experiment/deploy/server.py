@@ -16,6 +16,7 @@ from ggeur.engine.flower import lane
 from ggeur.engine.flower.machines import end_with_parent
 from ggeur.engine.flower.packing import arrays_to_tree, tree_to_arrays
 from ggeur.engine.simulate import State
+from ggeur.experiment.built import head_of, method_of
 from ggeur.experiment.checkpoint import InFlight, Snapshot
 from ggeur.experiment.config import Settings
 from ggeur.experiment.deploy.agreement import Agreement
@@ -25,12 +26,12 @@ from ggeur.experiment.deploy.plan import Plan
 from ggeur.experiment.deploy.record import Record
 from ggeur.experiment.deploy.roster import Roster
 from ggeur.experiment.deploy.rounds import Rounds, Start
-from ggeur.experiment.federation import first_head, head_of
+from ggeur.experiment.federation import first_head
 from ggeur.experiment.folder import RunFolder, check_same
 from ggeur.experiment.grid import Experiment
 from ggeur.experiment.result import Cell, Result
 from ggeur.heads.head import Params
-from ggeur.methods import BOUNDS, CLOSED, WITHOUT_DATA, resolve, resolve_closed
+from ggeur.methods import BOUNDS, CLOSED, WITHOUT_DATA, resolve_closed
 from ggeur.methods.method import Method, Tree
 
 if TYPE_CHECKING:
@@ -175,8 +176,7 @@ class _CellRun:
         return record
 
     def _method(self) -> Method:
-        name = "fedavg" if self._closed else self._point.train.method
-        return resolve(name, head_of(self._point), self._point.method.get(name, {}))
+        return method_of(self._point, "fedavg" if self._closed else None)
 
     def _opened(self) -> tuple[Rounds, State]:
         """Round 0: statistics, plan, training sets, and the server's first state."""

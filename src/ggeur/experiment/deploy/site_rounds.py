@@ -26,12 +26,10 @@ def first_message(asked: Asked, rows: int, n_classes: int) -> Reply:
 
 def _method(asked: Asked) -> Any:
     from ggeur.engine.compilation import keep_compiled_programs
-    from ggeur.experiment.federation import head_of
-    from ggeur.methods import resolve
+    from ggeur.experiment.built import method_of
 
     keep_compiled_programs()
-    name = asked.point.train.method
-    return resolve(name, head_of(asked.point), asked.point.method.get(name, {}))
+    return method_of(asked.point)
 
 
 def _lane(asked: Asked, n_classes: int) -> Any:
@@ -47,7 +45,7 @@ def _lane(asked: Asked, n_classes: int) -> Any:
 def train(asked: Asked, arrays: Arrays) -> Reply:
     """Score the head as it comes, then train from it; what this site remembers is kept under the round's number."""
     from ggeur.engine.flower import lane
-    from ggeur.experiment.stacks import training_of
+    from ggeur.experiment.built import training_of
 
     facts, store = asked.facts, asked.store
     if store.facts() is None:
@@ -88,7 +86,8 @@ def _memory(asked: Asked, arrays: Arrays, since: int) -> tuple[Tree, Tree] | Non
     first = arrays_to_tree(arrays, asked.facts["first"], "first")
     if asked.point.train.broadcast:
         return first, ()
-    from ggeur.experiment.federation import first_head, head_of
+    from ggeur.experiment.built import head_of
+    from ggeur.experiment.federation import first_head
 
     base = asked.store.array("base")
     assert base is not None
@@ -109,8 +108,8 @@ def evaluate(asked: Asked, arrays: Arrays) -> Reply:
 
 def _scores(asked: Asked, params: Tree) -> tuple[dict[str, list[int]], Any]:
     """Right answers and rows of each domain, and how often class i was taken for class j."""
+    from ggeur.experiment.built import head_of
     from ggeur.experiment.evaluate import _predict
-    from ggeur.experiment.federation import head_of
 
     x, y, domain = (asked.store.array(name) for name in ("test_x", "test_y", "test_domain"))
     kept = asked.store.facts()

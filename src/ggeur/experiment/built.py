@@ -1,0 +1,40 @@
+"""What the settings of a cell stand for: its head, its method and its training, as the engine takes them."""
+
+from ggeur.engine.training import LocalOptimiser, Training
+from ggeur.experiment.config import Settings
+from ggeur.heads import resolve as resolve_head
+from ggeur.heads.head import Head
+from ggeur.methods import CLOSED, WITHOUT_DATA, resolve
+from ggeur.methods.method import Method
+
+
+def head_of(settings: Settings) -> Head:
+    t = settings.train
+    return resolve_head(t.head, hidden=t.hidden, softmax=t.softmax)
+
+
+def solved(settings: Settings) -> bool:
+    """Whether the head is solved, or given, rather than trained."""
+    return settings.train.method in (*CLOSED, *WITHOUT_DATA)
+
+
+def method_of(settings: Settings, name: str | None = None) -> Method:
+    """[train] method, or another of that name, with its parameters."""
+    name = name or settings.train.method
+    return resolve(name, head_of(settings), settings.method.get(name, {}))
+
+
+def training_of(settings: Settings) -> Training:
+    """[train] as the engine takes it."""
+    t = settings.train
+    return Training(
+        rounds=t.rounds,
+        batch=t.batch,
+        rate=t.rate,
+        local_epochs=t.local_epochs,
+        local_steps=t.local_steps,
+        optimiser=LocalOptimiser(t.optimiser, t.momentum, t.weight_decay),
+        clients_per_round=t.clients_per_round,
+        broadcast=t.broadcast,
+        storage=t.storage,
+    )
