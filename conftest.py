@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent / "src" / "ggeur"
 EXTRAS = {
     PACKAGE / "encode" / "huggingface.py": ["torch", "transformers"],
     PACKAGE / "encode" / "onnx.py": ["onnxruntime"],
-    PACKAGE / "engine" / "flower": ["flwr"],
+    PACKAGE / "deploy": ["flwr"],
 }
 
 # Read by the libraries when they are imported, so set before any test is.

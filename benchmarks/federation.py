@@ -11,8 +11,8 @@ from ggeur.core.augment import plan_draws
 from ggeur.core.geometry import Geometry
 from ggeur.core.statistics import ClassStatistics
 from ggeur.core.virtual import BANK_BYTES, BankLayout, VirtualSet, count_draws, noise_bank, virtual_set
-from ggeur.engine.federation import Run
 from ggeur.engine.simulate import Simulation
+from ggeur.engine.stack import Run
 from ggeur.engine.training import Training
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import resolve

@@ -7,7 +7,7 @@ import torch
 from benchmarks.federation import DECAY, MOMENTUM, RATE, Shape
 from torch.utils.data import DataLoader, TensorDataset
 
-from ggeur.engine.federation import Run
+from ggeur.engine.stack import Run
 
 Epoch = Callable[[], object]
 HALF = ", from float16"

@@ -10,7 +10,7 @@ from benchmarks.federation import RATE, Shape, our_round, run_of
 from benchmarks.timing import Line, in_turn
 from benchmarks.torch_forms import HALF, Sets, forms
 
-from ggeur.engine.federation import Run
+from ggeur.engine.stack import Run
 
 EPOCHS = 2
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 
 import ggeur
-from ggeur.data import minidigits
+from ggeur.demo import digits
 from ggeur.encode.builtin import BuiltinEncoder
 
 work = Path(tempfile.mkdtemp())
 
 # Your pictures go here: arrays of bytes, a label each, and the site (domain) they come from.
-pictures = minidigits.images()
+pictures = digits.images()
 table = ggeur.EmbeddingTable(
     x=BuiltinEncoder().encode(pictures.x),
     y=pictures.y,

@@ -1,7 +1,7 @@
 """For a researcher: a grid over methods and skews on the built-in data, and a paired comparison."""
 
 import ggeur
-from ggeur.experiment.compare import paired_difference
+from ggeur.runs.compare import paired_difference
 
 experiment = ggeur.Experiment.of(
     {

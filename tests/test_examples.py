@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ggeur.experiment.grid import Experiment
+from ggeur.settings.grid import Experiment
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

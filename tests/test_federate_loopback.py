@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.deploy import journal
-from ggeur.experiment.grid import Experiment, to_toml
-from ggeur.experiment.model import Model
-from ggeur.experiment.result import Result
+from ggeur.deploy.server import journal
 from ggeur.experiment.runner import run
+from ggeur.runs.model import Model
+from ggeur.runs.result import Result
+from ggeur.settings.grid import Experiment, to_toml
 
 pytest.importorskip("flwr")
 
@@ -254,7 +254,7 @@ def test_whatever_ends_it_nothing_runs_on(tmp_path, up, sign):
 
 @pytest.mark.slow
 def test_an_unregistered_node_is_refused(tmp_path, up):
-    from ggeur.engine.flower.certificates import make_node_key
+    from ggeur.deploy.machines.certificates import make_node_key
 
     experiment = write(tmp_path, toy(tmp_path / "t.npz"), rounds=2)
     running = up(tmp_path / "run", experiment, "--out", tmp_path / "run")
@@ -289,7 +289,7 @@ def test_an_unregistered_node_is_refused(tmp_path, up):
 def test_the_steps_that_the_docs_give_for_two_laptops(tmp_path):
     """Certificates, SuperLink, keys, registration, nodes and app, each by its own command; nodes embed pictures."""
     Image = pytest.importorskip("PIL.Image")
-    from ggeur.engine.flower.machines import Machines, environment, free_ports, program, write_connection
+    from ggeur.deploy.machines.processes import Machines, environment, free_ports, program, write_connection
 
     port, *ports = free_ports(3)
     federate("certificates", tmp_path / "keys", "--host", "127.0.0.1")
@@ -330,7 +330,7 @@ POISON = """\
 import sys, importlib.abc, importlib.machinery
 class Late(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name != "ggeur.engine.flower.packing":
+        if name != "ggeur.deploy.wire.packing":
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)

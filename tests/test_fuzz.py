@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 import ggeur
 from ggeur.core.errors import GgeurError
 from ggeur.engine.simulate import State
-from ggeur.experiment.checkpoint import Checkpoints, InFlight
-from ggeur.experiment.grid import Experiment
-from ggeur.experiment.model import Model
-from ggeur.experiment.result import Cell, Result
+from ggeur.runs.checkpoint import Checkpoints, InFlight
+from ggeur.runs.model import Model
+from ggeur.runs.result import Cell, Result
+from ggeur.settings.grid import Experiment
 
 PER_FORMAT = 320  # with the formats below, more than 2,000 files
 SLOWEST, GROWTH = 5.0, 2**30

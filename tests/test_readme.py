@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from ggeur.experiment.grid import Experiment
+from ggeur.settings.grid import Experiment
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 

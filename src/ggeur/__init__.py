@@ -21,16 +21,16 @@ from ggeur.data import partition
 from ggeur.data.table import EmbeddingTable
 
 if TYPE_CHECKING:
-    from ggeur.experiment.grid import Experiment
-    from ggeur.experiment.model import Model
-    from ggeur.experiment.result import Result
     from ggeur.experiment.runner import run
+    from ggeur.runs.model import Model
+    from ggeur.runs.result import Result
+    from ggeur.settings.grid import Experiment
 
 # Loaded on first use, so that the NumPy part of the library starts without JAX.
 _LATER = {
-    "Experiment": "ggeur.experiment.grid",
-    "Model": "ggeur.experiment.model",
-    "Result": "ggeur.experiment.result",
+    "Experiment": "ggeur.settings.grid",
+    "Model": "ggeur.runs.model",
+    "Result": "ggeur.runs.result",
     "run": "ggeur.experiment.runner",
 }
 

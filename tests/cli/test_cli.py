@@ -204,7 +204,7 @@ def test_demo_compares_its_five_arms_and_explains_them_from_its_own_numbers(ggeu
 @pytest.mark.parametrize(("full", "words"), [([61, 62.5], "do not show"), ([75, 75.4], "more than chance")])
 def test_demo_says_whether_its_seeds_show_that_the_geometry_adds_something(full, words):
     from ggeur.cli.demo import ARMS, explain
-    from ggeur.experiment.result import Cell, Result
+    from ggeur.runs.result import Cell, Result
 
     scores = [[40, 41], [50, 51], [60, 61], [55, 56], full]
     cells = [

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from ggeur import Experiment
 from ggeur.cli import show
-from ggeur.experiment.result import Cell, Result
+from ggeur.runs.result import Cell, Result
 
 TREE = {
     "data": {"dataset": "mini-digits"},

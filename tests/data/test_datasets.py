@@ -15,7 +15,7 @@ from scipy.io import savemat
 from ggeur.core.errors import GgeurError
 from ggeur.data.datasets import find, load, paper_partition
 from ggeur.data.datasets_paper import DATASETS
-from ggeur.experiment.grid import Experiment
+from ggeur.settings.grid import Experiment
 
 RNG = np.random.default_rng(0)
 CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]

@@ -9,7 +9,7 @@ from scipy import ndimage
 from sklearn.linear_model import LogisticRegression
 
 from ggeur.core.errors import GgeurError
-from ggeur.data.minidigits import MiniDigits, images
+from ggeur.demo.digits import MiniDigits, images
 from ggeur.encode.builtin import BuiltinEncoder, _gaussian, _resize
 
 ENCODER = BuiltinEncoder()

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ggeur.core.virtual import VirtualSet
-from ggeur.engine.federation import Run
+from ggeur.engine.stack import Run
 
 SIZES = (20, 5, 0, 27, 17, 30)
 P, CLASSES = 4, 3

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ggeur.engine import chunks
 from ggeur.engine.chunks import Chunks
-from ggeur.engine.federation import few_sizes
+from ggeur.engine.stack import few_sizes
 
 
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=60))

@@ -7,9 +7,9 @@ import ggeur
 from ggeur import Experiment
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.training import LocalOptimiser, Training
-from ggeur.experiment import evaluate
+from ggeur.experiment import evaluation as evaluate
 from ggeur.experiment.bounds import central_run, local_runs
-from ggeur.experiment.federation import build_run
+from ggeur.experiment.dealing import build_run
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import resolve
 

@@ -15,10 +15,10 @@ import ggeur
 from ggeur.core.errors import GgeurError
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.simulate import Simulation
-from ggeur.experiment import evaluate
-from ggeur.experiment.grid import Experiment
-from ggeur.experiment.model import Model
-from ggeur.experiment.result import Result
+from ggeur.experiment import evaluation as evaluate
+from ggeur.runs.model import Model
+from ggeur.runs.result import Result
+from ggeur.settings.grid import Experiment
 
 ARMS = [{"name": "plain", "augment": {"kind": "none"}}, {"name": "ours", "augment": {"kind": "ggeur"}}]
 CELLS, ROUNDS = 4, 3
@@ -140,7 +140,7 @@ def heads(folder):
 def test_a_repeated_run_is_bit_for_bit_the_same_also_in_a_fresh_process(finished, tmp_path):
     again = ggeur.run(Experiment.load(finished.folder / "config.toml"), out=tmp_path / "here")
     code = (
-        "import sys, ggeur; from ggeur.experiment.grid import Experiment; "
+        "import sys, ggeur; from ggeur.settings.grid import Experiment; "
         "ggeur.run(Experiment.load(sys.argv[1]), out=sys.argv[2])"
     )
     config = str(finished.folder / "config.toml")

@@ -5,7 +5,8 @@ import pytest
 
 import ggeur
 from ggeur import Experiment
-from ggeur.experiment import federation, runner, stacks, tracker
+from ggeur.experiment import dealing as federation
+from ggeur.experiment import runner, stacks, tracker
 from ggeur.experiment.runner import _trackers
 
 SWEEP = {"train": {"rate": [0.02, 0.05, 0.2], "rounds": 2}, "augment": {"kind": "ggeur"}}

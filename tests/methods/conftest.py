@@ -11,9 +11,9 @@ import pytest
 from ggeur.core.seeding import stream
 from ggeur.core.virtual import VirtualSet
 from ggeur.data.table import EmbeddingTable
-from ggeur.engine.federation import Run
 from ggeur.engine.local import batch_order, folded_key
 from ggeur.engine.simulate import Simulation, State
+from ggeur.engine.stack import Run
 from ggeur.engine.training import LocalOptimiser, Training
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import resolve

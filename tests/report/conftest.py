@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.grid import Experiment
-from ggeur.experiment.paper_tables import Source, Table
-from ggeur.experiment.reproduce import prepare
-from ggeur.experiment.result import Cell, Result
-from ggeur.experiment.versions import installed_versions
+from ggeur.paper.paper_tables import Source, Table
+from ggeur.paper.reproduce import prepare
+from ggeur.runs.result import Cell, Result
+from ggeur.runs.versions import installed_versions
+from ggeur.settings.grid import Experiment
 
 
 def make_table(classes, domains, per_cell=8, p=6, seed=0, **changes):

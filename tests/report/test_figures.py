@@ -13,8 +13,8 @@ from ggeur.core.geometry import Geometry, similarity
 from ggeur.core.statistics import ClassStatistics
 from ggeur.data import partition
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.config import Augment
 from ggeur.report import figures, inspection
+from ggeur.settings.schema import Augment
 
 TWO_STEPS = Augment(steps=2, target=40, per_prototype=20)
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ggeur.experiment.reproduction import Reproduction
-from ggeur.experiment.result import Result
+from ggeur.paper.reproduction import Reproduction
 from ggeur.report.latex import to_latex
 from ggeur.report.tables import Number, compare, label
+from ggeur.runs.result import Result
 
 
 def test_a_number_over_seeds():

@@ -9,7 +9,7 @@ def main() -> None:
 
     from ggeur.cli.app import app
     from ggeur.core.errors import GgeurError
-    from ggeur.experiment.interrupt import stop_on_signals
+    from ggeur.runs.interrupt import stop_on_signals
 
     stop_on_signals()  # before anything heavy is imported
     try:

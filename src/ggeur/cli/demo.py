@@ -4,8 +4,8 @@ from pathlib import Path
 
 from ggeur.cli.run import default_folder, execute
 from ggeur.cli.show import console
-from ggeur.experiment.grid import Experiment
-from ggeur.experiment.result import Result, Row
+from ggeur.runs.result import Result, Row
+from ggeur.settings.grid import Experiment
 
 ARMS = {
     "FedAvg": {"kind": "none"},
@@ -62,7 +62,7 @@ def explain(result: Result) -> str:
 
 def _certainty(full: Row, prototypes: Row) -> str:
     """Whether the seeds show that the geometry adds something."""
-    from ggeur.experiment.compare import paired_difference
+    from ggeur.runs.compare import paired_difference
 
     if len(full.cells) < 2:
         return "One seed cannot say what of this is chance."

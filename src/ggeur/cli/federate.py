@@ -11,9 +11,9 @@ from rich.markup import escape
 from ggeur.cli.run import default_folder
 from ggeur.cli.show import console, progress, result_table, show_messages
 from ggeur.core.errors import GgeurError
-from ggeur.engine.flower import machines
-from ggeur.engine.flower.certificates import AUTHORITY, make_certificates, make_node_key
-from ggeur.experiment.grid import Experiment
+from ggeur.deploy.machines import processes as machines
+from ggeur.deploy.machines.certificates import AUTHORITY, make_certificates, make_node_key
+from ggeur.settings.grid import Experiment
 
 _SAID = {  # what of the journal is worth a line
     "joined": "client {client} is there (node {node})",
@@ -29,9 +29,9 @@ _SAID = {  # what of the journal is worth a line
 
 def up(path: Path | None, nodes: int | None, out: Path | None, resume: Path | None, overrides: list[str]) -> None:
     machines.require_flower()
-    from ggeur.experiment.deploy.server import check_deployable
-    from ggeur.experiment.deploy.up import up as run_up
-    from ggeur.experiment.deploy.up import with_nodes
+    from ggeur.deploy.machines.up import up as run_up
+    from ggeur.deploy.machines.up import with_nodes
+    from ggeur.deploy.server.serverapp import check_deployable
 
     if resume is not None and out is not None:
         raise GgeurError("--out names a new run folder and --resume an old one; give one of them.")
@@ -79,7 +79,7 @@ def _say_how_to_go_on(folder: Path, first: str) -> None:
 
 def app(path: Path, folder: Path, out: str, overrides: list[str]) -> None:
     machines.require_flower()
-    from ggeur.experiment.deploy.app import write_app
+    from ggeur.deploy.machines.flower_app import write_app
 
     if folder.exists() and not folder.is_dir():
         raise GgeurError(f"{folder} is a file; name a new folder.")
@@ -132,7 +132,7 @@ def node(
     for path in (authority, secret, trusted):
         if path is not None and not path.exists():
             raise GgeurError(f"There is no file {path}.")
-    from ggeur.experiment.deploy.site import Site
+    from ggeur.deploy.site.data import Site
 
     Site(config)  # better now than at the first message
     data = Path(config.get("table") or config["images"])

@@ -11,9 +11,9 @@ from rich.table import Table
 from ggeur.cli.screen import console, notes
 from ggeur.core.errors import GgeurError
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.config import Settings, settings
-from ggeur.experiment.federation import partition_rows
+from ggeur.experiment.dealing import partition_rows
 from ggeur.report import inspection
+from ggeur.settings.schema import Settings, settings
 
 
 def inspect(

@@ -9,7 +9,7 @@ import numpy as np
 from ggeur.cli.show import console
 from ggeur.data.files import write_atomically
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.model import Model
+from ggeur.runs.model import Model
 
 
 def predict(model_path: Path, table_path: Path, out: Path | None) -> None:

@@ -16,10 +16,10 @@ from ggeur.data.datasets import find, root
 from ggeur.data.datasets_paper import DATASETS
 from ggeur.data.table import EmbeddingTable
 from ggeur.encode.encoder import DEFAULT
-from ggeur.experiment.config import NOT_YET
-from ggeur.experiment.paper_tables import NAMES, Part, Source, Table, chosen_rows, match
-from ggeur.experiment.reproduce import prepare
+from ggeur.paper.paper_tables import NAMES, Part, Source, Table, chosen_rows, match
+from ggeur.paper.reproduce import prepare
 from ggeur.report.tables import Comparison, Number, compare
+from ggeur.settings.schema import NOT_YET
 
 _WIDTH = 64  # letters for figures in a narrow terminal, beside which a row's name still fits
 
@@ -38,7 +38,7 @@ def reproduce(
 ) -> None:
     """Run the rows of a table that can run, print them beside the paper's, and write the report."""
     from ggeur.cli.run import default_folder, followed
-    from ggeur.experiment.interrupt import stop_on_signals
+    from ggeur.runs.interrupt import stop_on_signals
 
     table = Table.load(name)
     chosen = chosen_rows(table, rows)

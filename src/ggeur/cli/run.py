@@ -8,9 +8,9 @@ import typer
 
 from ggeur.cli.show import console, progress, result_table, show_messages
 from ggeur.core.errors import GgeurError
-from ggeur.experiment.grid import Experiment
-from ggeur.experiment.result import Result
 from ggeur.experiment.runner import run as run_experiment
+from ggeur.runs.result import Result
+from ggeur.settings.grid import Experiment
 
 
 def run(path: Path | None, out: Path | None, resume: Path | None, overrides: list[str]) -> None:

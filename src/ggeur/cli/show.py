@@ -13,11 +13,11 @@ from rich.table import Table
 
 from ggeur.core.errors import GgeurWarning
 from ggeur.experiment.built import solved
-from ggeur.experiment.checkpoint import Checkpoints
-from ggeur.experiment.grid import Experiment
-from ggeur.experiment.result import Result, Row
 from ggeur.experiment.tracker import OnRound
 from ggeur.report.tables import label, row_name
+from ggeur.runs.checkpoint import Checkpoints
+from ggeur.runs.result import Result, Row
+from ggeur.settings.grid import Experiment
 
 console = Console()
 

@@ -1,0 +1,1 @@
+"""Images and embeddings as they lie on disk: tables, datasets, readers, partitions, whole-or-nothing files."""

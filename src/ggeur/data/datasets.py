@@ -93,9 +93,9 @@ def _not_found(dataset: Dataset, source: Source, below: Path | None) -> str:
 
 
 def _mini_digits() -> ImageSet:
-    from ggeur.data import minidigits
+    from ggeur.demo import digits
 
-    images = minidigits.images()
+    images = digits.images()
     domains = {
         name: Split(pixels(images.x[images.domain == d], images.y[images.domain == d], name))
         for d, name in enumerate(images.domain_names)

@@ -1,0 +1,1 @@
+"""Images to embeddings: what an encoder is, those there are, and the batched, cached, resumable job."""

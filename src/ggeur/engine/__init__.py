@@ -1,0 +1,1 @@
+"""Rounds, compiled: how clients train side by side, alone, and what a stack of runs is."""

@@ -18,8 +18,8 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.seeding import stream
 from ggeur.engine import trees
 from ggeur.engine.chunks import THREADS, Chunks
-from ggeur.engine.federation import Run, few_sizes, stack_runs
 from ggeur.engine.local import Lanes, aggregation, batch_order, local_training, power_of_two, preparation
+from ggeur.engine.stack import Run, few_sizes, stack_runs
 from ggeur.engine.training import Int, Training
 from ggeur.methods.method import Method, Tree
 

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from ggeur.core.virtual import VirtualSet
-from ggeur.engine.federation import Run
+from ggeur.engine.stack import Run
 
 _EMPTY = VirtualSet(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int32), 0)
 

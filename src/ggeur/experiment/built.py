@@ -1,11 +1,11 @@
 """What the settings of a cell stand for: its head, its method and its training, as the engine takes them."""
 
 from ggeur.engine.training import LocalOptimiser, Training
-from ggeur.experiment.config import Settings
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import Head
 from ggeur.methods import CLOSED, WITHOUT_DATA, resolve
 from ggeur.methods.method import Method
+from ggeur.settings.schema import Settings
 
 
 def head_of(settings: Settings) -> Head:

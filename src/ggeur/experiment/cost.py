@@ -1,7 +1,7 @@
 """What a client sends and receives before training begins: statistics up, shapes and prototypes down."""
 
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.config import Settings
+from ggeur.settings.schema import Settings
 
 _NEEDS = {"ncm": "means", "lda": "pooled", "ridge": "pooled", "ccvr": "per-class"}
 

@@ -11,24 +11,24 @@ import numpy as np
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import CannotWrite
 from ggeur.engine.compilation import keep_compiled_programs
-from ggeur.engine.federation import Run
 from ggeur.engine.simulate import Simulation
+from ggeur.engine.stack import Run
 from ggeur.engine.training import Training
 from ggeur.experiment.bounds import central_run, local_runs
 from ggeur.experiment.built import method_of, solved, training_of
-from ggeur.experiment.checkpoint import Snapshot
-from ggeur.experiment.config import Settings
 from ggeur.experiment.cost import bytes_before_training, closed_form_bytes
-from ggeur.experiment.federation import Augmented, augmented_once, build_run, partition_rows, solved_head
-from ggeur.experiment.folder import RunFolder, check_same
-from ggeur.experiment.grid import Experiment
-from ggeur.experiment.interrupt import check
-from ggeur.experiment.result import Cell, Result
+from ggeur.experiment.dealing import Augmented, augmented_once, build_run, partition_rows, solved_head
 from ggeur.experiment.source import load_table
 from ggeur.experiment.stacks import stacks
 from ggeur.experiment.tracker import OnRound, Tracker
 from ggeur.methods import BOUNDS
 from ggeur.methods.zeroshot import zeroshot
+from ggeur.runs.checkpoint import Snapshot
+from ggeur.runs.folder import RunFolder, check_same
+from ggeur.runs.interrupt import check
+from ggeur.runs.result import Cell, Result
+from ggeur.settings.grid import Experiment
+from ggeur.settings.schema import Settings
 
 
 def run(

@@ -8,7 +8,7 @@ from functools import lru_cache
 from ggeur.core.errors import GgeurWarning
 from ggeur.data.datasets import MINI_DIGITS, load
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.config import Data
+from ggeur.settings.schema import Data
 
 
 def load_table(data: Data) -> EmbeddingTable:
@@ -44,10 +44,10 @@ def _load(data: Data, stamp: tuple[int, int] | None) -> EmbeddingTable:
 
 def mini_digits() -> EmbeddingTable:
     """The built-in digits through the built-in encoder; quicker made than found in a cache."""
-    from ggeur.data import minidigits
+    from ggeur.demo import digits
     from ggeur.encode.builtin import BuiltinEncoder
 
-    images, encoder = minidigits.images(), BuiltinEncoder()
+    images, encoder = digits.images(), BuiltinEncoder()
     return EmbeddingTable(
         x=encoder.encode(images.x),
         y=images.y,

@@ -11,9 +11,9 @@ import jax
 
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.built import head_of, method_of, solved, training_of
-from ggeur.experiment.config import Settings
 from ggeur.experiment.source import load_table
 from ggeur.experiment.tracker import Tracker
+from ggeur.settings.schema import Settings
 
 _STACK_BYTES = 2 * 2**30  # of noise, and of clients' heads, states and messages, held at once by a stack
 _COPIES = 8  # of a head for every client: its state, its message, where it ends, and these put together

@@ -8,13 +8,13 @@ import jax
 import numpy as np
 
 from ggeur.experiment.built import head_of
-from ggeur.experiment.checkpoint import InFlight
-from ggeur.experiment.config import Settings
-from ggeur.experiment.evaluate import TestSet, mean_accuracy, summarise
-from ggeur.experiment.folder import RunFolder
-from ggeur.experiment.result import Cell
+from ggeur.experiment.evaluation import TestSet, mean_accuracy, summarise
 from ggeur.experiment.source import load_table
 from ggeur.heads.head import Params
+from ggeur.runs.checkpoint import InFlight
+from ggeur.runs.folder import RunFolder
+from ggeur.runs.result import Cell
+from ggeur.settings.schema import Settings
 
 OnRound = Callable[[dict[str, Any]], None]
 _tests: WeakValueDictionary[Hashable, TestSet] = WeakValueDictionary()  # of cells in flight: sweeps share them

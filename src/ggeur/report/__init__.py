@@ -1,0 +1,1 @@
+"""What people look at: one page, its tables, figures, words and costs."""

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ggeur.core.errors import GgeurError
-from ggeur.experiment.compare import Difference, paired_difference
-from ggeur.experiment.config import Settings
-from ggeur.experiment.grid import Experiment
-from ggeur.experiment.reproduction import Reproduction
-from ggeur.experiment.result import Result, Row
+from ggeur.paper.reproduction import Reproduction
 from ggeur.report.tables import label
+from ggeur.runs.compare import Difference, paired_difference
+from ggeur.runs.result import Result, Row
+from ggeur.settings.grid import Experiment
+from ggeur.settings.schema import Settings
 
 PLAIN, FULL = "no augmentation", "GGEUR"
 # In the order of what each adds to the one before.

@@ -10,14 +10,14 @@ from matplotlib.figure import Figure
 
 from ggeur.core.errors import GgeurError
 from ggeur.data.datasets import MINI_DIGITS
-from ggeur.experiment.config import Settings
-from ggeur.experiment.federation import partition_rows
-from ggeur.experiment.reproduction import Reproduction
+from ggeur.experiment.dealing import partition_rows
 from ggeur.experiment.source import load_table
+from ggeur.paper.reproduction import Reproduction
 from ggeur.report import charts, figures, inspection
 from ggeur.report.charts import plain_text
 from ggeur.report.entries import Entry, pairs
 from ggeur.report.words import published_gain
+from ggeur.settings.schema import Settings
 
 _CLASSES = 30  # of which spectra are drawn
 _BETAS = (0.1, 0.3, 0.5, 0.7, 1.0, 5.0)  # of the paper's Figure 9

@@ -12,8 +12,8 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.geometry import Geometry, similarity
 from ggeur.core.seeding import generator
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.config import Augment
-from ggeur.experiment.federation import augment_clients
+from ggeur.experiment.dealing import augment_clients
+from ggeur.settings.schema import Augment
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

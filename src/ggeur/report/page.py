@@ -11,20 +11,20 @@ from typing import Any, NamedTuple
 
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import write_atomically
-from ggeur.experiment.grid import Experiment
-from ggeur.experiment.paper_tables import Table
 from ggeur.experiment.plan import human_bytes
-from ggeur.experiment.reproduction import Reproduction
-from ggeur.experiment.result import Result
-from ggeur.experiment.versions import read_versions
-from ggeur.report.costs import cost
+from ggeur.paper.paper_tables import Table
+from ggeur.paper.published import published_gains
+from ggeur.paper.reproduction import Reproduction
+from ggeur.report.effort import cost
 from ggeur.report.entries import Entry, entries
 from ggeur.report.evidence import Drawn, evidence, evidence_of_training
 from ggeur.report.latex import to_latex
 from ggeur.report.protocols import side_by_side
-from ggeur.report.published import published_gains
 from ggeur.report.tables import Comparison, compare
 from ggeur.report.words import summary
+from ggeur.runs.result import Result
+from ggeur.runs.versions import read_versions
+from ggeur.settings.grid import Experiment
 
 _MOST = 5 * 2**20  # bytes of a page that still opens fast
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ggeur.experiment.reproduction import Reproduction
+from ggeur.paper.reproduction import Reproduction
 from ggeur.report.entries import Entry, pairs
 from ggeur.report.tables import Comparison, Number
 from ggeur.report.words import published_gain

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ggeur.experiment.reproduction import Arm, Column, Reproduction
-from ggeur.experiment.result import Cell, Result, Row
-from ggeur.report.published import PublishedTable, published_tables
+from ggeur.paper.published import PublishedTable, published_tables
+from ggeur.paper.reproduction import Arm, Column, Reproduction
+from ggeur.runs.result import Cell, Result, Row
 
 _SPEAK_FOR_THEMSELVES = ("arm", "train.method", "augment.kind")
 

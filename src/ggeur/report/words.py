@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from ggeur.experiment.evaluate import LAST_ROUNDS
-from ggeur.experiment.reproduction import Reproduction
+from ggeur.experiment.evaluation import LAST_ROUNDS
+from ggeur.paper.published import published_tables
+from ggeur.paper.reproduction import Reproduction
 from ggeur.report.entries import PLAIN, Entry, Pair, paired, pairs
-from ggeur.report.published import published_tables
 from ggeur.report.tables import Comparison
 from ggeur.report.verdicts import against_controls, told
 

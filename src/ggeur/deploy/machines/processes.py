@@ -1,0 +1,187 @@
+"""Flower's SuperLink and SuperNodes as processes: how they are started, on real machines or all on loopback.
+
+Telemetry, update checks and installing packages at run time are off.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ggeur.core.errors import GgeurError
+from ggeur.deploy.machines.certificates import AUTHORITY, SERVER, SERVER_KEY
+
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",  # Flower's own is a second, twice in every round
+}
+LOOPBACK = "127.0.0.1"
+CONNECTION = "ggeur"  # name of the SuperLink in Flower's configuration
+_PATIENCE = 60.0  # seconds for a SuperLink to listen, or a command to end
+# Linux can send a process SIGTERM when the one that started it dies, even of SIGKILL; it is asked before the command.
+_ASK = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
+_WITH_PARENT = (sys.executable, "-c", _ASK) if sys.platform == "linux" else ()
+_GRACE = 5.0  # seconds between asking a process to end and ending it
+
+
+def require_flower() -> None:
+    """Raise, in a sentence, where the extra is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("flwr") is None:
+        raise GgeurError('Real machines need Flower: pip install "ggeur[flower]".')
+
+
+def program(name: str) -> str:
+    """A command of Flower's, from the environment that runs us."""
+    beside = Path(sys.executable).with_name(name)
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if found is None:
+        raise GgeurError(f'The command {name} is not there: pip install "ggeur[flower]".')
+    return found
+
+
+def environment(home: Path | None = None) -> dict[str, str]:
+    """The variables that Flower's processes get; `home` is where they keep their own things."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    own = {} if home is None else {"FLWR_HOME": str(home)}
+    return {**os.environ, **QUIET, **own, "PATH": path}
+
+
+def link_command(certificates: Path, host: str, port: int) -> list[str]:
+    """A SuperLink with TLS that admits registered nodes only."""
+    command = [program("flower-superlink"), "--host", host, "--port", str(port), "--enable-supernode-auth"]
+    for option, name in (("ca-certfile", AUTHORITY), ("certfile", SERVER), ("keyfile", SERVER_KEY)):
+        command += [f"--ssl-{option}", str(certificates / name)]
+    return [*command, "--disable-runtime-dependency-installation"]
+
+
+def node_command(
+    authority: Path, key: Path, superlink: str, config: Mapping[str, Any], port: int, trusted: Path | None = None
+) -> list[str]:
+    """A SuperNode that proves who it is; `config` is what only this site knows: its partition, its data.
+
+    With `trusted`, Flower's file of public keys, it runs only apps that were signed by one of them.
+    """
+    pairs = " ".join(f"{name}={_quoted(value)}" for name, value in config.items())
+    command = [program("flower-supernode"), "--root-certificates", str(authority), "--superlink", superlink]
+    command += [] if trusted is None else ["--trusted-entities", str(trusted)]
+    return [*command, "--auth-supernode-private-key", str(key), "--port", str(port), "--node-config", pairs]
+
+
+def _quoted(value: Any) -> str:
+    if isinstance(value, int):
+        return str(value).lower()  # true, as TOML has it
+    if set("'\"\n\\") & set(str(value)):
+        raise GgeurError(f"Flower cannot be told {value!r}: quotes and backslashes are not allowed in paths here.")
+    return f'"{value}"'
+
+
+def write_connection(home: Path, address: str, authority: Path) -> None:
+    """Flower's configuration, so that `flwr` commands find the SuperLink."""
+    home.mkdir(parents=True, exist_ok=True)
+    text = f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\naddress = "{address}"\n'
+    (home / "config.toml").write_text(f'{text}root-certificates = "{authority}"\n', encoding="utf-8")
+
+
+def free_ports(n: int) -> list[int]:
+    """Ports of loopback that nobody uses at the moment."""
+    sockets = [socket.socket() for _ in range(n)]
+    try:
+        for one in sockets:
+            one.bind((LOOPBACK, 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def end_with_parent() -> None:
+    """End this process soon after the one that started it: Flower's way out may wait for a SuperLink that is gone."""
+
+    def watch(parent: int) -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        time.sleep(_GRACE)
+        os._exit(1)
+
+    threading.Thread(target=watch, args=(os.getppid(),), daemon=True).start()
+
+
+class Machines:
+    """Processes that end with the block, however it ends, and with this process, even if it is killed."""
+
+    def __init__(self, logs: Path) -> None:
+        self._logs = logs
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> "Machines":
+        self._logs.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    def start(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """Start a process in a group of its own, so that a Ctrl-C reaches it only through us; its words go to a log."""
+        with (self._logs / f"{name}.log").open("ab") as log:
+            self.running[name] = subprocess.Popen(
+                [*_WITH_PARENT, *command],
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return self.running[name]
+
+    def run(self, jobs: Mapping[str, Sequence[str]], env: Mapping[str, str], patience: float = 2 * _PATIENCE) -> None:
+        """Run commands side by side to their end; a GgeurError if one fails."""
+        for name, command in jobs.items():
+            self.start(name, command, env)
+        end = time.monotonic() + patience + 5 * len(jobs)
+        for name in jobs:
+            try:
+                code = self.running[name].wait(max(end - time.monotonic(), 0.1))
+            except subprocess.TimeoutExpired:
+                raise GgeurError(f"'{name}' does not end; {self._logs / name}.log has its words.") from None
+            del self.running[name]
+            if code:
+                raise GgeurError(f"'{name}' failed; {self._logs / name}.log has its words.")
+
+    def wait_for_port(self, name: str, port: int) -> None:
+        """Until the process listens."""
+        end = time.monotonic() + _PATIENCE
+        while time.monotonic() < end and self.running[name].poll() is None:
+            try:
+                with socket.create_connection((LOOPBACK, port), timeout=1):
+                    return
+            except OSError:
+                time.sleep(0.1)
+        raise GgeurError(f"The {name} does not listen; {self._logs / name}.log says why.")
+
+    def stop(self, *names: str) -> None:
+        """Ask processes (default: all) to end, and end those that do not."""
+        chosen = [self.running.pop(name) for name in (names or tuple(self.running))]
+        for sign, patience in ((signal.SIGTERM, _GRACE), (signal.SIGKILL, _GRACE)):
+            for process in chosen:
+                _signal_group(process, sign)
+            end = time.monotonic() + patience
+            while any(process.poll() is None for process in chosen) and time.monotonic() < end:
+                time.sleep(0.05)
+
+
+def _signal_group(process: subprocess.Popen[bytes], sign: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, sign)  # the group it leads: itself and what it started

@@ -1,0 +1,1 @@
+"""What the server does: who is there, round 0, rounds, scores, the run folder."""

@@ -1,0 +1,1 @@
+"""What a site does when it is asked; its rows never leave it."""

@@ -1,0 +1,101 @@
+"""A site's data: the table or image folder its node was started with, split and labelled as the federation agreed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ggeur.core.errors import GgeurError
+from ggeur.data.caches import cache_folder
+from ggeur.data.table import EmbeddingTable
+from ggeur.deploy.site.store import Store
+from ggeur.deploy.wire.packing import Arrays
+from ggeur.settings.schema import Settings
+
+Facts = dict[str, Any]
+Reply = tuple[Facts, Arrays]
+
+ALONE = "all"  # the one domain of a table that names none
+
+
+class Site:
+    """What `--node-config` says: partition-id, and table or images; perhaps encoder, domain, store, own-methods."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = config
+        partition = config.get("partition-id")
+        if not isinstance(partition, int) or isinstance(partition, bool) or partition < 0:
+            raise GgeurError("Start the node with --node-config 'partition-id=0 ...', a number of its own from 0 on.")
+        self.client = partition
+        if ("table" in config) == ("images" in config):
+            raise GgeurError('Start the node with either table="FILE.npz" or images="FOLDER" in --node-config.')
+        self.imports = config.get("own-methods") is True  # methods that are named by a module, which is then imported
+        self.root = Path(str(config.get("store") or cache_folder() / "federate"))
+
+    def load(self, point: Settings, seed: int, store: Store, *, fresh: bool) -> EmbeddingTable:
+        """The table with its test mask; images are embedded when `fresh`, and read from the store after that."""
+        if "table" in self._config:
+            table = EmbeddingTable.load(str(self._config["table"]))
+        else:
+            path = store.shared() / "table.npz"
+            if fresh or not path.exists():
+                self._embed(point).save(path)
+            table = EmbeddingTable.load(path)
+        return self._named(table, point).split(seed)
+
+    def _embed(self, point: Settings) -> EmbeddingTable:
+        from ggeur.data.datasets import load
+        from ggeur.encode.encoder import DEFAULT, resolve
+        from ggeur.encode.job import embed
+
+        encoder = resolve(str(self._config.get("encoder") or point.data.encoder or DEFAULT))
+        return embed(load(str(self._config["images"])), encoder).table
+
+    def _named(self, table: EmbeddingTable, point: Settings) -> EmbeddingTable:
+        """A site is a domain of its own where nodes are domains and its table names none."""
+        name = self._config.get("domain")
+        if name is None and point.partition.kind != "dirichlet" and table.domain_names == (ALONE,):
+            name = f"node-{self.client}"
+        if name is None or table.n_domains > 1:
+            return table
+        return replace(table, domain_names=(str(name),))
+
+
+class Asked:
+    """A message's common part: which run, which cell of it, which settings."""
+
+    def __init__(self, site: Site, facts: Facts) -> None:
+        self.site, self.facts = site, facts
+        self.point = Settings.model_validate(facts["point"])
+        if ":" in self.point.train.method and not site.imports:
+            raise GgeurError(
+                f"this site does not import the method '{self.point.train.method}'; start its node with --own-methods"
+            )
+        self.seed = int(facts["seed"])
+        self.store = Store(site.root, str(facts["run"]), int(facts["cell"]), site.client)
+
+    def table(self, *, fresh: bool = False) -> EmbeddingTable:
+        table = self.site.load(self.point, self.seed, self.store, fresh=fresh)
+        return table if fresh else relabelled(table, self.facts["classes"], self.facts["domains"])
+
+
+def relabelled(table: EmbeddingTable, classes: Sequence[str], domains: Sequence[str]) -> EmbeddingTable:
+    """The same rows, their labels counted in the federation's classes and domains."""
+    return replace(
+        table,
+        y=_codes(table.class_names, classes)[table.y],
+        domain=_codes(table.domain_names, domains)[table.domains],
+        class_names=tuple(classes),
+        domain_names=tuple(domains),
+        text=None,
+    )
+
+
+def _codes(own: Sequence[str], agreed: Sequence[str]) -> Any:
+    place = {name: i for i, name in enumerate(agreed)}
+    missing = [name for name in own if name not in place]
+    if missing:
+        raise GgeurError(f"the federation does not know this site's '{missing[0]}'; its table has changed")
+    return np.array([place[name] for name in own], np.int64)

@@ -1,0 +1,1 @@
+"""What travels between sites and server, and what of it is refused."""

@@ -1,0 +1,107 @@
+"""What a server refuses from a node: statistics that no data can have, and training messages that are not numbers.
+
+A federation adds up what it is sent, so one broken or hostile site could spoil everybody's result. Each check raises
+GgeurError with half a sentence that says what is wrong; the caller says whose it is.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.errors import GgeurError
+from ggeur.deploy.wire.packing import Float, Packed, Tree, triangle_size
+
+NEGATIVE = 1e-8  # how far below zero an eigenvalue may be, as a share of the covariance's trace
+_ROUNDING = 1e-12  # the same as a share of the second moment's trace: a single row's covariance is rounding alone
+LARGEST = 1e9  # of an embedding's or a parameter's components; real ones are below a thousand
+_MOST_ROWS = 1e12
+
+
+def check_statistics(s: Packed, classes: int, p: int, matrices: str, count: Float | None = None) -> None:
+    """Raise unless some data could have these statistics; `count` is what the site said before."""
+    rows = {"per-class": classes, "pooled": 1, "means": 0}[matrices]
+    for name, array, shape in (
+        ("counts", s.count, (classes,)),
+        ("sums", s.sum, (classes, p)),
+        ("second moments", s.second, (rows, triangle_size(p))),
+    ):
+        if array.shape != shape or array.dtype != np.float64:
+            raise GgeurError(f"its {name} have shape {array.shape} and type {array.dtype}, not {shape} and float64")
+        if not np.isfinite(array).all():
+            raise GgeurError(f"its {name} hold NaN or infinite values")
+    if (s.count < 0).any():
+        raise GgeurError(f"its count of class {int(np.argmin(s.count))} is negative")
+    if (s.count != np.round(s.count)).any() or (s.count > _MOST_ROWS).any():
+        raise GgeurError("its counts are not numbers of rows")
+    if count is not None and not np.array_equal(s.count, count):
+        raise GgeurError("its counts are not those it announced")
+    n = s.count
+    if (np.abs(s.sum) > LARGEST * n[:, None]).any():
+        raise GgeurError(f"its sums are absurdly large, or of classes it does not hold (beyond {LARGEST:g} a row)")
+    most = LARGEST**2 * (n if rows == classes else n.sum(keepdims=True)[:rows])
+    if (np.abs(s.second) > most[:, None]).any():
+        raise GgeurError(
+            f"its second moments are absurdly large, or of classes it does not hold (beyond {LARGEST:g} squared a row)"
+        )
+    for c in range(rows):
+        if most[c] > 0:
+            _check_scatter(s, c)
+
+
+def _check_scatter(s: Packed, c: int) -> None:
+    """Cholesky of the scatter, lifted by the tolerance, exists if and only if no eigenvalue is further below zero."""
+    scatter = s.scatter(c)
+    diagonal = np.cumsum(np.arange(s.dimension, 0, -1)) - np.arange(s.dimension, 0, -1)  # of the packed triangle
+    trace, whole = float(np.trace(scatter)), float(s.second[c][diagonal].sum())
+    lift = NEGATIVE * max(trace, 0.0) + _ROUNDING * max(whole, 0.0)
+    try:
+        np.linalg.cholesky(scatter + lift * np.eye(s.dimension))
+    except np.linalg.LinAlgError:
+        if scatter.any() or lift > 0:
+            name = f"covariance of class {c}" if len(s.second) == len(s.count) else "covariance"
+            raise GgeurError(f"its {name} is not positive semi-definite, which no data has") from None
+
+
+def check_leaves(leaves: Sequence[NDArray[Any]], expected: Sequence[Any], what: str) -> None:
+    """Raise unless the arrays have the expected shapes and kinds and hold reasonable numbers."""
+    if len(leaves) != len(expected):
+        raise GgeurError(f"its {what} has {len(leaves)} arrays, not {len(expected)}")
+    for leaf, like in zip(leaves, expected, strict=True):
+        if leaf.shape != tuple(like.shape) or leaf.dtype != like.dtype:
+            raise GgeurError(
+                f"its {what} holds an array of shape {leaf.shape} and type {leaf.dtype}, not {tuple(like.shape)} and "
+                f"{like.dtype}"
+            )
+        if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
+            raise GgeurError(f"its {what} holds NaN or infinite values (a smaller train.rate may help)")
+        if leaf.dtype.kind == "f" and leaf.size and float(np.abs(leaf).max()) > LARGEST:
+            raise GgeurError(f"its {what} holds absurdly large values (beyond {LARGEST:g})")
+
+
+class Like(NamedTuple):
+    """What an array must look like."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+class Expected(NamedTuple):
+    """What a client's message must look like."""
+
+    structure: Any
+    leaves: list[Like]
+
+    @classmethod
+    def of(cls, tree: Tree) -> "Expected":
+        """From a message, or its shapes."""
+        leaves = [Like(tuple(leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(tree)]
+        return cls(jax.tree.structure(tree), leaves)
+
+    def check(self, message: Tree, what: str) -> None:
+        """Raise, with half a sentence about its sender, unless the message can be added up with others."""
+        if jax.tree.structure(message) != self.structure:
+            raise GgeurError(f"its {what} is not built as this method's messages are")
+        check_leaves(jax.tree.leaves(message), self.leaves, what)

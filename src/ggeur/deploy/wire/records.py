@@ -1,0 +1,52 @@
+"""Our arrays and facts as Flower's records, and back; nothing that arrives is trusted to have any form."""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.errors import GgeurError
+from ggeur.deploy.wire.packing import Arrays
+
+if TYPE_CHECKING:
+    from flwr.app import RecordDict
+
+_DEEPEST = 20  # lists in lists; ours have four, and Python gives up at a thousand, at a place the sender could choose
+
+
+def to_records(facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | None = None) -> "RecordDict":
+    """`facts` travel as JSON, `arrays` as NumPy's own bytes."""
+    from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+    records = RecordDict({"facts": ConfigRecord({"json": json.dumps(dict(facts))})})
+    if arrays:
+        named = {name: Array(np.array(array, order="C")) for name, array in arrays.items()}
+        records["arrays"] = ArrayRecord(named)
+    return records
+
+
+def from_records(records: "RecordDict") -> tuple[dict[str, Any], Arrays]:
+    """The facts and arrays, or a GgeurError that ends a sentence about the sender."""
+    try:
+        facts = json.loads(str(records["facts"]["json"]))
+        if not isinstance(facts, dict):
+            raise ValueError("its facts are not an object")
+        if _deeper_than(facts, _DEEPEST):
+            raise ValueError("its facts are nested too deeply")
+        arrays = {str(name): array.numpy() for name, array in records.get("arrays", {}).items()}
+        if not all(isinstance(array, np.ndarray) for array in arrays.values()):  # an .npz would open as one, too
+            raise ValueError("its arrays are not arrays")
+    except Exception as error:  # whatever a foreign message makes the parsers raise
+        raise GgeurError(f"its message cannot be read ({type(error).__name__}: {error})") from error
+    return facts, arrays
+
+
+def _deeper_than(value: Any, levels: int) -> bool:
+    """Whether a JSON value has lists or objects below that many levels of them."""
+    layer = [value]
+    for _ in range(levels):
+        parts = [part.values() if isinstance(part, dict) else part for part in layer if isinstance(part, dict | list)]
+        layer = [one for part in parts for one in part]
+    return any(isinstance(one, dict | list) for one in layer)

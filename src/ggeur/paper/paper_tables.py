@@ -1,0 +1,118 @@
+"""The paper's tables, one packaged file each: their rows and parts, and which embeddings are for which part."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from ggeur.core.errors import GgeurError
+from ggeur.data.datasets_paper import plain
+from ggeur.data.table import EmbeddingTable
+
+NAMES = tuple(f"table{i}" for i in (1, 2, 3, 4, 5, 6, 7, 10, 11))
+
+
+class Row(NamedTuple):
+    """One row of a table; `published` is the paper's row it stands beside, if its name is another."""
+
+    name: str
+    method: str | None = None
+    augment: str = "none"
+    steps: int | None = None
+    weights: str | None = None
+    control: bool = False
+    needs: str | None = None
+    published: str | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """One dataset of a table. Its columns are the values of one setting, or its domains with AVG and STD."""
+
+    name: str
+    dataset: str
+    classes: int
+    partition: Mapping[str, Any]
+    train: Mapping[str, Any]
+    columns: tuple[str, ...] = ()
+    vary: str | None = None
+    values: tuple[Any, ...] = ()
+    domains: Mapping[str, str] = field(default_factory=dict)
+    released: Mapping[str, Any] = field(default_factory=dict)
+    released_ggeur: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Table(NamedTuple):
+    name: str
+    title: str
+    rows: tuple[Row, ...]
+    parts: tuple[Part, ...]
+    method: dict[str, dict[str, Any]]
+    measure: str = "accuracy"
+
+    @classmethod
+    def load(cls, name: str) -> Self:
+        """The packaged table of that name."""
+        if name not in NAMES:
+            raise GgeurError(f"There is no table '{name}' to reproduce; there are {', '.join(NAMES)}.")
+        text = (files("ggeur.paper") / "tables" / f"{name}.toml").read_text(encoding="utf-8")
+        tree = tomllib.loads(text)
+        return cls(
+            name,
+            tree["title"],
+            tuple(Row(**row) for row in tree["row"]),
+            tuple(Part(**part) for part in tree["part"]),
+            tree.get("method", {}),
+            tree.get("measure", "accuracy"),
+        )
+
+
+class Source(NamedTuple):
+    """The embeddings of a part, on disk and read, or why there are none."""
+
+    path: Path | None
+    table: EmbeddingTable | None
+    why: str = ""
+
+
+def match(table: Table, given: Sequence[Path]) -> dict[str, Source]:
+    """Which part each file of embeddings is for, by its dataset if it names one, else by classes and domains."""
+    found: dict[str, Source] = {}
+    for path in given:
+        embeddings = EmbeddingTable.load(path)
+        fit = [p for p in table.parts if _fits(p, embeddings)]
+        named = [p for p in fit if p.dataset == embeddings.meta.get("dataset")]
+        part = next((p for p in (*named, *fit) if p.name not in found), None)
+        if part is None:
+            needs = " or ".join(f"{p.name} ({_shape(p.classes, list(p.domains.values()))})" for p in table.parts)
+            has = _shape(embeddings.n_classes, embeddings.domain_names if embeddings.n_domains > 1 else ())
+            raise GgeurError(f"{path} has {has}; {table.name} needs {needs}, each once.")
+        found[part.name] = Source(path, embeddings)
+    return found
+
+
+def _fits(part: Part, embeddings: EmbeddingTable) -> bool:
+    """As many classes, and domains of which at least one is the paper's, or one domain where it has one."""
+    if part.classes != embeddings.n_classes or bool(part.domains) != (embeddings.n_domains > 1):
+        return False
+    own = {plain(name) for name in embeddings.domain_names}
+    return not part.domains or any(plain(domain) in own for domain in part.domains.values())
+
+
+def _shape(classes: int, domains: Sequence[str]) -> str:
+    return f"{classes} classes, " + (f"domains {', '.join(domains)}" if domains else "one domain")
+
+
+def chosen_rows(table: Table, patterns: Sequence[str]) -> tuple[Row, ...]:
+    """The rows that any pattern names, as in "FedAvg*", whatever the case; all without patterns."""
+    wanted = [pattern.strip().lower() for pattern in patterns]
+    for pattern in wanted:
+        if not any(fnmatch(row.name.lower(), pattern) for row in table.rows):
+            names = "; ".join(row.name for row in table.rows)
+            raise GgeurError(f"{table.name} has no row '{pattern}'; it has: {names}.")
+    return tuple(
+        row for row in table.rows if not wanted or any(fnmatch(row.name.lower(), pattern) for pattern in wanted)
+    )

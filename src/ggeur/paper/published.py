@@ -1,0 +1,73 @@
+"""The numbers that the paper prints, from `published.toml`."""
+
+import tomllib
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+
+class Slip(NamedTuple):
+    """A printed value that does not follow from the rest of its row; `computed` is None where nobody can tell."""
+
+    row: str
+    column: str
+    printed: float
+    why: str
+    computed: float | None = None
+
+
+class Gain(NamedTuple):
+    """What the paper says that `row` gains over `base`; `computed` only where its own table says otherwise."""
+
+    table: str
+    row: str
+    base: str
+    column: str
+    printed: float
+    computed: float | None = None
+
+
+class PublishedTable(NamedTuple):
+    """One table as printed."""
+
+    name: str
+    caption: str
+    columns: tuple[str, ...]
+    rows: dict[str, tuple[float, ...]]
+    ddof: int | None  # of its STD over domains, where it has one
+    slips: tuple[Slip, ...]
+
+    def value(self, row: str, column: str) -> float | None:
+        """A printed number, or None where the paper has none."""
+        if row not in self.rows or column not in self.columns:
+            return None
+        return self.rows[row][self.columns.index(column)]
+
+    def slip(self, row: str, column: str) -> Slip | None:
+        return next((s for s in self.slips if (s.row, s.column) == (row, column)), None)
+
+
+@lru_cache(maxsize=1)
+def _file() -> dict[str, Any]:
+    return tomllib.loads((files("ggeur.paper") / "published.toml").read_text(encoding="utf-8"))
+
+
+def published_tables() -> dict[str, PublishedTable]:
+    """Every table by its name, `table1` to `table11`."""
+    return {
+        name: PublishedTable(
+            name,
+            table["caption"],
+            tuple(table["columns"]),
+            {row: tuple(map(float, values)) for row, values in table["rows"].items()},
+            table.get("ddof"),
+            tuple(Slip(**slip) for slip in table.get("slips", [])),
+        )
+        for name, table in _file().items()
+        if name != "gains"
+    }
+
+
+def published_gains() -> tuple[Gain, ...]:
+    """The gains that the paper quotes."""
+    return tuple(Gain(**gain) for gain in _file()["gains"])

@@ -1,0 +1,147 @@
+"""A table of the paper as one experiment.
+
+Every row of every part becomes an arm; what cannot run is kept, with the reason.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ggeur.core.errors import GgeurError
+from ggeur.data.datasets_paper import plain
+from ggeur.data.table import EmbeddingTable
+from ggeur.paper.paper_tables import Part, Row, Source, Table
+from ggeur.paper.reproduction import Absent, Arm, Column, Reproduction
+from ggeur.settings.grid import Experiment
+from ggeur.settings.schema import NOT_YET, PROTOCOLS, Train
+
+CLIP = "clip-vit-base-patch16"
+SCRIPTED = ("scaffold", "moon", "feddyn", "fedopt", "fedproto", "fedntd")  # released beside FedAvg's
+
+
+def prepare(
+    table: Table,
+    sources: Mapping[str, Source],
+    *,
+    rows: Sequence[Row] | None = None,
+    seeds: int = 3,
+    rounds: int | None = None,
+    protocol: str = "paper",
+) -> tuple[Experiment, Reproduction]:
+    """The experiment of a table, and how to read its result."""
+    if protocol not in PROTOCOLS:
+        raise GgeurError(f"There is no protocol '{protocol}'; there are {', '.join(PROTOCOLS)}.")
+    arms: list[dict[str, Any]] = []
+    rows = table.rows if rows is None else rows
+    order = [row.name for row in rows]
+    reading = Reproduction(table.name, table.title, table.measure, protocol, [], [], [], [], order)
+    for part in table.parts:
+        source = sources.get(part.name, Source(None, None, f"no embeddings of {part.name} were given"))
+        if source.table is None:
+            _note(reading.notes, f"{part.name} did not run: {source.why}.")
+        reading.columns += _columns(table, part, source.table, reading.notes)
+        for row in rows:
+            published = row.published or row.name
+            why = source.why if source.table is None else _why_not(row, protocol, source.table)
+            if why:
+                reading.absent.append(Absent(row.name, part.name, why, published))
+                continue
+            name = row.name if len(table.parts) == 1 else f"{part.name}: {row.name}"
+            arms.append({"name": name, **_overrides(row, part, source, protocol, rounds, reading.notes)})
+            reading.arms.append(Arm(row.name, part.name, name, published, row.control))
+    if not arms:
+        raise GgeurError(f"No row of {table.name} can run: {reading.absent[0].why}.")
+    if rounds is not None and any(rounds < part.train["rounds"] for part in table.parts):
+        most = max(part.train["rounds"] for part in table.parts)
+        reading.notes.append(f"Trained for {rounds} rounds; the paper's table has {most}.")
+    return Experiment.of(
+        {"method": table.method, "run": {"seeds": list(range(seeds)), "protocol": protocol}, "arm": arms}
+    ), reading
+
+
+def _why_not(row: Row, protocol: str, embeddings: EmbeddingTable) -> str:
+    """Why a row cannot run, or nothing."""
+    if row.needs:
+        return f"needs an {row.needs}"
+    if row.method in NOT_YET.get(("train", "method"), ()):
+        return f"the method {row.method} is not there yet"
+    if row.method == "zeroshot" and embeddings.text is None:
+        return "needs embeddings of the class names, which this table does not hold"
+    if protocol == "released" and row.method in SCRIPTED:
+        return "its released script does not do what the method does"
+    if protocol == "released" and row.method not in ("fedavg", None):
+        return "no script of it was released"
+    return ""
+
+
+def _overrides(
+    row: Row, part: Part, source: Source, protocol: str, rounds: int | None, notes: list[str]
+) -> dict[str, Any]:
+    assert source.table is not None
+    augment: dict[str, Any] = {"kind": row.augment} | ({"steps": row.steps} if row.steps else {})
+    train = dict(part.train) | ({"method": row.method} if row.method else {})
+    train |= {"weights": row.weights} if row.weights else {}
+    partition = dict(part.partition)
+    if protocol == "released":
+        # Controls train as GGEUR does, so that they differ from it in the samples alone.
+        for extra in (part.released, part.released_ggeur if row.augment != "none" else {}):
+            augment |= extra.get("augment", {})
+            train |= extra.get("train", {})
+    if rounds is not None:
+        train["rounds"] = rounds
+    if part.dataset == "digits" and "share" not in source.table.meta:
+        partition["share"] = 1.0  # ours say what they took; of others we take what is there
+        _note(notes, f"{part.name}: the table does not say what share of each domain it is; all of it is used.")
+    tree: dict[str, Any] = {
+        "data": {"table": os.path.abspath(str(source.path))},
+        "partition": partition,
+        "augment": augment,
+        "train": {key: value for key, value in train.items() if key in Train.model_fields},
+    }
+    if part.vary is not None:
+        section, key = part.vary.split(".")
+        values = list(part.values)
+        if protocol == "released" and part.vary == "train.method":
+            values = [value for value in values if value not in SCRIPTED]
+            _note(notes, "Only FedAvg was run: the other released scripts do not do what their methods do.")
+        tree[section] = tree[section] | {key: values}
+    return tree
+
+
+def _columns(table: Table, part: Part, embeddings: EmbeddingTable | None, notes: list[str]) -> list[Column]:
+    """The paper's columns and where their numbers are; a domain that is not the paper's is noted."""
+    if embeddings is not None and CLIP not in str(embeddings.meta.get("encoder", "")):
+        made = embeddings.meta.get("encoder")
+        by = f"by {made}" if made else "by an encoder that the table does not name"
+        _note(notes, f"{part.name} was embedded {by}; the paper used CLIP ViT-B/16, so levels differ from its own.")
+    names = list(embeddings.domain_names) if embeddings is not None else list(part.domains.values())
+    pairs, replaced = pair_domains(part.domains, names)
+    for column, domain in replaced.items():
+        _note(notes, f"{part.name}: {domain} stands in for {column}, so these figures and AVG do not compare.")
+    if part.vary is not None:
+        return [
+            Column(label, part.name, "value", part.vary, value)
+            for label, value in zip(part.columns, part.values, strict=True)
+        ]
+    labels = [
+        Column(column, part.name, "domain", value=domain, replaced=column in replaced)
+        for column, domain in pairs.items()
+    ]
+    return [*labels, Column("AVG", part.name, "avg"), Column("STD", part.name, "std")]
+
+
+def pair_domains(wanted: Mapping[str, str], names: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The table's domain behind each of the paper's columns, and those of them that are really another domain.
+
+    >>> pair_domains({"MNIST": "mnist", "SYN": "syn"}, ["MNIST", "mnist_m"])
+    ({'MNIST': 'MNIST', 'SYN': 'mnist_m'}, {'SYN': 'mnist_m'})
+    """
+    by_name = {plain(name): name for name in names}
+    left = [name for name in names if plain(name) not in {plain(domain) for domain in wanted.values()}]
+    replaced = dict(zip((c for c, d in wanted.items() if plain(d) not in by_name), left, strict=False))
+    return {c: replaced.get(c) or by_name.get(plain(d), d) for c, d in wanted.items()}, replaced
+
+
+def _note(notes: list[str], text: str) -> None:
+    if text not in notes:
+        notes.append(text)

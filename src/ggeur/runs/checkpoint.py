@@ -1,0 +1,149 @@
+"""What survives a crash: finished cells, one file each, and the newest two states of the stack in flight.
+
+Every file begins with the SHA-256 of the rest; one that does not match is as good as absent, and the state before it is
+used. Nothing is unpickled: arrays are an .npz, the rest is JSON.
+"""
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.errors import GgeurError
+from ggeur.data.files import read_arrays, write_atomically
+from ggeur.engine.simulate import State
+from ggeur.methods.method import Tree
+from ggeur.runs.result import Cell, read_cell
+
+
+class InFlight(NamedTuple):
+    """One cell of the stack: its number, its record so far, and the accuracies of its rounds."""
+
+    number: int
+    cell: Cell
+    history: list[dict[str, float]]
+
+
+class Snapshot(NamedTuple):
+    """A stack after some round: which it is, the engine's state, and what its cells have so far."""
+
+    stack: int  # counted over the whole experiment
+    round: int
+    leaves: list[NDArray[Any]]  # of the engine's state
+    cells: list[InFlight]
+
+    def state(self, template: State) -> State:
+        """The engine's state, in the shape of the one before round 1."""
+        servers, clients, own = _body(template)
+        shapes = jax.tree.leaves((servers, clients, own))
+        if [np.shape(a) for a in shapes] != [a.shape for a in self.leaves]:
+            raise GgeurError("The checkpoint belongs to another experiment: its arrays have other shapes.")
+        structure = jax.tree.structure((servers, clients, own))
+        return State(self.round, *jax.tree.unflatten(structure, self.leaves))
+
+
+def _body(state: State) -> tuple[Tree, Tree, Tree]:
+    return state.servers, state.clients, state.own
+
+
+class Checkpoints:
+    """The folder `checkpoint/` of a run."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._last: int | None = None  # the slot that was written last
+
+    def save(self, stack: int, state: State, cells: Sequence[InFlight]) -> None:
+        """Keep this state and the one before it."""
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(_body(state))]
+        about = {"stack": stack, "round": state.round, "cells": [(c.number, asdict(c.cell), c.history) for c in cells]}
+        payload = io.BytesIO()
+        arrays = {f"leaf{i}": leaf for i, leaf in enumerate(leaves)}
+        np.savez(payload, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
+        _write(self._path / f"state-{self._slot()}", payload.getvalue())
+
+    def _slot(self) -> int:
+        """The place of the older of the two states, so that the newer one stays until this one is whole."""
+        if self._last is None:
+            newest, first = self.newest(), _read_snapshot(self._path / "state-0")
+            self._last = 1 if newest is None or first is None or newest.round != first.round else 0
+        self._last = 1 - self._last
+        return self._last
+
+    def newest(self) -> Snapshot | None:
+        """The furthest state that is whole."""
+        found = [_read_snapshot(self._path / f"state-{i}") for i in (0, 1)]
+        return max((s for s in found if s is not None), key=lambda s: (s.stack, s.round), default=None)
+
+    def finish_cell(self, number: int, cell: Cell) -> None:
+        _write(self._cell(number), json.dumps(asdict(cell)).encode())
+
+    def finished_cells(self) -> dict[int, Cell]:
+        """The cells that need not be run again, by number."""
+        cells = {}
+        for number in self.finished_numbers():
+            path = self._cell(number)
+            payload = _read(path)
+            if payload is not None:
+                with _as_damaged(path):
+                    cells[number] = read_cell(json.loads(payload))
+        return cells
+
+    def finished_numbers(self) -> list[int]:
+        """Of the cells that have a file."""
+        names = [path.name.removeprefix("cell-") for path in self._path.glob("cell-*")]
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def _cell(self, number: int) -> Path:
+        return self._path / f"cell-{number:05d}"
+
+
+def _write(path: Path, payload: bytes) -> None:
+    with write_atomically(path) as file:
+        file.write(hashlib.sha256(payload).digest())
+        file.write(payload)
+
+
+def _read(path: Path) -> bytes | None:
+    """The payload, or None for a file that is absent or damaged."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise GgeurError(f"Cannot read {path}: {error.strerror or error}.") from error
+    digest, payload = content[:32], content[32:]
+    return payload if hashlib.sha256(payload).digest() == digest else None
+
+
+def _read_snapshot(path: Path) -> Snapshot | None:
+    payload = _read(path)
+    if payload is None:
+        return None
+    arrays = read_arrays(io.BytesIO(payload), of=path)
+    with _as_damaged(path):
+        about = json.loads(str(arrays.pop("about")))
+        leaves = [arrays[f"leaf{i}"] for i in range(len(arrays))]
+        cells = [
+            InFlight(int(number), read_cell(cell), [{str(k): float(v) for k, v in r.items()} for r in history])
+            for number, cell, history in about["cells"]
+        ]
+        return Snapshot(int(about["stack"]), int(about["round"]), leaves, cells)
+    raise AssertionError("unreachable")
+
+
+@contextmanager
+def _as_damaged(path: Path) -> Iterator[None]:
+    """A file whose checksum holds but whose content is not ours was not written by us."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise GgeurError(f"{path} is not a checkpoint of ggeur: {error!r}.") from error

@@ -1,0 +1,35 @@
+"""Two rows of a result, seed by seed: all arms of a seed share split, partition and first head, so pair them."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ggeur.core.errors import GgeurError
+from ggeur.runs.result import Row
+
+
+class Difference(NamedTuple):
+    """Mean of a - b over common seeds, its 95 % t-interval, and in how many of them a was above b."""
+
+    mean: float
+    low: float
+    high: float
+    wins: int
+    seeds: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.2f} [{self.low:+.2f}, {self.high:+.2f}], above in {self.wins} of {self.seeds}"
+
+
+def paired_difference(a: Row, b: Row) -> Difference:
+    """The paired difference of two rows' AVG; at least two seeds must have finished in both."""
+    from scipy import stats
+
+    of_a, of_b = ({c.seed: c.avg for c in row.cells if c.avg is not None} for row in (a, b))
+    seeds = sorted(of_a.keys() & of_b.keys())
+    if len(seeds) < 2:
+        raise GgeurError("A paired interval needs at least two seeds that finished in both rows.")
+    d = np.array([of_a[s] - of_b[s] for s in seeds])
+    half = float(stats.t.ppf(0.975, len(d) - 1) * d.std(ddof=1) / np.sqrt(len(d)))
+    mean = float(d.mean())
+    return Difference(mean, mean - half, mean + half, int((d > 0).sum()), len(d))

@@ -1,0 +1,197 @@
+"""The run folder: what was asked, every round, the result, the trained heads, and enough to go on after a crash."""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from ggeur.core.errors import GgeurError
+from ggeur.data.files import CannotWrite, lock_file, write_atomically
+from ggeur.data.table import EmbeddingTable
+from ggeur.engine.simulate import State
+from ggeur.heads.head import Params
+from ggeur.runs.checkpoint import Checkpoints, InFlight, Snapshot
+from ggeur.runs.interrupt import uninterrupted
+from ggeur.runs.model import Model
+from ggeur.runs.result import Cell, Result
+from ggeur.runs.versions import FILE as VERSIONS
+from ggeur.runs.versions import installed_versions
+from ggeur.settings.grid import Experiment, differences
+from ggeur.settings.schema import Settings
+
+_NAMES = ("config.toml", VERSIONS, "inputs.json", "metrics.jsonl", ".lock", "checkpoint")
+
+
+class RunFolder:
+    """A folder of one run, used by one process at a time; made new, or opened again to go on."""
+
+    def __init__(self, path: str | os.PathLike[str], experiment: Experiment, *, resume: bool = False) -> None:
+        self.path = Path(path)
+        self._made = not self.path.exists()
+        self._resumed = resume
+        self._started = False  # whether there is anything of ours in the folder
+        self._checkpoints = Checkpoints(self.path / "checkpoint")
+        try:
+            if resume:
+                check_same(self.path, experiment)
+                self._lock = lock_file(self.path / ".lock", f"Another process is running in {self.path}.")
+            else:
+                self.path.mkdir(parents=True, exist_ok=True)
+                if any(self.path.iterdir()):
+                    raise GgeurError(_not_empty(self.path))
+                self._lock = lock_file(self.path / ".lock", f"Another process is running in {self.path}.")
+                self._started = True
+                (self.path / "checkpoint").mkdir()
+                self._write(VERSIONS, json.dumps(installed_versions(), indent=1))
+                self._write("config.toml", experiment.to_toml())
+            self.finished = self._checkpoints.finished_cells()
+            self.snapshot = self._checkpoints.newest()
+            self._metrics = self._open_metrics()
+        except OSError as error:
+            self._clear()
+            raise GgeurError(f"Cannot write the run folder {self.path}: {error.strerror or error}.") from error
+        except GgeurError:
+            self._clear()
+            raise
+
+    def check_inputs(self, tables: Mapping[str, EmbeddingTable]) -> None:
+        """Note the fingerprints of the tables; on resuming, refuse tables that have changed."""
+        prints = {name: table.fingerprint() for name, table in tables.items()}
+        path = self.path / "inputs.json"
+        if self._resumed and path.exists():
+            try:
+                known = dict(json.loads(path.read_text(encoding="utf-8")))
+            except (OSError, ValueError, TypeError) as error:
+                raise GgeurError(f"{path} is damaged: {error}.") from error
+            changed = [name for name in prints if known.get(name) != prints[name]]
+            if changed:
+                raise GgeurError(
+                    f"The embeddings or labels of {changed[0]} have changed since {self.path} was started; "
+                    "start a new run, or bring the old table back."
+                )
+        self._write("inputs.json", json.dumps(prints, indent=1))
+
+    def record(self, event: Mapping[str, Any]) -> None:
+        """One line of `metrics.jsonl`."""
+        try:
+            self._metrics.write(json.dumps(event).encode() + b"\n")
+            self._metrics.flush()
+        except OSError as error:
+            raise CannotWrite(f"Cannot write to {self.path}: {error.strerror or error}.") from error
+
+    def checkpoint(self, stack: int, state: State, cells: Sequence[InFlight]) -> None:
+        """Keep the stack's state after a round, whatever signal comes meanwhile."""
+        with uninterrupted():
+            try:
+                os.fsync(self._metrics.fileno())
+            except OSError as error:
+                raise CannotWrite(f"Cannot write to {self.path}: {error.strerror or error}.") from error
+            self._checkpoints.save(stack, state, cells)
+
+    def snapshot_of(self, stack: int, cells: Sequence[int], todo: Sequence[int]) -> Snapshot | None:
+        """Where an earlier process stopped in this stack, if it did; one that stacked cells otherwise is forgotten."""
+        found = self.snapshot
+        if found is None:
+            return None
+        held = {cell.number for cell in found.cells}
+        if found.stack == stack and set(todo) <= held <= set(cells):
+            return found
+        if held & set(cells):
+            self._metrics.close()
+            self.snapshot, self.finished = None, self._checkpoints.finished_cells()
+            self._metrics = self._open_metrics()
+        return None
+
+    def finish_cell(
+        self, number: int, cell: Cell, params: Params | None, point: Settings, table: EmbeddingTable
+    ) -> None:
+        """Keep the cell, and its head under `model/` with what is needed to use it: classes and encoder."""
+        with uninterrupted():
+            if params is not None:
+                encoder = {k: table.meta[k] for k in ("encoder", "weights", "preprocessing") if k in table.meta}
+                model = Model(params, point.train.head, table.dimension, table.class_names, encoder)
+                model.save(self.path / "model" / f"cell-{number:03d}")
+            self._checkpoints.finish_cell(number, cell)
+
+    def finish(self, result: Result) -> None:
+        """Write the result; the checkpoints have served."""
+        with uninterrupted():
+            self._metrics.close()
+            self._write("result.json", result.to_json())
+            shutil.rmtree(self.path / "checkpoint", ignore_errors=True)
+            self._lock.close()
+
+    def abandon(self) -> bool:
+        """After an error or an interruption: leave nothing behind unless there is something to go on from; is there?"""
+        with suppress(OSError):
+            self._metrics.close()
+        self._lock.close()
+        if (
+            self._resumed
+            or self.finished
+            or self._checkpoints.newest() is not None
+            or self._checkpoints.finished_cells()
+        ):
+            return True
+        self._clear()
+        return False
+
+    def _clear(self) -> None:
+        """Take away what this process made, and nothing else."""
+        if not self._started:
+            return
+        with suppress(OSError):
+            for name in _NAMES:
+                whole = self.path / name
+                if whole.is_dir():
+                    shutil.rmtree(whole)
+                else:
+                    whole.unlink(missing_ok=True)
+            if self._made:
+                self.path.rmdir()
+
+    def _write(self, name: str, text: str) -> None:
+        with write_atomically(self.path / name) as file:
+            file.write(text.encode())
+
+    def _open_metrics(self) -> IO[bytes]:
+        """Open the metrics to append, keeping of an earlier process what its checkpoints stand behind."""
+        path = self.path / "metrics.jsonl"
+        if self._resumed and path.exists():
+            kept = _lines_kept(path.read_bytes(), self.finished, self.snapshot)
+            with write_atomically(path) as file:
+                file.write(b"".join(kept))
+        return path.open("ab")
+
+
+def _lines_kept(content: bytes, finished: Mapping[int, Any], snapshot: Snapshot | None) -> list[bytes]:
+    """Each round once: all of a finished cell, and of a cell in flight those up to its checkpoint."""
+    upto = {} if snapshot is None else {cell.number: snapshot.round for cell in snapshot.cells}
+    kept: dict[tuple[int, int], bytes] = {}
+    for line in content.splitlines(keepends=True):
+        try:
+            event = json.loads(line)
+            cell, round_ = int(event["cell"]), int(event["round"])
+        except (ValueError, KeyError, TypeError):
+            continue  # torn by a crash, to be written again
+        if line.endswith(b"\n") and (cell in finished or round_ <= upto.get(cell, -1)):
+            kept.setdefault((cell, round_), line)
+    return list(kept.values())
+
+
+def check_same(path: Path, experiment: Experiment) -> None:
+    """Raise unless `path` holds a run of this experiment."""
+    if not (path / "config.toml").exists():
+        raise GgeurError(f"There is no run in {path} to resume; start one with `ggeur run EXPERIMENT --out {path}`.")
+    there = differences(Experiment.load(path / "config.toml").tree, experiment.tree)
+    if there:
+        raise GgeurError(f"{path} holds a run of another experiment: {there[0]}; name a new folder with --out.")
+
+
+def _not_empty(path: Path) -> str:
+    if (path / "config.toml").exists():
+        return f"The folder {path} already holds a run; name a new one with --out, or go on with --resume {path}."
+    return f"The folder {path} is not empty; name a new one with --out."

@@ -1,0 +1,1 @@
+"""The experiment file, typed: sections, defaults, grids, and what they stand for."""

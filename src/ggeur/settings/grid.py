@@ -1,0 +1,203 @@
+"""An experiment: a TOML file whose lists span a grid of settings, and overrides from the command line.
+
+Values that belong together are an arm: each `[[arm]]` has a `name` and overrides in sections of its own, and the grid
+is arms times lists.
+"""
+
+import itertools
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from ggeur.core.errors import GgeurError
+from ggeur.settings.schema import PARTITION_KEYS, Settings, settings
+from ggeur.settings.toml import flat, to_toml
+
+Tree = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A grid of settings; all cells of it share the seeds.
+
+    >>> e = Experiment.of({"data": {"dataset": "mini-digits"}, "augment": {"kind": ["none", "ggeur"]}})
+    >>> [(point.augment.kind, varied) for point, varied in zip(e.points, e.varied)]
+    [('none', {'augment.kind': 'none'}), ('ggeur', {'augment.kind': 'ggeur'})]
+    """
+
+    tree: Tree  # as written, with overrides
+    points: tuple[Settings, ...]
+    varied: tuple[dict[str, Any], ...]  # per point, the values of the keys that the grid varies
+
+    @classmethod
+    def of(cls, tree: Mapping[str, Any]) -> Self:
+        """Expand the lists of `tree` and check every point; a relative table is one of the current folder."""
+        if not isinstance(tree, Mapping):
+            raise GgeurError("An experiment is a mapping of sections, as the file has them.")
+        whole: Tree = _plain(tree)
+        _anchor(whole, Path.cwd())
+        points, varied = [], []
+        for arm in _arms(whole):
+            for point, values in _product(arm):
+                name = point.pop("arm", {}).get("name")
+                points.append(settings(point))
+                varied.append(values | ({"arm": name} if name else {}))
+        if len({p.run.seeds for p in points}) > 1:
+            raise GgeurError("All arms share the seeds; give them once, under [run].")
+        kinds = {p.partition.kind for p in points}
+        used = set().union(*(PARTITION_KEYS[kind] for kind in kinds))
+        given = [key for part in (whole, *whole.get("arm", [])) for key in part.get("partition", {})]
+        unused = [key for key in given if key not in used]
+        if unused:
+            raise GgeurError(f"[partition] {unused[0]} has no meaning with kind = {', '.join(sorted(kinds))}.")
+        return cls(whole, tuple(points), tuple(varied))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Self:
+        """Read an experiment file; `overrides` are "section.key=value"."""
+        return cls.of(override(_read(Path(path)), overrides))
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return self.points[0].run.seeds
+
+    def to_toml(self) -> str:
+        """The experiment as a file that `load` reads back."""
+        return to_toml(self.tree)
+
+
+def _read(path: Path) -> Tree:
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise GgeurError(f"There is no experiment file {path}.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise GgeurError(f"Cannot read {path}: {error}.") from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise GgeurError(f"{path} is not valid TOML: {error}.") from error
+    _anchor(tree, path.parent)
+    return tree
+
+
+def _plain(value: Any) -> Any:
+    """`value` as TOML has it: NumPy's numbers become Python's, and None, which means the default, is left out."""
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items() if part is not None}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _anchor(tree: Mapping[str, Any], folder: Path) -> None:
+    """Make paths of tables and ONNX files absolute: a file names them relative to itself, and runs from anywhere."""
+    arms = tree.get("arm")
+    for part in (tree, *(arms if isinstance(arms, list) else [])):
+        data = part.get("data") if isinstance(part, dict) else None
+        for key, prefix in (("table", ""), ("encoder", "onnx:")):
+            if isinstance(data, dict) and key in data:
+                data[key] = _anchored(data[key], prefix, folder)
+
+
+def _anchored(given: Any, prefix: str, folder: Path) -> Any:
+    if isinstance(given, list):
+        return [_anchored(one, prefix, folder) for one in given]
+    if not isinstance(given, str) or not given.startswith(prefix):
+        return given
+    return prefix + os.path.abspath(folder / given.removeprefix(prefix))
+
+
+def override(tree: Mapping[str, Any], assignments: Sequence[str]) -> Tree:
+    """`tree` with "section.key=value" put in; a value is read as TOML and, failing that, as text."""
+    result: Tree = {name: dict(part) if isinstance(part, Mapping) else part for name, part in tree.items()}
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        *sections, key = [part.strip() for part in name.split(".")]
+        if not equals or not sections or not all((*sections, key)):
+            raise GgeurError(f"--set {assignment} is not of the form section.key=value.")
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except (tomllib.TOMLDecodeError, RecursionError):
+            value = text.strip()
+        place: dict[str, Any] = result
+        for section in sections:
+            if not isinstance(place.get(section, {}), Mapping):
+                raise GgeurError(f"--set {assignment}: {section} is not a section with keys of its own.")
+            place[section] = dict(place.get(section, {}))
+            place = place[section]
+        place[key] = value
+    return result
+
+
+def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    """Where two experiments differ, in words; empty if they do not."""
+    of_a, of_b = ({".".join(path): value for path, value in flat(tree)} for tree in (a, b))
+    keys = dict.fromkeys([*of_a, *of_b])
+    return [
+        f"{key} is {of_a.get(key, 'not set')!r} there and {of_b.get(key, 'not set')!r} here"
+        for key in keys
+        if of_a.get(key) != of_b.get(key)
+    ]
+
+
+def _arms(tree: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The tree once per `[[arm]]`, overlaid with it; the name of the arm stays under "arm"."""
+    shared = {name: section for name, section in tree.items() if name != "arm"}
+    for name, section in shared.items():
+        if not isinstance(section, Mapping):
+            raise GgeurError(f"'{name}' must be a section, [{name}], with keys of its own.")
+    arms = tree.get("arm", [{}])
+    if not isinstance(arms, list) or not arms or not all(isinstance(arm, Mapping) for arm in arms):
+        raise GgeurError("'arm' must be given as [[arm]], once for each arm.")
+    names = [arm.get("name") for arm in arms]
+    if "arm" in tree and (not all(isinstance(n, str) and n for n in names) or len(set(names)) < len(names)):
+        raise GgeurError("Every [[arm]] needs a name of its own.")
+    for arm in arms:
+        overlaid: dict[str, Any] = dict(shared)
+        for section, values in arm.items():
+            if section == "name":
+                overlaid["arm"] = {"name": values}
+            elif isinstance(values, Mapping):
+                overlaid[section] = _overlay(overlaid.get(section, {}), values)
+            else:
+                raise GgeurError(f"'{section}' in [[arm]] must be a section, as in {section}.key = value.")
+        yield overlaid
+
+
+def _overlay(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """`below` with the values of `above`, also within sections of sections."""
+    return {
+        **below,
+        **{
+            key: _overlay(below[key], value)
+            if isinstance(value, Mapping) and isinstance(below.get(key), Mapping)
+            else value
+            for key, value in above.items()
+        },
+    }
+
+
+def _product(tree: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Every point of the grid as a tree without lists, and the values that make it that point."""
+    lists = {path: v for path, v in flat(tree) if isinstance(v, list) and path != ("run", "seeds")}
+    for path, values in lists.items():
+        if not values:
+            raise GgeurError(f"The list {'.'.join(path)} is empty, so there is nothing to run.")
+        if any(value in values[:i] for i, value in enumerate(values)):
+            raise GgeurError(f"The list {'.'.join(path)} holds a value twice; a cell would be run twice.")
+    for combination in itertools.product(*lists.values()):
+        chosen = dict(zip(lists, combination, strict=True))
+        yield _filled(tree, chosen), {".".join(path): value for path, value in chosen.items()}
+
+
+def _filled(
+    tree: Mapping[str, Any], chosen: Mapping[tuple[str, ...], Any], path: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    return {
+        name: _filled(value, chosen, (*path, name)) if isinstance(value, Mapping) else chosen.get((*path, name), value)
+        for name, value in tree.items()
+    }

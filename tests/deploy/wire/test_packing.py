@@ -1,0 +1,95 @@
+"""What travels arrives as it was: trees, triangles, statistics."""
+
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.statistics import ClassStatistics
+from ggeur.deploy.wire.packing import arrays_to_tree, from_triangle, pack_statistics, tree_to_arrays, triangles
+
+leaves = st.sampled_from([np.float32(2), np.arange(3), np.zeros((2, 0)), np.array(7.0)])
+trees = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.dictionaries(st.text(max_size=3), inner, max_size=3),
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+    ),
+    max_leaves=6,
+)
+
+
+def same(a, b):
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, list | tuple):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    return np.array_equal(a, b) and np.shape(a) == np.shape(b) and np.asarray(a).dtype == np.asarray(b).dtype
+
+
+@given(trees)
+def test_a_tree_arrives_as_it_was(tree):
+    arrays, shape = tree_to_arrays(tree, "x")
+    assert same(tree, arrays_to_tree(arrays, shape, "x"))
+
+
+def test_what_is_not_an_array_does_not_travel():
+    with pytest.raises(GgeurError, match="holds a set"):
+        tree_to_arrays({"a": {1, 2}})
+
+
+def test_triangles_are_half_of_a_symmetric_matrix():
+    a = np.random.default_rng(0).normal(size=(3, 4, 4))
+    a = a + a.swapaxes(1, 2)
+    packed = triangles(a)
+    assert packed.shape == (3, 10)
+    np.testing.assert_array_equal(from_triangle(packed[1], 4), a[1])
+
+
+def rows(n=40, p=4, classes=3, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, p)) + 1, rng.integers(classes, size=n)
+
+
+def test_packed_statistics_add_up_to_those_of_all_rows():
+    (x, y), (x2, y2) = rows(), rows(seed=1)
+    one, two = (pack_statistics(ClassStatistics.from_embeddings(*r, 3), "per-class") for r in ((x, y), (x2, y2)))
+    both = ClassStatistics.from_embeddings(np.concatenate([x, x2]), np.concatenate([y, y2]), 3)
+    np.testing.assert_allclose((one + two).unpacked().covariance, both.covariance, atol=1e-12)
+
+
+@pytest.mark.parametrize("matrices", ["per-class", "pooled"])
+def test_scatter_over_classes_is_the_pooled_covariance(matrices):
+    s = ClassStatistics.from_embeddings(*rows(), 3)
+    packed = pack_statistics(s, matrices)
+    within = sum(packed.scatter(c) for c in range(len(packed.second))) / s.count.sum()
+    np.testing.assert_allclose(within, s.within, atol=1e-12)
+
+
+def test_a_class_can_be_left_out():
+    packed = pack_statistics(ClassStatistics.from_embeddings(*rows(), 3), "per-class")
+    some = packed.only(np.array([True, False, True]))
+    assert some.count[1] == 0 and not some.second[1].any() and np.array_equal(some.second[2], packed.second[2])
+
+
+def test_messages_that_would_trip_what_reads_them_later_are_refused():
+    flower = pytest.importorskip("flwr.app")
+    from ggeur.deploy.wire.records import from_records, to_records
+
+    file = io.BytesIO()
+    np.savez(file, a=np.ones(2))  # NumPy opens it as a file of arrays, which has no shape
+    archive = flower.Array(np.ones(2))
+    archive.data = file.getvalue()
+    records = to_records({}, {"0": np.ones(2)})
+    records["arrays"]["0"] = archive
+    with pytest.raises(GgeurError, match="not arrays"):
+        from_records(records)
+    deep = []
+    for _ in range(30):
+        deep = [deep]
+    with pytest.raises(GgeurError, match="too deeply"):
+        from_records(to_records({"problem": deep}))

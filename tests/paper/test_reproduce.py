@@ -1,0 +1,203 @@
+"""The paper's tables as experiments: complete, configured as printed, and what cannot run is kept with a reason."""
+
+import numpy as np
+import pytest
+
+from ggeur.core.errors import GgeurError
+from ggeur.data.datasets_paper import DATASETS
+from ggeur.data.table import EmbeddingTable
+from ggeur.paper.paper_tables import NAMES, Source, Table, chosen_rows, match
+from ggeur.paper.published import published_tables
+from ggeur.paper.reproduce import pair_domains, prepare
+from ggeur.paper.reproduction import Reproduction
+
+TABLES = {name: Table.load(name) for name in NAMES}
+PUBLISHED = published_tables()
+
+
+def embeddings(part, tmp_path, domains=None, **changes):
+    """A table that fits the part, one row per class and domain, on disk."""
+    names = domains or tuple(part.domains.values()) or ("all",)
+    y = np.tile(np.arange(part.classes), len(names))
+    domain = np.repeat(np.arange(len(names)), part.classes)
+    x = np.random.default_rng(0).normal(size=(len(y), 3)).astype(np.float32)
+    table = EmbeddingTable(x=x, y=y, domain=domain, domain_names=names, **changes)
+    table.save(tmp_path / f"{part.dataset}.npz")
+    return Source(tmp_path / f"{part.dataset}.npz", table)
+
+
+def prepared(name, tmp_path, **options):
+    table = TABLES[name]
+    return prepare(table, {part.name: embeddings(part, tmp_path) for part in table.parts}, **options)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_row_and_column_of_the_paper_is_there(name, tmp_path):
+    experiment, reading = prepared(name, tmp_path)
+    printed = PUBLISHED[name]
+    assert set(printed.rows) <= {row.name for row in TABLES[name].rows}
+    assert [c.label for c in reading.columns] == list(printed.columns)
+    kept = {(a.row, a.part) for a in (*reading.arms, *reading.absent)}
+    assert kept == {(row.name, part.name) for row in TABLES[name].rows for part in TABLES[name].parts}
+    assert len({p.data.table for p in experiment.points}) == len(TABLES[name].parts)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rates_batches_rounds_and_clients_are_the_papers(name, tmp_path):
+    config = PUBLISHED["table8"]
+    experiment, _ = prepared(name, tmp_path)
+    for part in TABLES[name].parts:
+        scenario = part.name.removesuffix("-LDS")
+        points = [p for p in experiment.points if p.data.table.endswith(f"{part.dataset}.npz")]
+        assert points and DATASETS[part.dataset].n_classes == part.classes == config.value(scenario, "C")
+        for point in points:
+            t = point.train
+            assert (t.rate, t.rounds, t.batch) == tuple(config.value(scenario, c) for c in ("Rate", "E", "B"))
+            assert (t.local_epochs, t.optimiser, t.momentum, t.weight_decay) == (10, "sgd", 0.9, 1e-5)
+            if point.partition.kind == "dirichlet" and name != "table11":
+                assert point.partition.clients == config.value(scenario, "K")
+            else:
+                assert name == "table11" or len(part.domains) == config.value(scenario, "K")
+
+
+def test_the_methods_have_the_papers_parameters():
+    for name in ("table4", "table5", "table6", "table7"):
+        for key, (value,) in PUBLISHED["table9"].rows.items():
+            method, parameter = key.split(".")
+            assert TABLES[name].method[method][parameter] == value
+
+
+def test_targets_follow_the_papers_algorithms(tmp_path):
+    (single, *_), _ = prepared("table3", tmp_path)[0].points, None
+    assert (single.augment.target, single.augment.steps) == (2000, 1)
+    multi = next(
+        p for p in prepared("table7", tmp_path)[0].points if p.augment.kind == "ggeur" and p.augment.steps == 2
+    )
+    assert (multi.augment.target, multi.augment.per_prototype, multi.augment.scale) == (500, 500, "eigenvalue")
+
+
+def test_what_cannot_run_says_why(tmp_path):
+    _, reading = prepared("table1", tmp_path)
+    why = {a.row: a.why for a in reading.absent}
+    assert "not there yet" in why["FedTPG"] and "not there yet" in why["FedCLIP"]
+    assert "class names" in why["Zero-Shot CLIP"]
+    _, digits = prepared("table4", tmp_path)
+    assert {a.row for a in digits.absent} == {r.name for r in TABLES["table4"].rows if "image network" in r.name}
+
+
+def test_zero_shot_runs_where_the_table_has_text(tmp_path):
+    table = TABLES["table1"]
+    part = table.parts[0]
+    text = np.ones((part.classes, 3), np.float32)
+    _, reading = prepare(table, {part.name: embeddings(part, tmp_path, text=text)})
+    assert "Zero-Shot CLIP" in {a.row for a in reading.arms}
+    assert {a.why for a in reading.absent if a.part == "Tiny-ImageNet"} == {"no embeddings of Tiny-ImageNet were given"}
+
+
+def test_protocols_differ_as_they_should(tmp_path):
+    rows = chosen_rows(TABLES["table4"], ["FedAvg + GGEUR"])
+    paper, released, sound = (
+        prepared("table4", tmp_path, rows=rows, protocol=p)[0].points[0] for p in ("paper", "released", "sound")
+    )
+    assert paper.augment.scale == "eigenvalue" and sound.augment.scale == "sqrt-eigenvalue"
+    assert released.augment.scale == "sqrt-eigenvalue" and released.augment.empty_cell == "first"
+    assert (released.train.optimiser, released.train.broadcast, released.train.softmax) == ("adam", False, True)
+    assert (released.train.batch, released.train.rate) == (64, 0.001) and paper.train.batch == 16
+    cifar = prepared("table2", tmp_path, protocol="released")[0].points[0]
+    assert cifar.augment.target == 5000 and cifar.train.rate == 0.001
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_released_shapes_come_from_the_largest_clients_only_where_there_is_one_domain(name, tmp_path):
+    points = prepared(name, tmp_path, protocol="released")[0].points
+    assert {p.augment.guided for p in points} == {0.8 if p.partition.kind == "dirichlet" else 1.0 for p in points}
+
+
+def test_released_controls_train_as_ggeur_does(tmp_path):
+    for name in ("table4", "table7"):
+        points = prepared(name, tmp_path, protocol="released")[0].points
+        trained = {p.augment.kind: (p.train.batch, p.train.rate, p.train.local_epochs) for p in points}
+        assert trained["resample"] == trained["prototypes"] == trained["ggeur"] != trained["none"]
+
+
+def test_released_runs_fedavg_alone(tmp_path):
+    _, reading = prepared("table7", tmp_path, protocol="released")
+    assert {a.row.split(",")[0].split(" +")[0] for a in reading.arms} == {"FedAvg"}
+    assert {a.why for a in reading.absent} == {"its released script does not do what the method does"}
+    _, peers = prepared("table1", tmp_path, protocol="released")
+    assert {a.why for a in peers.absent if a.row.startswith(("FedMix", "FEDGEN", "FedFA"))} == {
+        "no script of it was released"
+    }
+
+
+def test_released_times_fedavg_alone(tmp_path):
+    experiment, reading = prepared("table10", tmp_path, protocol="released")
+    assert {p.train.method for p in experiment.points} == {"fedavg"}
+    assert any(note.startswith("Only FedAvg was run") for note in reading.notes)
+
+
+def test_domains_are_paired_by_name_and_strangers_are_noted(tmp_path):
+    assert pair_domains({"A": "Art", "R": "Real World"}, ["real_world", "art"])[0] == {"A": "art", "R": "real_world"}
+    part = TABLES["table4"].parts[0]
+    source = embeddings(part, tmp_path, domains=("mnist", "usps", "svhn", "mnist_m"))
+    _, reading = prepare(TABLES["table4"], {part.name: source})
+    assert [(c.value, c.replaced) for c in reading.columns if c.kind == "domain"][3] == ("mnist_m", True)
+    assert any("mnist_m stands in for SYN" in note for note in reading.notes)
+
+
+def test_the_share_of_digits_is_not_taken_twice(tmp_path):
+    part = TABLES["table4"].parts[0]
+    for meta, share in (({}, 1.0), ({"share": 0.1}, 0.1)):
+        experiment, _ = prepare(TABLES["table4"], {part.name: embeddings(part, tmp_path, meta=meta)})
+        assert {p.partition.share for p in experiment.points} == {share}
+
+
+def test_clip_is_not_noted_and_others_are(tmp_path):
+    part = TABLES["table3"].parts[0]
+    clip, other = (
+        prepare(TABLES["table3"], {part.name: embeddings(part, tmp_path, meta={"encoder": encoder})})[1].notes
+        for encoder in ("openai/clip-vit-base-patch16", "onnx:tiny")
+    )
+    assert clip == [] and "onnx:tiny" in other[0]
+
+
+def test_files_find_their_part(tmp_path):
+    table = TABLES["table2"]
+    paths = [embeddings(part, tmp_path).path for part in table.parts]
+    found = match(table, paths[::-1])
+    assert {name: source.path for name, source in found.items()} == {"CIFAR-10": paths[0], "CIFAR-100": paths[1]}
+    with pytest.raises(GgeurError, match="200 classes, one domain; table2 needs CIFAR-10"):
+        match(table, [embeddings(TABLES["table3"].parts[0], tmp_path).path])
+    with pytest.raises(GgeurError, match="each once"):
+        match(table, [paths[0], paths[0]])
+    office = embeddings(TABLES["table5"].parts[0], tmp_path).path
+    with pytest.raises(
+        GgeurError, match=r"10 classes, domains amazon, .*; table4 needs Digits \(10 classes, domains mnist"
+    ):
+        match(TABLES["table4"], [office])
+
+
+def test_rows_by_name_or_pattern():
+    table = TABLES["table4"]
+    assert [r.name for r in chosen_rows(table, ["moon*"])][1:] == ["MOON", "MOON + GGEUR (step 1)", "MOON + GGEUR"]
+    assert [r.name for r in chosen_rows(table, ["FedAvg", "FedMix"])] == ["FedMix", "FedAvg"]
+    assert chosen_rows(table, []) == table.rows
+    with pytest.raises(GgeurError, match="no row 'nobody'; it has: FedMix"):
+        chosen_rows(table, ["nobody"])
+
+
+def test_mistakes(tmp_path):
+    with pytest.raises(GgeurError, match="no table 'table8' to reproduce; there are table1"):
+        Table.load("table8")
+    with pytest.raises(GgeurError, match="no protocol 'mine'"):
+        prepared("table3", tmp_path, protocol="mine")
+    with pytest.raises(GgeurError, match="No row of table3 can run: no embeddings of Tiny-ImageNet"):
+        prepare(TABLES["table3"], {})
+
+
+def test_fewer_rounds_are_noted_and_the_record_survives_the_disk(tmp_path):
+    _, reading = prepared("table5", tmp_path, rounds=2, seeds=2)
+    assert any("2 rounds" in note and "50" in note for note in reading.notes)
+    assert Reproduction.load(tmp_path) is None
+    reading.save(tmp_path)
+    assert Reproduction.load(tmp_path) == reading

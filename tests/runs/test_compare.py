@@ -1,0 +1,32 @@
+"""Paired differences, against SciPy's paired t-test."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ggeur.core.errors import GgeurError
+from ggeur.runs.compare import paired_difference
+from ggeur.runs.result import Cell, Result
+
+
+def rows(*columns):
+    cells = [Cell("m", "k", seed, {"arm": i}, avg=v) for i, col in enumerate(columns) for seed, v in enumerate(col)]
+    return Result(cells).rows()
+
+
+def test_the_interval_is_that_of_the_paired_t_test():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(90, 2, 10).tolist(), rng.normal(89, 2, 10).tolist()
+    d = paired_difference(*rows(a, b))
+    expected = stats.ttest_rel(a, b).confidence_interval(0.95)
+    assert (d.low, d.high) == pytest.approx((expected.low, expected.high))
+    assert (d.mean, d.wins, d.seeds) == (pytest.approx(np.mean(a) - np.mean(b)), sum(np.array(a) > b), 10)
+
+
+def test_only_common_finished_seeds_count():
+    assert paired_difference(*rows([1.0, None, 3.0, 9.0], [0.0, 5.0, 1.0])).seeds == 2
+
+
+def test_one_seed_has_no_interval():
+    with pytest.raises(GgeurError, match="at least two seeds"):
+        paired_difference(*rows([1.0], [2.0]))

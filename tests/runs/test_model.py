@@ -1,0 +1,141 @@
+"""A trained head, saved with what is needed to use it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ggeur.core.errors import GgeurError
+from ggeur.runs.model import Model
+from ggeur.runs.result import Cell, Result
+
+NAMES = ("ant", "bee", "cat", "dog")
+
+
+def model(seed=0, **changes):
+    rng = np.random.default_rng(seed)
+    params = {"W": rng.normal(size=(4, 5)).astype(np.float32), "b": rng.normal(size=4).astype(np.float32)}
+    return Model(
+        **({"params": params, "head": "linear", "dimension": 5, "class_names": NAMES, "encoder": {}} | changes)
+    )
+
+
+@pytest.fixture
+def saved(tmp_path):
+    model(encoder={"encoder": "toy", "weights": "abc"}).save(tmp_path / "m")
+    return tmp_path / "m"
+
+
+def refused(path):
+    with pytest.raises(GgeurError) as caught:
+        Model.load(path)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_probabilities_are_the_softmax_of_wx_plus_b(table, saved):
+    loaded, m = Model.load(saved), model()
+    e = np.exp(table.x.astype(np.float64) @ m.params["W"].T.astype(np.float64) + m.params["b"])
+    np.testing.assert_allclose(loaded.probabilities(table), e / e.sum(axis=1, keepdims=True), rtol=1e-5, atol=1e-7)
+
+
+def test_a_saved_model_reads_back(saved):
+    loaded, m = Model.load(saved), model()
+    assert (loaded.head, loaded.dimension, loaded.class_names) == ("linear", 5, NAMES)
+    assert loaded.encoder == {"encoder": "toy", "weights": "abc"}
+    for name, leaf in m.params.items():
+        np.testing.assert_array_equal(loaded.params[name], leaf)
+    assert sorted(p.name for p in saved.iterdir()) == ["head.npz", "model.json"]
+
+
+def test_a_table_of_another_encoder_is_refused(build_table, saved):
+    loaded = Model.load(saved)
+    with pytest.raises(GgeurError, match="3 dimensions and the model 5"):
+        loaded.probabilities(build_table(x=np.zeros((120, 3), np.float32)))
+    with pytest.raises(GgeurError, match="'other'.*'toy' with other weights"):
+        loaded.probabilities(build_table(meta={"encoder": "other", "weights": "xyz"}))
+    assert len(loaded.probabilities(build_table(meta={}))) == 120, "a table that does not say is trusted"
+
+
+def run_folder(folder, avgs, saved=None):
+    cells = [Cell("fedavg", "none", i, {}, "diverged" if a is None else "ok", avg=a) for i, a in enumerate(avgs)]
+    folder.mkdir()
+    (folder / "result.json").write_text(Result(cells).to_json())
+    for i in range(len(avgs)) if saved is None else saved:
+        model(seed=i).save(folder / "model" / f"cell-{i:03d}")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "avgs, saved, best",
+    [([1.0, 3.0, 2.0], None, 1), ([None, 1.0], [1], 1), ([3.0, 3.0], None, 0), ([9.0, 3.0, 4.0], [1, 2], 2)],
+    ids=["the best", "one diverged", "a draw goes to the first", "the best has no model"],
+)
+def test_a_run_folder_gives_the_model_of_its_best_cell_that_has_one(tmp_path, avgs, saved, best):
+    loaded = Model.load(run_folder(tmp_path / "run", avgs, saved))
+    np.testing.assert_array_equal(loaded.params["W"], model(seed=best).params["W"])
+
+
+def test_a_run_of_which_nothing_finished_has_no_model(tmp_path):
+    assert "no trained model" in refused(run_folder(tmp_path / "run", [None, None], []))
+
+
+def test_a_folder_without_a_model_is_named(tmp_path):
+    assert str(tmp_path) in refused(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"dimension": 0}, {"dimension": "many"}, {"class_names": 3}, {"encoder": 3}, {"head": "conv"}, None],
+    ids=str,
+)
+def test_a_damaged_description_is_refused(saved, change):
+    path = saved / "model.json"
+    path.write_text("{" if change is None else json.dumps(json.loads(path.read_text()) | change))
+    refused(saved)
+
+
+@pytest.mark.parametrize("key", ["head", "dimension", "class_names", "encoder"])
+def test_a_description_that_lacks_a_key_is_refused(saved, key):
+    about = json.loads((saved / "model.json").read_text())
+    del about[key]
+    (saved / "model.json").write_text(json.dumps(about))
+    assert key in refused(saved)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"W": np.zeros((4, 6)), "b": np.zeros(4)},
+        {"W": np.zeros((4, 5))},
+        {"W": np.full((4, 5), np.nan), "b": np.zeros(4)},
+        {"W": np.zeros((4, 5), int), "b": np.zeros(4)},
+        {"W": np.zeros((4, 5)), "b": np.zeros(4), "b1": np.zeros(())},
+    ],
+    ids=["shape", "missing", "nan", "integers", "more"],
+)
+def test_a_head_that_is_not_the_one_described_is_refused(saved, params):
+    np.savez(saved / "head.npz", **params)
+    assert "head.npz" in refused(saved)
+
+
+def test_a_truncated_head_is_refused(saved):
+    path = saved / "head.npz"
+    path.write_bytes(path.read_bytes()[:100])
+    assert "head.npz" in refused(saved)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GgeurError, match="Cannot write"):
+        model().save(tmp_path / "file" / "m")
+
+
+def test_a_head_of_any_hidden_width_reads_back(tmp_path, table):
+    rng = np.random.default_rng(0)
+    shapes = {"W1": (7, 5), "b1": (7,), "W2": (4, 7), "b2": (4,)}
+    params = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    model(params=params, head="mlp").save(tmp_path / "m")
+    hidden = np.maximum(table.x @ params["W1"].T + params["b1"], 0)
+    expected = (hidden @ params["W2"].T + params["b2"]).argmax(axis=1)
+    np.testing.assert_array_equal(Model.load(tmp_path / "m").probabilities(table).argmax(axis=1), expected)

@@ -1,0 +1,185 @@
+"""The typed experiment: defaults that depend on each other, protocols, and one sentence for what will not do."""
+
+import pytest
+
+from ggeur.core.errors import GgeurError
+from ggeur.methods import METHODS
+from ggeur.settings.grid import Experiment
+from ggeur.settings.schema import NOT_YET, PROTOCOLS, settings
+
+DATA = {"data": {"table": "t.npz"}}
+
+
+def settled(**sections):
+    return settings(DATA | sections)
+
+
+def sentence(**sections):
+    """The one sentence that the sections give."""
+    with pytest.raises(GgeurError) as caught:
+        Experiment.of(DATA | sections)
+    text = str(caught.value)
+    assert "\n" not in text and text.endswith(".")
+    return text
+
+
+# ---------------------------------------------------------------- defaults and protocols
+
+
+@pytest.mark.parametrize(
+    "kind, steps, target", [("dirichlet", 1, 2000), ("domain", 2, 500), ("label-and-domain", 2, 500)]
+)
+def test_steps_and_target_follow_the_kind_of_partition(kind, steps, target):
+    augment = settled(partition={"kind": kind}).augment
+    assert (augment.steps, augment.target) == (steps, target)
+
+
+def test_given_steps_and_target_stay():
+    augment = settled(partition={"kind": "domain"}, augment={"steps": 1, "target": 77}).augment
+    assert (augment.steps, augment.target) == (1, 77)
+
+
+def test_every_other_default_is_the_designs():
+    point = settled()
+    assert (point.partition.kind, point.partition.clients, point.partition.min_per_class) == ("dirichlet", 10, 1)
+    a = point.augment
+    assert (a.kind, a.per_prototype, a.scale, a.guided, a.empty_cell) == ("ggeur", 500, "sqrt-eigenvalue", 1.0, "all")
+    t = point.train
+    assert (t.method, t.head, t.rounds, t.local_epochs, t.batch, t.rate) == ("fedavg", "linear", 100, 10, 64, 0.01)
+    assert (t.optimiser, t.momentum, t.weight_decay, t.weights) == ("sgd", 0.9, 1e-5, "samples")
+    assert (t.broadcast, t.softmax, t.clients_per_round, t.start, t.local_steps) == (True, False, None, "random", None)
+    assert (point.run.seeds, point.run.protocol) == ((0,), "sound")
+
+
+def test_protocol_paper_is_the_printed_formula_and_nothing_else():
+    paper, sound = settled(run={"protocol": "paper"}), settled()
+    assert paper.augment.scale == "eigenvalue"
+    assert paper.train == sound.train
+    assert paper.augment.model_copy(update={"scale": "sqrt-eigenvalue"}) == sound.augment
+
+
+def test_protocol_released_is_what_the_scripts_do():
+    point = settled(run={"protocol": "released"})
+    assert (point.augment.guided, point.augment.empty_cell, point.augment.scale) == (0.8, "first", "sqrt-eigenvalue")
+    t = point.train
+    assert (t.optimiser, t.weights, t.broadcast, t.softmax) == ("adam", "equal", False, True)
+
+
+def test_a_files_own_values_go_before_the_protocols():
+    point = settled(run={"protocol": "released"}, train={"optimiser": "sgd"}, augment={"guided": 0.5})
+    assert (point.train.optimiser, point.train.broadcast, point.augment.guided) == ("sgd", False, 0.5)
+
+
+# ---------------------------------------------------------------- what will not do
+
+
+@pytest.mark.parametrize("section", ["data", "partition", "augment", "train", "run"])
+def test_an_unknown_key_is_told_the_allowed_ones(section):
+    known = settled().model_dump()[section]
+    text = sentence(**{section: DATA.get(section, {}) | {"colour": 1}})
+    assert "colour" in text and f"[{section}]" in text
+    assert all(key in text for key in known)
+
+
+def test_an_unknown_section_is_told_the_allowed_ones():
+    text = sentence(trian={"rounds": 3})
+    assert all(name in text for name in ("trian", "data", "partition", "augment", "train", "method", "privacy", "run"))
+
+
+@pytest.mark.parametrize(
+    "section, key, allowed",
+    [
+        ("partition", "kind", ("dirichlet", "domain", "label-and-domain")),
+        ("augment", "kind", ("none", "resample", "prototypes", "ggeur")),
+        ("augment", "scale", ("eigenvalue", "sqrt-eigenvalue")),
+        ("augment", "steps", ("1", "2")),
+        ("augment", "empty_cell", ("all", "first")),
+        ("train", "optimiser", ("sgd", "adam")),
+        ("train", "weights", ("samples", "original", "equal")),
+        ("train", "head", ("linear",)),
+        ("run", "protocol", ("paper", "released", "sound")),
+    ],
+)
+@pytest.mark.parametrize("value", ["colour", {"a": 1}, [["paper"]]])
+def test_an_unknown_value_is_told_the_allowed_ones(section, key, allowed, value):
+    text = sentence(**{section: {key: value}})
+    assert key in text and f"[{section}]" in text
+    assert all(name in text for name in allowed)
+
+
+def test_an_unknown_method_is_told_which_there_are():
+    text = sentence(train={"method": "fedmagic"})
+    assert "fedmagic" in text and all(name in text for name in METHODS)
+
+
+@pytest.mark.parametrize("name", [":f", ".m:f", "no_such_module:f", "math:no_such_function", "math:pi", "math:"])
+def test_a_method_of_ones_own_that_cannot_be_loaded_is_named(name):
+    assert f"'{name}'" in sentence(train={"method": name})
+
+
+def test_a_methods_parameters_are_checked():
+    assert "colour" in sentence(method={"fedavg": {"colour": 1}})
+    assert "fedmagic" in sentence(method={"fedmagic": {"mu": 1}})
+    assert "[method]" in sentence(method={"fedavg": 3})
+
+
+@pytest.mark.parametrize("section, key, name", [(*place, name) for place, names in NOT_YET.items() for name in names])
+def test_what_later_work_fills_answers_not_yet_by_name(section, key, name):
+    text = sentence(**{section: {key: name}})
+    assert name in text and "not there yet" in text
+
+
+def test_privacy_that_cannot_be_given_yet_is_not_silently_ignored():
+    assert "privacy" in sentence(privacy={"colour": 1})
+
+
+@pytest.mark.parametrize(
+    "section, key, value",
+    [
+        ("augment", "target", 0),
+        ("augment", "target", -5),
+        ("augment", "per_prototype", 0),
+        ("augment", "guided", 0),
+        ("augment", "guided", 1.5),
+        ("partition", "beta", 0),
+        ("partition", "beta", -0.1),
+        ("partition", "beta", float("nan")),
+        ("partition", "beta", float("inf")),
+        ("partition", "clients", 0),
+        ("train", "rounds", 0),
+        ("train", "rounds", 1.5),
+        ("train", "rate", "fast"),
+        ("train", "rate", float("nan")),
+        ("train", "batch", -1),
+        ("train", "momentum", 1.0),
+        ("train", "weight_decay", -1.0),
+        ("run", "seeds", []),
+        ("run", "seeds", 3),
+        ("run", "seeds", [-1]),
+        ("run", "seeds", [2**32]),
+        ("run", "seeds", ["a"]),
+    ],
+)
+def test_a_value_out_of_range_is_named(section, key, value):
+    text = sentence(**{section: {key: value}})
+    assert f"[{section}] {key}" in text
+
+
+def test_a_seed_twice_is_refused():
+    assert "twice" in sentence(run={"seeds": [1, 2, 1]})
+
+
+@pytest.mark.parametrize("data", [{}, {"table": "t.npz", "dataset": "mini-digits"}])
+def test_data_come_from_a_table_or_a_dataset_and_not_both(data):
+    text = sentence(data=data)
+    assert "table" in text and "dataset" in text
+
+
+def test_an_experiment_without_data_says_so():
+    with pytest.raises(GgeurError, match=r"^\[data\] is missing\.$"):
+        settings({"train": {}})
+
+
+def test_protocols_name_only_keys_that_exist():
+    for protocol in PROTOCOLS:
+        assert settled(run={"protocol": protocol}).run.protocol == protocol
