@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from ggeur.experiment.runner import run
-from ggeur.methods import METHODS
+from ggeur.methods import names
+from ggeur.methods.algorithm import Trained
 
 SHORT = {"rounds": 3, "local_epochs": 2, "batch": 8}
 
@@ -30,7 +31,7 @@ def both(deployment, cells=1):
     return deployed
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", names(Trained))
 def test_every_method_finds_the_simulations_head(deploy, method):
     both(deploy({"train": {**SHORT, "method": method}, "augment": {"target": 20, "per_prototype": 5}}))
 

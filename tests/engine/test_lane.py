@@ -27,7 +27,7 @@ def test_lanes_alone_and_the_servers_part_make_the_simulations_round(federation,
     able = [k for k, s in enumerate(run.sets) if len(s.y)]
     base = np.concatenate([run.table, run.prototypes])
     for number, simulated in enumerate(simulation.rounds(start), 1):
-        sent = chosen.broadcast(server)
+        sent = chosen.method.broadcast(server)
         messages, losses = [], []
         for k in able:
             own = lane.Lane(run.seed, k, base, run.bank, run.sets[k], run.n_classes)

@@ -12,6 +12,7 @@ from ggeur.engine.simulate import Simulation
 from ggeur.engine.training import LocalOptimiser, Training
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import resolve as resolve_method
+from ggeur.methods.algorithm import Trained
 from ggeur.methods.method import Method
 
 BATCH = 8
@@ -337,8 +338,8 @@ def test_a_client_without_samples_takes_no_steps():
 
 # ---------------------------------------------------------------- what a method may count on
 
-COUNTING = Method(
-    loss=FEDAVG.loss,
+COUNTING_METHOD = Method(
+    loss=FEDAVG.method.loss,
     prepare=lambda data, key: {
         "x": data.fold(lambda total, b: total + jnp.sum(b.x * b.mask[:, None], axis=0), jnp.zeros(4)),
         "classes": data.class_count,
@@ -350,6 +351,7 @@ COUNTING = Method(
         context["client"] + 1,
     ),
 )
+COUNTING = Trained.of(COUNTING_METHOD)
 
 
 def test_what_clients_prepare_reaches_the_server_in_their_order_with_zeros_from_the_empty_one(federation):

@@ -84,8 +84,8 @@ def test_a_penalty_on_the_representation_reaches_the_hidden_layer_and_stops_ther
     prototypes = {"P": jnp.asarray(rng.normal(size=(CLASSES, HIDDEN)), jnp.float32), "held": jnp.ones(CLASSES)}
     context = {"params": other, "client": {"previous": previous}, **prototypes}
 
-    def slope(method):
-        return jax.jit(jax.grad(lambda w: method.loss(w, batch, context, (), jax.random.key(0))[0]))(w)
+    def slope(trained):
+        return jax.jit(jax.grad(lambda w: trained.method.loss(w, batch, context, (), jax.random.key(0))[0]))(w)
 
     with_term, plain = slope(resolve_method(name, HEAD, {})), slope(resolve_method("fedavg", HEAD, {}))
     for leaf in ("W1", "b1"):

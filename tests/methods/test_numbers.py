@@ -8,10 +8,11 @@ from ggeur import methods
 from ggeur.engine import simulate
 from ggeur.engine.simulate import Simulation
 from ggeur.heads import resolve as resolve_head
-from ggeur.methods import METHODS, resolve
+from ggeur.methods import names, resolve
+from ggeur.methods.algorithm import Trained
 
 HEAD = resolve_head("linear")
-WITH_NUMBERS = [name for name in METHODS if resolve(name, HEAD, {}).numbers]
+WITH_NUMBERS = [name for name in names(Trained) if resolve(name, HEAD, {}).numbers]
 
 
 def others(method):
@@ -22,7 +23,7 @@ def others(method):
 def test_which_parameters_are_numbers():
     assert resolve("fedprox", HEAD, {"mu": 3}).numbers == {"mu": 3.0}
     assert resolve("fedmix", HEAD, {}).numbers == {"lam": 0.05}, "counts decide shapes"
-    assert set(METHODS) - set(WITH_NUMBERS) == {"fedavg", "fedfa_gaussian"}
+    assert set(names(Trained)) - set(WITH_NUMBERS) == {"fedavg", "fedfa_gaussian"}
 
 
 def test_methods_that_differ_in_numbers_alone_have_one_recipe():
@@ -38,7 +39,7 @@ def test_a_method_with_a_part_replaced_is_not_rebuilt_without_it(toy):
     """Whoever starts from a method of ours and replaces a function means it."""
     w = toy.head(toy.random(3, 3))
     usual = toy.simulation("fedprox", w)
-    frozen = resolve("fedprox", HEAD, {"mu": 0.5})._replace(aggregate=lambda server, *rest: server)
+    frozen = Trained.of(resolve("fedprox", HEAD, {"mu": 0.5}).method._replace(aggregate=lambda server, *rest: server))
     assert frozen.numbers == {} and frozen.recipe != resolve("fedprox", HEAD, {"mu": 0.5}).recipe
     last = list(Simulation(usual.runs, frozen, usual.training).rounds())[-1].params[0]
     jax.tree.map(toy.same, last, w)

@@ -9,7 +9,8 @@ import pytest
 import ggeur
 from ggeur import Experiment, GgeurError
 from ggeur.heads import resolve as resolve_head
-from ggeur.methods import ALL, CLOSED, METHODS, checked_parameters, factory, parameters, resolve
+from ggeur.methods import checked_parameters, factory, names, parameters, resolve
+from ggeur.methods.algorithm import Solved, Trained
 
 KINDS = ["none", "resample", "prototypes", "ggeur"]
 LINEAR = resolve_head("linear")
@@ -41,7 +42,7 @@ def told(call, *arguments):
 
 def test_an_unknown_method_is_told_which_there_are():
     text = told(factory, "fedsgd")
-    assert "'fedsgd'" in text and all(name in text for name in ALL) and "package.module:name" in text
+    assert "'fedsgd'" in text and all(name in text for name in names()) and "package.module:name" in text
 
 
 def test_an_unknown_parameter_is_told_which_there_are():
@@ -72,7 +73,7 @@ def test_an_experiment_file_is_checked_for_all_of_it(tree):
         told(Experiment.of, tree(**wrong))
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", names(Trained))
 def test_the_same_arguments_give_the_same_object_so_that_nothing_is_compiled_twice(name):
     assert resolve(name, LINEAR, {}) is resolve(name, LINEAR, {})
     for key, parameter in parameters(name).items():
@@ -112,7 +113,7 @@ def test_ones_own_method_may_be_one_of_ours_with_a_part_replaced(own, tree):
         from ggeur.methods import resolve
 
         def frozen(head, *, mu: float = 0.1):
-            return resolve("fedprox", head, {"mu": mu})._replace(aggregate=lambda server, *rest: server)
+            return resolve("fedprox", head, {"mu": mu}).method._replace(aggregate=lambda server, *rest: server)
         """,
     )
     cell = ggeur.run(Experiment.of(tree(train={"method": "own_frozen:frozen", "rounds": 3}))).cells[0]
@@ -211,7 +212,7 @@ def test_a_method_whose_loss_turns_nan_stops_its_cell_and_the_others_finish(own,
 # ---------------------------------------------------------------- all together
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", names(Trained))
 def test_every_method_composes_with_every_kind_of_augmentation(tree, name):
     losses = {}
     experiment = Experiment.of(tree(train={"method": name}, augment={"kind": KINDS}))
@@ -255,5 +256,7 @@ def test_training_may_start_from_a_solved_head(tree, name):
 
 
 def test_the_closed_forms_and_zeroshot_need_no_rounds(tree):
-    result = ggeur.run(Experiment.of(tree(train={"method": [*CLOSED, "zeroshot"]}, method={"ccvr": {"draws": 100}})))
+    result = ggeur.run(
+        Experiment.of(tree(train={"method": [*names(Solved), "zeroshot"]}, method={"ccvr": {"draws": 100}}))
+    )
     assert all(cell.status == "ok" and len(cell.rounds) == 1 and cell.avg > 40 for cell in result.cells)

@@ -3,7 +3,7 @@
 import pytest
 
 from ggeur.core.errors import GgeurError
-from ggeur.methods import METHODS
+from ggeur.methods import names
 from ggeur.settings.grid import Experiment
 from ggeur.settings.schema import NOT_YET, PROTOCOLS, settings
 
@@ -109,7 +109,7 @@ def test_an_unknown_value_is_told_the_allowed_ones(section, key, allowed, value)
 
 def test_an_unknown_method_is_told_which_there_are():
     text = sentence(train={"method": "fedmagic"})
-    assert "fedmagic" in text and all(name in text for name in METHODS)
+    assert "fedmagic" in text and all(name in text for name in names())
 
 
 @pytest.mark.parametrize("name", [":f", ".m:f", "no_such_module:f", "math:no_such_function", "math:pi", "math:"])

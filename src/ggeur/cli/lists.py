@@ -14,15 +14,16 @@ EXTRAS = {"hf": ("torch", "transformers", "PIL"), "onnx": ("onnxruntime", "PIL")
 
 
 def methods() -> None:
-    from ggeur.methods import BOUNDS, CLOSED, METHODS, WITHOUT_DATA, factory, parameters
+    from ggeur.methods import factory, names, parameters
+    from ggeur.methods.algorithm import Bound, Given, Solved, Trained
 
     table = Table("method", "what it does", "parameters")
-    for name in (*METHODS, *CLOSED, *WITHOUT_DATA):
+    for name in names(Trained, Solved, Given):
         about = inspect.getdoc(inspect.getmodule(factory(name))) or ""
         values = [f"{p.name} = {p.default!r}" for p in parameters(name).values()]
         table.add_row(name, about.partition("\n")[0], ", ".join(values))
     bounds = ("FedAvg of each client alone; accuracies averaged.", "FedAvg with all data in one place.")
-    for name, about in zip(BOUNDS, bounds, strict=True):
+    for name, about in zip(names(Bound), bounds, strict=True):
         table.add_row(name, f"Bound: {about}", "")
     console.print(table)
     console.print('Your own: [train] method = "package.module:name".', markup=False, highlight=False)

@@ -16,9 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from ggeur.core.errors import GgeurError
 from ggeur.core.geometry import Geometry, Scale
 from ggeur.core.statistics import ClassStatistics
+from ggeur.core.types import Int
 from ggeur.core.validate import check_embeddings, check_labels, check_whole
-
-Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.statistics import ClassStatistics
+from ggeur.core.types import Float
 from ggeur.core.validate import check_whole
 
-Float = NDArray[np.float64]
 Scale = Literal["eigenvalue", "sqrt-eigenvalue"]
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.types import Float
 
-Float = NDArray[np.float64]
 SHRINKAGE = 0.1  # gamma: K_c - 1 directions never span p dimensions, so part of the variance is made isotropic
 
 

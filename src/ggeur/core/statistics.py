@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.types import Float
 from ggeur.core.validate import check_embeddings, check_labels, check_whole
-
-Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

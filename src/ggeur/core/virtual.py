@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from ggeur.core.augment import Draws
 from ggeur.core.geometry import Geometry, Scale
 from ggeur.core.seeding import generator
+from ggeur.core.types import Int
 
-Int = NDArray[np.int64]
 BANK_BYTES = 2**28  # benchmarks/README.md has what sharing costs and what a smaller bank saves
 _THREADS = 2
 _BLOCK = 256  # rows drawn from one stream, so that a site can make the few rows it needs

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.seeding import generator
+from ggeur.core.types import FloatArray
 from ggeur.demo import render
-from ggeur.demo.fonts import FloatArray, font_masks
+from ggeur.demo.fonts import font_masks
 from ggeur.demo.pen import pen_points
 
 PER_CLASS = 180  # in each made-up domain: about as many as the handwritten one has

@@ -3,11 +3,9 @@
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
-
-FloatArray = NDArray[np.float32]
+from ggeur.core.types import FloatArray
 
 MASK = 64  # side of a glyph's mask
 GLYPH_HEIGHT = 44  # of which the digit takes this much, leaving room for a warp to look around it

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float32]
+from ggeur.core.types import FloatArray
 
 # Per digit its ways of writing, strokes divided by "/": points "x,y" in percent of a box, y down. A stroke is
 # a smooth curve through its points, so a sharp corner is where one stroke ends and the next begins.

@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.demo.fonts import GLYPH_HEIGHT, MASK, FloatArray
+from ggeur.core.types import FloatArray
+from ggeur.demo.fonts import GLYPH_HEIGHT, MASK
 
 SIDE = 32  # of every image
 _LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
-from ggeur.encode.encoder import Encoder, FloatArray, Image
+from ggeur.core.types import FloatArray
+from ggeur.encode.encoder import Encoder, Image
 
 SIDE = 32  # images are brought to this size first
 _SMALLEST = 8  # pixels; anything smaller shows no shape

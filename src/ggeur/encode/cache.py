@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.types import FloatArray
 from ggeur.data.caches import cache_folder
 from ggeur.data.readers import Picture, shown
-from ggeur.encode.encoder import Encoder, FloatArray
+from ggeur.encode.encoder import Encoder
 
 
 def digest_of(picture: Picture) -> bytes:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.types import FloatArray
 
-FloatArray = NDArray[np.float32]
 Image = NDArray[np.uint8]  # (H, W, 3), RGB
 
 DEFAULT = "openai/clip-vit-base-patch16"  # the paper's

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ggeur.core.errors import GgeurError
-from ggeur.encode.encoder import Encoder, FloatArray, Image, unit_rows
+from ggeur.core.types import FloatArray
+from ggeur.encode.encoder import Encoder, Image, unit_rows
 
 
 class HuggingFaceEncoder(Encoder):

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.types import FloatArray
 from ggeur.data.readers import ImageSet, Item
 from ggeur.data.table import EmbeddingTable
 from ggeur.encode.cache import EmbeddingCache, digest_of
-from ggeur.encode.encoder import Encoder, FloatArray, TextEncoder
+from ggeur.encode.encoder import Encoder, TextEncoder
 from ggeur.encode.pictures import Unreadable, to_rgb
 
 BATCH = 64

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.types import FloatArray
 from ggeur.data.readers import shown
-from ggeur.encode.encoder import Encoder, FloatArray, Image, unit_rows
+from ggeur.encode.encoder import Encoder, Image, unit_rows
 from ggeur.encode.preprocess import Preprocessing
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.types import FloatArray
 from ggeur.data.readers import shown
-from ggeur.encode.encoder import FloatArray, Image
+from ggeur.encode.encoder import Image
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _CHOICES = {"resize": ("shorter-side", "squeeze"), "interpolation": ("nearest", "bilinear", "bicubic", "lanczos")}

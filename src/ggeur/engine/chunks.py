@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ggeur.core.types import Int
 from ggeur.engine.local import power_of_two
-from ggeur.engine.training import Int
 
 THREADS = 2  # fixed, not the machine's count, so that grouping, and with it rounding, is the same everywhere
 _ORDER_BYTES = 64 * 2**20  # of batch orders, and what they pick, in one compiled call

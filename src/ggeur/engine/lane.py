@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.seeding import stream
+from ggeur.core.types import Tree
 from ggeur.core.virtual import VirtualSet
 from ggeur.engine.local import Lanes, aggregation, batch_order, local_training, power_of_two, preparation
 from ggeur.engine.training import Training
-from ggeur.methods.method import Method, Tree
+from ggeur.methods.algorithm import Trained
 
 
 class Lane(NamedTuple):
@@ -28,20 +29,24 @@ class Lane(NamedTuple):
     n_classes: int
 
 
-class Trained(NamedTuple):
+class Answer(NamedTuple):
+    """What a client's round comes to."""
+
     message: Tree
     state: Tree
     end: Tree  # the head as this client left it
     loss: float
 
 
-def train(lane: Lane, method: Method, training: Training, number: int, start: Tree, sent: Tree, state: Tree) -> Trained:
+def train(
+    lane: Lane, trained: Trained, training: Training, number: int, start: Tree, sent: Tree, state: Tree
+) -> Answer:
     """The client's part of round `number`."""
     n = len(lane.set.y)
     steps, batch = training.steps(n), training.batch
     order = np.full((1, power_of_two(steps) * batch), -1, np.int32)
     order[0, : steps * batch] = batch_order(lane.seed, number, lane.client, n, steps, batch)
-    run = local_training(method.recipe, training.optimiser.kind, batch, one_server=True, one_start=True)
+    run = local_training(trained.recipe, training.optimiser.kind, batch, one_server=True, one_start=True)
     out = run(
         jnp.asarray(lane.base),
         None if lane.bank is None else jnp.asarray(lane.bank),
@@ -53,62 +58,62 @@ def train(lane: Lane, method: Method, training: Training, number: int, start: Tr
         sent,
         jax.tree.map(lambda a: np.asarray(a)[None], state),
         _names(lane.seed, "train", number, lane.client),
-        _numbers(training.numbers(method)),
+        _numbers(training.numbers(trained)),
     )
     message, new, end, losses = jax.tree.map(lambda a: np.asarray(a)[0], out)
-    return Trained(message, new, end, float(losses))
+    return Answer(message, new, end, float(losses))
 
 
-def prepare(lane: Lane, method: Method, batch: int) -> Tree:
+def prepare(lane: Lane, trained: Trained, batch: int) -> Tree:
     """The client's message before round 1; () where the method has none."""
-    if not method.prepares:
+    if not trained.method.prepares:
         return ()
     bank = None if lane.bank is None else jnp.asarray(lane.bank)
     names = _names(lane.seed, "prepare", 0, lane.client)
-    out = preparation(method.recipe, batch)(jnp.asarray(lane.base), bank, _lanes(lane), names, _of_one(method))
+    out = preparation(trained.recipe, batch)(jnp.asarray(lane.base), bank, _lanes(lane), names, _of_one(trained))
     return jax.tree.map(lambda a: np.asarray(a)[0], out)
 
 
-def aggregate(method: Method, server: Tree, messages: list[Tree], ids: list[int], weights: Any, names: Any) -> Tree:
+def aggregate(trained: Trained, server: Tree, messages: list[Tree], ids: list[int], weights: Any, names: Any) -> Tree:
     """The server's part of a round; `names` are seed and round."""
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *messages)
     seed, number = names
     key_names = np.array([seed, stream("aggregate"), number], np.uint32)
     weights = np.asarray(weights, np.float64)
     share = jnp.asarray(weights / weights.sum(), jnp.float32)
-    numbers = _numbers(method.numbers)
-    return aggregation(method.recipe)(server, stacked, np.array(ids), share, key_names, numbers)
+    numbers = _numbers(dict(trained.numbers))
+    return aggregation(trained.recipe)(server, stacked, np.array(ids), share, key_names, numbers)
 
 
 def message_like(
-    method: Method, training: Training, p: int, n_classes: int, sent: Tree, start: Tree, state: Tree
+    trained: Trained, training: Training, p: int, n_classes: int, sent: Tree, start: Tree, state: Tree
 ) -> Tree:
     """Arrays that look like a client's message, found without computing anything."""
     lane = _tiny(p, n_classes)
 
-    def trained(start: Tree, sent: Tree, state: Tree) -> Tree:
+    def message(start: Tree, sent: Tree, state: Tree) -> Tree:
         batch = training.batch
-        run = local_training(method.recipe, training.optimiser.kind, batch, one_server=True, one_start=True)
+        run = local_training(trained.recipe, training.optimiser.kind, batch, one_server=True, one_start=True)
         stacked = jax.tree.map(lambda a: jnp.asarray(a)[None], state)
         one, order = np.ones(1, np.int32), np.zeros((1, batch), np.int32)
-        names, numbers = _names(0, "train", 1, 0), _numbers(training.numbers(method))
+        names, numbers = _names(0, "train", 1, 0), _numbers(training.numbers(trained))
         return run(lane.base, None, _lanes(lane), order, one, np.int32(1), start, sent, stacked, names, numbers)[0]
 
-    stacked = jax.eval_shape(trained, start, sent, state)
+    stacked = jax.eval_shape(message, start, sent, state)
     return jax.tree.map(lambda leaf: np.empty(leaf.shape[1:], leaf.dtype), stacked)
 
 
-def zero_preparation(method: Method, batch: int, p: int, n_classes: int) -> Tree:
+def zero_preparation(trained: Trained, batch: int, p: int, n_classes: int) -> Tree:
     """What stands for the first message of a client that has no rows."""
-    if not method.prepares:
+    if not trained.method.prepares:
         return ()
-    shapes = _preparation_shape(method, batch, p, n_classes)
+    shapes = _preparation_shape(trained, batch, p, n_classes)
     return jax.tree.map(lambda leaf: np.zeros(leaf.shape[1:], leaf.dtype), shapes)
 
 
-def _preparation_shape(method: Method, batch: int, p: int, n_classes: int) -> Tree:
+def _preparation_shape(trained: Trained, batch: int, p: int, n_classes: int) -> Tree:
     lane, names = _tiny(p, n_classes), _names(0, "prepare", 0, 0)
-    run, numbers = preparation(method.recipe, batch), _of_one(method)
+    run, numbers = preparation(trained.recipe, batch), _of_one(trained)
     return jax.eval_shape(lambda base: run(base, None, _lanes(lane), names, numbers), lane.base)
 
 
@@ -129,6 +134,6 @@ def _numbers(tree: Tree) -> Tree:
     return jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), tree)
 
 
-def _of_one(method: Method) -> Tree:
+def _of_one(trained: Trained) -> Tree:
     """The method's numbers, stacked over one lane."""
-    return jax.tree.map(lambda number: number[None], _numbers(method.numbers))
+    return jax.tree.map(lambda number: number[None], _numbers(dict(trained.numbers)))

@@ -15,9 +15,11 @@ import optax
 from numpy.typing import NDArray
 
 from ggeur.core.seeding import generator
+from ggeur.core.types import Tree
 from ggeur.core.virtual import VirtualSet
 from ggeur.engine.training import Numbers, build_optimiser, steps_per_epoch
-from ggeur.methods.method import Batch, ClientData, Recipe, Sent, Tree
+from ggeur.methods.algorithm import Recipe
+from ggeur.methods.method import Batch, ClientData, Sent
 
 
 class Lanes(NamedTuple):

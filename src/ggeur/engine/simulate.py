@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.seeding import stream
+from ggeur.core.types import Int, Tree
 from ggeur.engine import trees
 from ggeur.engine.chunks import THREADS, Chunks
 from ggeur.engine.local import Lanes, aggregation, batch_order, local_training, power_of_two, preparation
 from ggeur.engine.stack import Run, few_sizes, stack_runs
-from ggeur.engine.training import Int, Training
-from ggeur.methods.method import Method, Tree
+from ggeur.engine.training import Training
+from ggeur.methods.algorithm import Trained
 
 _SENT_BYTES = 2**18  # by a server, past which it is not copied for every client
 
@@ -62,32 +63,33 @@ class Simulation:
     """
 
     def __init__(
-        self, runs: Sequence[Run], method: Method | Sequence[Method], training: Training | Sequence[Training]
+        self, runs: Sequence[Run], trained: Trained | Sequence[Trained], training: Training | Sequence[Training]
     ) -> None:
         self.runs = runs
-        self._methods = [method] * len(runs) if isinstance(method, Method) else list(method)
+        each_trained = [trained] * len(runs) if isinstance(trained, Trained) else list(trained)
+        self._methods = [one.method for one in each_trained]
         trainings = [training] * len(runs) if isinstance(training, Training) else list(training)
         self.training, self.n_clients = trainings[0], len(runs[0].sets)
-        self._recipe = self._methods[0].recipe
-        self._check(trainings)
+        self._recipe = each_trained[0].recipe
+        self._check(trainings, each_trained)
         stack = stack_runs(runs, self.training.storage)
         self._base = jnp.asarray(stack.base)
         self._dtype = jnp.promote_types(self._base.dtype, jnp.float32)
         self._bank = None if stack.bank is None else jnp.asarray(stack.bank)
         self._sets = [s for run in stack.sets for s in run]
         self._steps = np.array([self.training.steps(len(s.y)) for s in self._sets])
-        each = [t.numbers(m) for t, m in zip(trainings, self._methods, strict=True)]
+        each = [t.numbers(one) for t, one in zip(trainings, each_trained, strict=True)]
         self._numbers = jax.tree.map(lambda *a: np.array(a, self._dtype), *each)  # stacked over runs
         self._prepared_bytes = 0  # of a client's message before round 1
         self._chunks = Chunks(self.training.batch, self._base.shape[1])
 
-    def _check(self, trainings: Sequence[Training]) -> None:
+    def _check(self, trainings: Sequence[Training], each: Sequence[Trained]) -> None:
         for run in self.runs:
             if len(run.sets) != self.n_clients:
                 raise GgeurError("Runs of one stack must have the same number of clients.")
             if not any(len(s.y) for s in run.sets):
                 raise GgeurError(f"The federation has no training samples at all (seed {run.seed}).")
-        if len({t.without_numbers() for t in trainings}) > 1 or any(m.recipe != self._recipe for m in self._methods):
+        if len({t.without_numbers() for t in trainings}) > 1 or any(one.recipe != self._recipe for one in each):
             raise GgeurError("Runs of one stack must train alike, but for numbers such as rates.")
 
     def start(self) -> State:

@@ -5,12 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import optax
-from numpy.typing import NDArray
 
 from ggeur.core.seeding import generator
-from ggeur.methods.method import Method
-
-Int = NDArray[np.int64]
+from ggeur.core.types import Int
+from ggeur.methods.algorithm import Trained
 
 
 class Numbers(NamedTuple):
@@ -75,9 +73,9 @@ class Training:
             return able
         return np.sort(generator(seed, "participants", number).choice(able, wanted, replace=False))
 
-    def numbers(self, method: Method) -> Numbers:
+    def numbers(self, trained: Trained) -> Numbers:
         """What may differ between runs that share a program with this one."""
-        return Numbers(self.rate, self.optimiser.momentum, self.optimiser.weight_decay, method.numbers)
+        return Numbers(self.rate, self.optimiser.momentum, self.optimiser.weight_decay, dict(trained.numbers))
 
     def without_numbers(self) -> tuple[Any, ...]:
         """What must be the same in all of them."""

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.methods.method import Tree
+from ggeur.core.types import Tree
 
 
 def take(tree: Tree, at: Any) -> Tree:

@@ -3,8 +3,8 @@
 from ggeur.engine.training import LocalOptimiser, Training
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import Head
-from ggeur.methods import CLOSED, WITHOUT_DATA, resolve
-from ggeur.methods.method import Method
+from ggeur.methods import kind_of, resolve_trained
+from ggeur.methods.algorithm import Given, Solved, Trained
 from ggeur.settings.schema import Settings
 
 
@@ -15,13 +15,13 @@ def head_of(settings: Settings) -> Head:
 
 def solved(settings: Settings) -> bool:
     """Whether the head is solved, or given, rather than trained."""
-    return settings.train.method in (*CLOSED, *WITHOUT_DATA)
+    return kind_of(settings.train.method) in (Solved, Given)
 
 
-def method_of(settings: Settings, name: str | None = None) -> Method:
+def method_of(settings: Settings, name: str | None = None) -> Trained:
     """[train] method, or another of that name, with its parameters."""
     name = name or settings.train.method
-    return resolve(name, head_of(settings), settings.method.get(name, {}))
+    return resolve_trained(name, head_of(settings), settings.method.get(name, {}))
 
 
 def training_of(settings: Settings) -> Training:

@@ -1,9 +1,9 @@
 """What a client sends and receives before training begins: statistics up, shapes and prototypes down."""
 
 from ggeur.data.table import EmbeddingTable
+from ggeur.methods import kind_of, resolve_solved
+from ggeur.methods.algorithm import Solved
 from ggeur.settings.schema import Settings
-
-_NEEDS = {"ncm": "means", "lda": "pooled", "ridge": "pooled", "ccvr": "per-class"}
 
 
 def statistics_bytes(kind: str, classes: int, p: int) -> int:
@@ -27,13 +27,17 @@ def bytes_before_training(point: Settings, table: EmbeddingTable) -> tuple[int, 
         up = statistics_bytes("means", classes, p)
     if a.kind in ("prototypes", "ggeur") and a.steps == 2:
         down += 4 * (table.n_domains - 1) * classes * p
-    if point.train.start in _NEEDS:
-        up = max(up, statistics_bytes(_NEEDS[point.train.start], classes, p))  # sent once, for both uses
+    if point.train.start != "random":
+        up = max(up, statistics_bytes(_needs(point.train.start, point), classes, p))  # sent once, for both uses
     return up, down
 
 
-def closed_form_bytes(name: str, table: EmbeddingTable) -> tuple[int, int]:
-    """The same for a head that is solved: statistics up, the head down."""
-    classes, p = table.n_classes, table.dimension
-    up = statistics_bytes(_NEEDS[name], classes, p) if name in _NEEDS else 0
+def solved_bytes(point: Settings, table: EmbeddingTable) -> tuple[int, int]:
+    """The same for a head that is solved or given: statistics up, if any, the head down."""
+    classes, p, name = table.n_classes, table.dimension, point.train.method
+    up = statistics_bytes(_needs(name, point), classes, p) if kind_of(name) is Solved else 0
     return up, 4 * classes * (p + 1)
+
+
+def _needs(name: str, point: Settings) -> str:
+    return resolve_solved(name, point.method.get(name, {})).needs

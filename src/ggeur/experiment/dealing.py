@@ -12,6 +12,7 @@ from ggeur.core.augment import Draws, Prototypes, plan_draws
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.means import class_means
 from ggeur.core.seeding import stream
+from ggeur.core.types import Int
 from ggeur.core.virtual import BankLayout, VirtualSet, count_draws, noise_bank, virtual_set
 from ggeur.data import partition
 from ggeur.data.table import EmbeddingTable
@@ -19,10 +20,10 @@ from ggeur.engine.stack import Run
 from ggeur.experiment.built import head_of
 from ggeur.experiment.sums import federation_statistics, global_geometry
 from ggeur.heads.head import Head, Params
-from ggeur.methods import resolve_closed
+from ggeur.methods import resolve_solved
+from ggeur.methods.algorithm import Task
 from ggeur.settings.schema import Augment, Settings
 
-Int = NDArray[np.int64]
 _KEPT, _KEPT_BYTES = 10, 2**27  # augmented clients kept for the next method: how many, and how large each may be
 
 
@@ -136,9 +137,14 @@ def first_params(table: EmbeddingTable, parts: Sequence[Int], settings: Settings
 
 def solved_head(name: str, table: EmbeddingTable, parts: Sequence[Int], settings: Settings, seed: int) -> Params:
     """The closed-form head `name` from the merged statistics of the clients' own rows."""
-    form = resolve_closed(name, settings.method.get(name, {}))
-    key = jax.random.fold_in(jax.random.key(seed), stream(name))
-    return form.solve(federation_statistics(table, parts), key)
+    solved = resolve_solved(name, settings.method.get(name, {}))
+    return solved.solve(federation_statistics(table, parts), task_of(table, seed, name))
+
+
+def task_of(table: EmbeddingTable, seed: int, purpose: str) -> Task:
+    """What is to be learnt from this table, with a key for whom `purpose` names."""
+    key = jax.random.fold_in(jax.random.key(seed), stream(purpose))
+    return Task(table.dimension, table.class_names, table.text, key)
 
 
 _recent: dict[tuple[Any, ...], Augmented] = {}

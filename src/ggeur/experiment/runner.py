@@ -9,20 +9,21 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.names import is_own
 from ggeur.data.files import CannotWrite
 from ggeur.engine.compilation import keep_compiled_programs
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
 from ggeur.engine.training import Training
 from ggeur.experiment.bounds import central_run, local_runs
-from ggeur.experiment.built import method_of, solved, training_of
-from ggeur.experiment.cost import bytes_before_training, closed_form_bytes
-from ggeur.experiment.dealing import Augmented, augmented_once, build_run, partition_rows, solved_head
+from ggeur.experiment.built import head_of, method_of, solved, training_of
+from ggeur.experiment.cost import bytes_before_training, solved_bytes
+from ggeur.experiment.dealing import Augmented, augmented_once, build_run, partition_rows, solved_head, task_of
 from ggeur.experiment.source import load_table
 from ggeur.experiment.stacks import stacks
 from ggeur.experiment.tracker import OnRound, Tracker
-from ggeur.methods import BOUNDS
-from ggeur.methods.zeroshot import zeroshot
+from ggeur.methods import kind_of, resolve
+from ggeur.methods.algorithm import Bound, Given
 from ggeur.runs.checkpoint import Snapshot
 from ggeur.runs.folder import RunFolder, check_same
 from ggeur.runs.interrupt import check
@@ -107,16 +108,17 @@ def _jobs(trackers: list[Tracker]) -> list[_Job]:
         key = (t.point.partition, t.point.augment, t.seed)
         if key not in made:
             made[key] = augmented_once(table, t.point, t.seed)
-        runs = _runs(t.point.train.method, build_run(table, t.point, t.seed, made[key]))
+        runs = _runs(t.point, build_run(table, t.point, t.seed, made[key]))
         jobs.append(_Job(t, runs, slice(first, first + len(runs))))
         first += len(runs)
     return jobs
 
 
-def _runs(method: str, run: Run) -> list[Run]:
-    if method == "local":
-        return local_runs(run)
-    return [central_run(run)] if method == "central" else [run]
+def _runs(point: Settings, run: Run) -> list[Run]:
+    algorithm = resolve(point.train.method, head_of(point), point.method.get(point.train.method, {}))
+    if not isinstance(algorithm, Bound):
+        return [run]
+    return local_runs(run) if algorithm.alone else [central_run(run)]
 
 
 def _in_flight(number: int, stack: list[Tracker], folder: RunFolder | None) -> tuple[list[Tracker], Snapshot | None]:
@@ -181,7 +183,7 @@ def _or_say_whose(work: Callable[[], T], point: Settings) -> T:
     except GgeurError:
         raise
     except Exception as error:
-        if ":" not in point.train.method:
+        if not is_own(point.train.method):
             raise
         first = (str(error).splitlines() or [""])[0].rstrip(".")
         raise GgeurError(f"The method '{point.train.method}' failed: {type(error).__name__}: {first}.") from error
@@ -189,7 +191,7 @@ def _or_say_whose(work: Callable[[], T], point: Settings) -> T:
 
 def _bound(point: Settings) -> bool:
     """There, nobody sends anything as a federation would."""
-    return point.train.method in BOUNDS
+    return kind_of(point.train.method) is Bound
 
 
 def _begin(job: _Job, training: Training) -> None:
@@ -206,17 +208,18 @@ def _solve(tracker: Tracker) -> None:
     """A head that needs no training: one solution, scored as round 0."""
     began, point = time.perf_counter(), tracker.point
     name, table = point.train.method, load_table(point.data).split(tracker.seed)
-    if name == "zeroshot":
-        if table.text is None:
-            tracker.cell.status = "unavailable"
-            tracker.cell.message = "zeroshot needs a table with text embeddings of the class names."
+    algorithm = resolve(name, head_of(point), point.method.get(name, {}))
+    if isinstance(algorithm, Given):
+        task = task_of(table, tracker.seed, name)
+        if lacks := algorithm.lacks(task):
+            tracker.cell.status, tracker.cell.message = "unavailable", lacks
             return
-        params = zeroshot(table.text)
+        params = algorithm.solve(task)
     else:
         parts = partition_rows(table, point, tracker.seed)
         if not any(len(p) for p in parts):
             raise GgeurError(f"The federation has no training samples at all (seed {tracker.seed}).")
         params = solved_head(name, table, parts, point, tracker.seed)
-    tracker.cell.bytes_up, tracker.cell.bytes_down = closed_form_bytes(name, table)
+    tracker.cell.bytes_up, tracker.cell.bytes_down = solved_bytes(point, table)
     tracker.round(0, [params], 0.0)
     tracker.finish([params], time.perf_counter() - began)

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from ggeur.core.geometry import Geometry
 from ggeur.core.means import class_means, covariance_from_means
 from ggeur.core.statistics import ClassStatistics
+from ggeur.core.types import Int
 from ggeur.data.table import EmbeddingTable
 from ggeur.settings.schema import Augment
 
-Int = NDArray[np.int64]
 _LOT_ROWS = 2048  # of clients that are summed up together
 _FAR = 1e3  # mean over spread beyond which second moments about zero lose half of their sixteen digits
 

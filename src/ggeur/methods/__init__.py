@@ -1,96 +1,88 @@
-"""The methods by name, and how to build one: `resolve("fedavg", head, {})`, or a user's own "package.module:name"."""
+"""The registry of algorithms: every name that [train] method knows, of which kind it is, and how to build it.
+
+`resolve("fedprox", head, {"mu": 0.1})`, or a user's own "package.module:name": a function (head, *, parameters) that
+returns a `Method`, or (*, parameters) that returns a `Solved`.
+"""
 
 import importlib
 import inspect
-import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from ggeur.core.errors import GgeurError
+from ggeur.core.names import build_own, is_own, load_own
+from ggeur.core.parameters import checked, is_traced
+from ggeur.core.parameters import parameters as declared_by
+from ggeur.methods.algorithm import Algorithm, Bound, Given, Recipe, Solved, Trained
 
 if TYPE_CHECKING:
     from ggeur.heads.head import Head
-    from ggeur.methods.closed import ClosedForm
-    from ggeur.methods.method import Method
 
-METHODS = (  # each is a function of that name in the module of that name
-    "fedavg",
-    "fedprox",
-    "scaffold",
-    "moon",
-    "feddyn",
-    "fedopt",
-    "fedproto",
-    "fedntd",
-    "fedmix",
-    "fedgen",
-    "fedfa",
-    "fedfa_gaussian",
-)
+# Each is a function of that name in the module of that name.
+_KINDS: dict[str, type[Algorithm]] = {
+    "fedavg": Trained,
+    "fedprox": Trained,
+    "scaffold": Trained,
+    "moon": Trained,
+    "feddyn": Trained,
+    "fedopt": Trained,
+    "fedproto": Trained,
+    "fedntd": Trained,
+    "fedmix": Trained,
+    "fedgen": Trained,
+    "fedfa": Trained,
+    "fedfa_gaussian": Trained,
+    "ncm": Solved,
+    "lda": Solved,
+    "ridge": Solved,
+    "ccvr": Solved,
+    "local": Bound,
+    "central": Bound,
+    "zeroshot": Given,
+}
 
 
-CLOSED = ("ncm", "lda", "ridge", "ccvr")  # solved from the statistics, not trained
-BOUNDS = ("local", "central")  # FedAvg with each client alone, and with all data in one place
-WITHOUT_DATA = ("zeroshot",)  # needs the table's text embeddings
-ALL = (*METHODS, *CLOSED, *BOUNDS, *WITHOUT_DATA)
+def names(*kinds: type[Algorithm]) -> tuple[str, ...]:
+    """The names of these kinds, or all there are."""
+    return tuple(name for name, kind in _KINDS.items() if not kinds or kind in kinds)
+
+
+def kind_of(name: str) -> type[Algorithm]:
+    """Which kind of algorithm it is; of a user's own, the kind that its function's arguments make it."""
+    if is_own(name):
+        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        takes_head = any(p.kind in positional for p in inspect.signature(factory(name)).parameters.values())
+        return Trained if takes_head else Solved
+    if name not in _KINDS:
+        known = ", ".join(_KINDS)
+        raise GgeurError(f"There is no method '{name}'; there are {known}, or your own as package.module:name.")
+    return _KINDS[name]
 
 
 def factory(name: str) -> Callable[..., Any]:
-    """The function that builds it: (head, **parameters) -> Method, or (**parameters) -> ClosedForm."""
-    if ":" in name:
-        return _own(name)
-    if name not in ALL:
-        raise GgeurError(
-            f"There is no method '{name}'; there are {', '.join(ALL)}, or your own as package.module:name."
-        )
-    if name in BOUNDS:
-        name = "fedavg"
-    found: Callable[..., Any] = getattr(importlib.import_module(f"ggeur.methods.{name}"), name)
-    return found
-
-
-def _own(name: str) -> Callable[..., Any]:
-    module, _, attribute = name.partition(":")
-    if (here := str(Path.cwd())) not in sys.path:  # a method beside the experiment file, as `python -m` would find it
-        sys.path.append(here)
-    try:
-        found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # a user's module may raise anything when it is imported
-        raise GgeurError(f"Cannot load the method '{name}': {type(error).__name__}: {error}.") from error
-    if not callable(found):
-        raise GgeurError(f"Cannot load the method '{name}': it is not a function.")
+    """The function that builds it: (head, *, parameters) -> Method, or (*, parameters) -> Solved or Given."""
+    if is_own(name):
+        return load_own(name, "method")
+    kind = kind_of(name)
+    room = "ggeur.methods.solved" if kind is Solved else "ggeur.methods"
+    name = "fedavg" if kind is Bound else name
+    found: Callable[..., Any] = getattr(importlib.import_module(f"{room}.{name}"), name)
     return found
 
 
 def parameters(name: str) -> dict[str, inspect.Parameter]:
-    """The method's own parameters, by name: the keywords of its function."""
-    keywords = inspect.signature(factory(name), eval_str=True).parameters.values()
-    return {p.name: p for p in keywords if p.kind is p.KEYWORD_ONLY}
+    """What may stand under [method.NAME]: the keywords of its function."""
+    return declared_by(factory(name))
 
 
 def checked_parameters(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """`given` converted to the types the method declares; unknown names and values are errors."""
-    known, values = parameters(name), {}
-    for key, value in given.items():
-        if key not in known:
-            allowed = ", ".join(known) or "none"
-            raise GgeurError(f"[method.{name}] has no parameter '{key}'; it has: {allowed}.")
-        declared = known[key].annotation
-        try:
-            values[key] = TypeAdapter(Any if declared is inspect.Parameter.empty else declared).validate_python(value)
-        except ValidationError as error:
-            reason = error.errors()[0]["msg"]
-            raise GgeurError(f"[method.{name}] {key} = {value!r}: {reason}.") from error
-    return values
+    return checked(factory(name), given, f"method.{name}")
 
 
-def resolve(name: str, head: "Head", given: Mapping[str, Any]) -> "Method":
-    """The method, built; the same arguments give the same object, so that nothing is compiled twice."""
+def resolve(name: str, head: "Head", given: Mapping[str, Any]) -> Algorithm:
+    """The algorithm of that name; the same arguments give the same object, so that nothing is compiled twice."""
     values = tuple(sorted(checked_parameters(name, given).items()))
     try:
         return _build(name, head, values)
@@ -98,40 +90,51 @@ def resolve(name: str, head: "Head", given: Mapping[str, Any]) -> "Method":
         return _build.__wrapped__(name, head, values)
 
 
-@lru_cache(maxsize=64)
-def _build(name: str, head: "Head", values: tuple[tuple[str, Any], ...]) -> "Method":
-    from ggeur.methods.method import Method, Origin
+def resolve_trained(name: str, head: "Head", given: Mapping[str, Any]) -> Trained:
+    """`resolve`, of what is trained; a bound's is FedAvg."""
+    found = resolve(name, head, given)
+    if isinstance(found, Bound):
+        return found.trained
+    assert isinstance(found, Trained), f"{name} is not trained"
+    return found
 
+
+def resolve_solved(name: str, given: Mapping[str, Any]) -> Solved:
+    """`resolve`, of what is solved, which takes no head."""
+    found = _without_head(name, checked_parameters(name, given))
+    assert isinstance(found, Solved), f"{name} is not solved"
+    return found
+
+
+@lru_cache(maxsize=64)
+def _build(name: str, head: "Head", values: tuple[tuple[str, Any], ...]) -> Algorithm:
+    kind = kind_of(name)
+    if kind is Bound:
+        return Bound(_trained(name, head, dict(values)), alone=name == "local")
+    return _trained(name, head, dict(values)) if kind is Trained else _without_head(name, dict(values))
+
+
+def _without_head(name: str, values: Mapping[str, Any]) -> Solved | Given:
+    found = build_own(name, "method", lambda: factory(name)(**values)) if is_own(name) else factory(name)(**values)
+    if not isinstance(found, Solved | Given):
+        raise GgeurError(f"'{name}' is not a method: without a head it must return a ggeur Solved.")
+    return found
+
+
+def _trained(name: str, head: "Head", values: Mapping[str, Any]) -> Trained:
+    """The recipe around the numbers that are declared `Traced`; what cannot be a key makes a recipe of its own."""
+    from ggeur.methods.method import Method
+
+    build, known = factory(name), parameters(name)
+    every = {key: p.default for key, p in known.items() if p.default is not p.empty} | dict(values)
+    traced = {key: v for key, v in every.items() if is_traced(known[key]) and isinstance(v, float)}
+    fixed = tuple((key, v) for key, v in every.items() if key not in traced)
     try:
-        method = factory(name)(head, **dict(values))
-    except Exception as error:
-        if ":" not in name:
-            raise
-        raise GgeurError(f"The method '{name}' cannot be built: {type(error).__name__}: {error}.") from error
+        hash(fixed)
+    except TypeError:
+        build, fixed = partial(build, **dict(fixed)), ()
+    found = Trained(Recipe(build, head, fixed), traced)
+    method = build_own(name, "method", lambda: found.method) if is_own(name) else found.method
     if not isinstance(method, Method):
         raise GgeurError(f"'{name}' is not a method: called with a head it must return a ggeur Method.")
-    if ":" in name:  # a user's may branch on its parameters, so it stays as it is
-        return method._replace(constant=tuple(method.constant))
-    every = {**{p.name: p.default for p in parameters(name).values()}, **dict(values)}
-    numbers = {key: value for key, value in every.items() if isinstance(value, float)}
-    others = tuple((key, value) for key, value in every.items() if key not in numbers)
-    return method._replace(origin=Origin(Named(name, head, others), tuple(numbers.items()), method[:-1]))
-
-
-@dataclass(frozen=True)
-class Named:
-    """The recipe of a method around numbers that come later; of `others` (counts, choices) a program is made."""
-
-    name: str
-    head: "Head"
-    others: tuple[tuple[str, Any], ...]
-
-    def __call__(self, numbers: Mapping[str, Any]) -> "Method":
-        method: Method = factory(self.name)(self.head, **dict(self.others), **numbers)
-        return method
-
-
-def resolve_closed(name: str, given: Mapping[str, Any]) -> "ClosedForm":
-    """The training-free head of that name."""
-    form: ClosedForm = factory(name)(**checked_parameters(name, given))
-    return form
+    return found

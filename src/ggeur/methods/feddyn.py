@@ -11,22 +11,13 @@ the mean of the g_k.
 import jax
 import jax.numpy as jnp
 
+from ggeur.core.parameters import Positive, Traced
+from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import (
-    Batch,
-    ClientData,
-    Method,
-    Positive,
-    Sent,
-    Tree,
-    add_term,
-    inner,
-    squared_distance,
-    uniform_mean,
-)
+from ggeur.methods.method import Batch, ClientData, Method, Sent, add_term, inner, squared_distance, uniform_mean
 
 
-def feddyn(head: Head, *, alpha: Positive = 0.5) -> Method:
+def feddyn(head: Head, *, alpha: Traced[Positive] = 0.5) -> Method:
     """`alpha`: weight of the regulariser."""
 
     def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:

@@ -12,13 +12,15 @@ In round 1 nothing is known of other clients and gamma is 1 throughout.
 import jax
 import jax.numpy as jnp
 
+from ggeur.core.parameters import Fraction, Traced
+from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, ClientData, Fraction, Method, Sent, Tree, cross_entropy, weighted_mean
+from ggeur.methods.method import Batch, ClientData, Method, Sent, cross_entropy, weighted_mean
 
 MOMENTUM = 0.99
 
 
-def fedfa(head: Head, *, probability: Fraction = 0.5) -> Method:
+def fedfa(head: Head, *, probability: Traced[Fraction] = 0.5) -> Method:
     """`probability`: that a batch is perturbed."""
 
     def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:

@@ -10,8 +10,9 @@ FedFA, which is another method, is `fedfa`.
 import jax
 import jax.numpy as jnp
 
+from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, ClientData, Method, Sent, Tree, cross_entropy
+from ggeur.methods.method import Batch, ClientData, Method, Sent, cross_entropy
 
 
 def fedfa_gaussian(head: Head) -> Method:

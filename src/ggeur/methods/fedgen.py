@@ -16,20 +16,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from ggeur.core.parameters import AtLeastZero, Count, Positive, Traced
+from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import (
-    AtLeastZero,
-    Batch,
-    ClientData,
-    Count,
-    Method,
-    Positive,
-    Sent,
-    Tree,
-    cross_entropy,
-    row_mean,
-    weighted_mean,
-)
+from ggeur.methods.method import Batch, ClientData, Method, Sent, cross_entropy, row_mean, weighted_mean
 
 DECAY = 0.98
 
@@ -37,13 +27,13 @@ DECAY = 0.98
 def fedgen(
     head: Head,
     *,
-    a: AtLeastZero = 10.0,
-    b: AtLeastZero = 10.0,
+    a: Traced[AtLeastZero] = 10.0,
+    b: Traced[AtLeastZero] = 10.0,
     noise: Count = 32,
     hidden: Count = 256,
     server_steps: Count = 50,
     server_batch: Count = 128,
-    server_rate: Positive = 3e-4,
+    server_rate: Traced[Positive] = 3e-4,
 ) -> Method:
     """`a`, `b`: weights of the generated samples and of the distillation; the others are the generator's."""
     adam = optax.chain(optax.add_decayed_weights(1e-2), optax.adam(server_rate))

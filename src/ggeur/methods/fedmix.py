@@ -9,11 +9,13 @@ u = (1 - l) x and one mean drawn per batch,
 import jax
 import jax.numpy as jnp
 
+from ggeur.core.parameters import Count, Fraction, Traced
+from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, ClientData, Count, Fraction, Method, Sent, Tree, row_mean
+from ggeur.methods.method import Batch, ClientData, Method, Sent, row_mean
 
 
-def fedmix(head: Head, *, lam: Fraction = 0.05, group: Count = 5, groups: Count = 200) -> Method:
+def fedmix(head: Head, *, lam: Traced[Fraction] = 0.05, group: Count = 5, groups: Count = 200) -> Method:
     """`lam`: l, the share of the mixed-in mean; `group`: M; `groups`: the most means that a client sends."""
 
     def prepare(data: ClientData, key: jax.Array) -> Tree:

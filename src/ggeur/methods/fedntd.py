@@ -6,11 +6,12 @@ loss = l_CE + beta tau^2 KL(q~_g || q~_l),    q~(c) = softmax over c' != y of lo
 import jax
 import jax.numpy as jnp
 
+from ggeur.core.parameters import AtLeastZero, Positive, Traced
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import AtLeastZero, Batch, Method, Positive, Sent, add_term, row_mean
+from ggeur.methods.method import Batch, Method, Sent, add_term, row_mean
 
 
-def fedntd(head: Head, *, beta: AtLeastZero = 1.0, tau: Positive = 1.0) -> Method:
+def fedntd(head: Head, *, beta: Traced[AtLeastZero] = 1.0, tau: Traced[Positive] = 1.0) -> Method:
     """`beta`: weight of the distillation; `tau`: its temperature."""
 
     def not_true(params: Params, batch: Batch) -> jax.Array:

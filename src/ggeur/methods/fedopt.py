@@ -19,18 +19,20 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from ggeur.core.parameters import Fraction, Positive, Traced
+from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Fraction, Method, Positive, Tree, cross_entropy_loss, weighted_mean
+from ggeur.methods.method import Method, cross_entropy_loss, weighted_mean
 
 
 def fedopt(
     head: Head,
     *,
     server: Literal["sgd", "adam", "yogi", "adagrad"] = "sgd",
-    server_rate: Positive | None = None,
-    momentum: Fraction = 0.9,
-    beta2: Fraction = 0.99,
-    tau: Positive = 1e-3,
+    server_rate: Traced[Positive] | None = None,
+    momentum: Traced[Fraction] = 0.9,
+    beta2: Traced[Fraction] = 0.99,
+    tau: Traced[Positive] = 1e-3,
 ) -> Method:
     """`server_rate`: eta, by default 0.5 for SGD, else 0.01; `momentum`: SGD's, or beta_1 of Adam and Yogi."""
     eta = server_rate if server_rate is not None else 0.5 if server == "sgd" else 0.01

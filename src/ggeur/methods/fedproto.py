@@ -11,11 +11,13 @@ prototype, among them all rows of round 1, have no such term.
 import jax
 import jax.numpy as jnp
 
+from ggeur.core.parameters import AtLeastZero, Traced
+from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import AtLeastZero, Batch, ClientData, Method, Sent, Tree, add_term, row_mean, weighted_mean
+from ggeur.methods.method import Batch, ClientData, Method, Sent, add_term, row_mean, weighted_mean
 
 
-def fedproto(head: Head, *, lam: AtLeastZero = 2.0) -> Method:
+def fedproto(head: Head, *, lam: Traced[AtLeastZero] = 2.0) -> Method:
     """`lam`: lambda, the weight of the prototype term."""
 
     def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:

@@ -3,11 +3,12 @@
 min_w  F_k(w) + mu/2 ||w - w_t||^2
 """
 
+from ggeur.core.parameters import AtLeastZero, Traced
 from ggeur.heads.head import Head
-from ggeur.methods.method import AtLeastZero, Method, add_term, squared_distance
+from ggeur.methods.method import Method, add_term, squared_distance
 
 
-def fedprox(head: Head, *, mu: AtLeastZero = 0.01) -> Method:
+def fedprox(head: Head, *, mu: Traced[AtLeastZero] = 0.01) -> Method:
     """`mu`: weight of the proximal term."""
     return Method(
         loss=add_term(head, lambda w, batch, context: mu / 2 * squared_distance(w, context["params"])),

@@ -4,24 +4,16 @@ The engine vectorises them over clients, so each is written for one client (or, 
 `sent` and `context` are dictionaries: what the server sends, and that plus the client's own state under "client".
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
-from pydantic import Field
 
+from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
 
-Tree = Any  # a pytree of arrays
-
-# Types of parameters: what a user writes under [method.NAME] is checked against them.
-AtLeastZero = Annotated[float, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(gt=0)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
 Sent = dict[str, Tree]
 
 
@@ -87,48 +79,10 @@ class Method(NamedTuple):
     optimiser: Callable[[jax.Array], optax.GradientTransformation] | None = None
     """(rate) -> the local optimiser, where a method may not use [train]'s."""
 
-    origin: "Origin | None" = None
-    """Filled in by `resolve`; of no account once any of the above has been replaced."""
-
     @property
     def prepares(self) -> bool:
         """Whether clients send anything before round 1."""
         return self.prepare is not Method._field_defaults["prepare"]
-
-    @property
-    def recipe(self) -> "Recipe":
-        """How a compiled program builds it; equal for methods that differ in numbers alone."""
-        return AsItIs(self) if self._origin is None else self._origin.recipe
-
-    @property
-    def numbers(self) -> dict[str, float]:
-        """The parameters that a program takes as arguments, by name."""
-        return {} if self._origin is None else dict(self._origin.numbers)
-
-    @property
-    def _origin(self) -> "Origin | None":
-        return self.origin if self.origin is not None and self.origin.functions == self[:-1] else None
-
-
-Recipe = Callable[[Mapping[str, Any]], Method]  # hashable, and equal where it builds the same
-
-
-class Origin(NamedTuple):
-    """How a method came about: the recipe and the numbers that made these functions."""
-
-    recipe: Recipe
-    numbers: tuple[tuple[str, float], ...]
-    functions: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class AsItIs:
-    """The recipe of a method that has no numbers."""
-
-    method: Method
-
-    def __call__(self, numbers: Mapping[str, Any]) -> Method:
-        return self.method
 
 
 def weighted_mean(trees: Tree, weights: jax.Array) -> Tree:

@@ -10,11 +10,13 @@ term is constant.
 import jax
 import jax.numpy as jnp
 
+from ggeur.core.parameters import AtLeastZero, Positive, Traced
+from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import AtLeastZero, Batch, ClientData, Method, Positive, Sent, Tree, add_term, row_mean
+from ggeur.methods.method import Batch, ClientData, Method, Sent, add_term, row_mean
 
 
-def moon(head: Head, *, mu: AtLeastZero = 1.0, tau: Positive = 0.5) -> Method:
+def moon(head: Head, *, mu: Traced[AtLeastZero] = 1.0, tau: Traced[Positive] = 0.5) -> Method:
     """`mu`: weight of the contrast; `tau`: its temperature."""
 
     def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:

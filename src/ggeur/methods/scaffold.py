@@ -13,11 +13,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from ggeur.core.parameters import Positive, Traced
+from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import ClientData, Method, Positive, Sent, Tree, add_term, inner, uniform_mean
+from ggeur.methods.method import ClientData, Method, Sent, add_term, inner, uniform_mean
 
 
-def scaffold(head: Head, *, server_rate: Positive = 0.25) -> Method:
+def scaffold(head: Head, *, server_rate: Traced[Positive] = 0.25) -> Method:
     """`server_rate`: eta_g, the step of the server along the mean update."""
 
     def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:

@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 from numpy.typing import NDArray
 
+from ggeur.core.types import Float
 from ggeur.data.files import write_atomically
 from ggeur.report.inspection import ClientView, Cloud, Similarity, thinned
 
-Float = NDArray[np.float64]
 # Okabe and Ito's palette: told apart with any kind of colour vision, and each class has a marker of its own as well.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
 MARKERS = "o^sDvPX*"

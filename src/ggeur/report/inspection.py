@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurError
 from ggeur.core.geometry import Geometry, similarity
 from ggeur.core.seeding import generator
+from ggeur.core.types import Float, Int
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.dealing import augment_clients
 from ggeur.settings.schema import Augment
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 TOP = 5  # eigenvectors that the paper compares (Section 2)
 
 

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.types import Tree
 from ggeur.data.files import read_arrays, write_atomically
 from ggeur.engine.simulate import State
-from ggeur.methods.method import Tree
 from ggeur.runs.result import Cell, read_cell
 
 

@@ -18,7 +18,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.settings.schema import PARTITION_KEYS, Settings, settings
 from ggeur.settings.toml import flat, to_toml
 
-Tree = dict[str, dict[str, Any]]
+Sections = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Experiment:
     [('none', {'augment.kind': 'none'}), ('ggeur', {'augment.kind': 'ggeur'})]
     """
 
-    tree: Tree  # as written, with overrides
+    tree: Sections  # as written, with overrides
     points: tuple[Settings, ...]
     varied: tuple[dict[str, Any], ...]  # per point, the values of the keys that the grid varies
 
@@ -39,7 +39,7 @@ class Experiment:
         """Expand the lists of `tree` and check every point; a relative table is one of the current folder."""
         if not isinstance(tree, Mapping):
             raise GgeurError("An experiment is a mapping of sections, as the file has them.")
-        whole: Tree = _plain(tree)
+        whole: Sections = _plain(tree)
         _anchor(whole, Path.cwd())
         points, varied = [], []
         for arm in _arms(whole):
@@ -71,7 +71,7 @@ class Experiment:
         return to_toml(self.tree)
 
 
-def _read(path: Path) -> Tree:
+def _read(path: Path) -> Sections:
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -111,9 +111,9 @@ def _anchored(given: Any, prefix: str, folder: Path) -> Any:
     return prefix + os.path.abspath(folder / given.removeprefix(prefix))
 
 
-def override(tree: Mapping[str, Any], assignments: Sequence[str]) -> Tree:
+def override(tree: Mapping[str, Any], assignments: Sequence[str]) -> Sections:
     """`tree` with "section.key=value" put in; a value is read as TOML and, failing that, as text."""
-    result: Tree = {name: dict(part) if isinstance(part, Mapping) else part for name, part in tree.items()}
+    result: Sections = {name: dict(part) if isinstance(part, Mapping) else part for name, part in tree.items()}
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
         *sections, key = [part.strip() for part in name.split(".")]

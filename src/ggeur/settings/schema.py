@@ -8,9 +8,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from ggeur.core.errors import GgeurError
 from ggeur.core.virtual import BANK_BYTES
 from ggeur.data.datasets import paper_partition
-from ggeur.methods import CLOSED, WITHOUT_DATA, checked_parameters, factory
+from ggeur.methods import checked_parameters, factory, kind_of
+from ggeur.methods.algorithm import Given, Solved
 
-Positive = Annotated[int, Field(gt=0, le=10**7)]  # past which memory would run out, not sense begin
+Size = Annotated[int, Field(gt=0, le=10**7)]  # past which memory would run out, not sense begin
 Share = Annotated[float, Field(gt=0, le=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
@@ -58,7 +59,7 @@ class Data(Section):
 
 class Partition(Section):
     kind: Literal["dirichlet", "domain", "label-and-domain"] = "dirichlet"
-    clients: Positive = 10
+    clients: Size = 10
     beta: Annotated[float, Field(gt=0)] = 0.1
     min_per_class: Annotated[int, Field(ge=0)] = 1
     share: Share = 1.0
@@ -75,23 +76,23 @@ class Augment(Section):
     kind: Literal["none", "resample", "prototypes", "ggeur"] = "ggeur"
     statistics: Literal["per-class", "pooled", "means"] = "per-class"
     steps: Literal[1, 2] | None = None  # default: 1 with dirichlet, 2 with the domain kinds
-    target: Positive | None = None  # default: 2000 with dirichlet, 500 with the domain kinds
-    per_sample: Positive | None = None
-    per_prototype: Positive = 500
+    target: Size | None = None  # default: 2000 with dirichlet, 500 with the domain kinds
+    per_sample: Size | None = None
+    per_prototype: Size = 500
     scale: Literal["eigenvalue", "sqrt-eigenvalue"] = "sqrt-eigenvalue"
     guided: Share = 1.0
     empty_cell: Literal["all", "first"] = "all"
-    bank_mib: Positive = BANK_BYTES // 2**20  # of noise vectors; what exceeds it is shared between clients
+    bank_mib: Size = BANK_BYTES // 2**20  # of noise vectors; what exceeds it is shared between clients
 
 
 class Train(Section):
     method: str = "fedavg"
     head: Literal["linear", "mlp"] = "linear"
-    hidden: Positive = 256  # of the MLP
-    rounds: Positive = 100
-    local_epochs: Positive = 10
-    local_steps: Positive | None = None
-    batch: Positive = 64
+    hidden: Size = 256  # of the MLP
+    rounds: Size = 100
+    local_epochs: Size = 10
+    local_steps: Size | None = None
+    batch: Size = 64
     rate: Annotated[float, Field(gt=0)] = 0.01
     optimiser: Literal["sgd", "adam"] = "sgd"
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
@@ -99,13 +100,13 @@ class Train(Section):
     weights: Literal["samples", "original", "equal"] = "samples"
     broadcast: bool = True
     softmax: bool = False
-    clients_per_round: Positive | None = None  # default: all
+    clients_per_round: Size | None = None  # default: all
     storage: Literal["float32", "float16"] = "float32"  # of embeddings and noise; arithmetic is in float32
     start: Literal["random", "ncm", "lda", "ridge", "ccvr"] = "random"
 
     @model_validator(mode="after")
     def linear_only(self) -> Self:
-        if self.head != "linear" and (self.start != "random" or self.method in (*CLOSED, *WITHOUT_DATA)):
+        if self.head != "linear" and (self.start != "random" or kind_of(self.method) in (Solved, Given)):
             raise ValueError('closed-form heads are linear: use head = "linear"')
         if self.start != "random" and not self.broadcast:
             raise ValueError("start needs broadcast = true: clients that receive no head cannot start from one")
@@ -113,7 +114,7 @@ class Train(Section):
 
 
 class Privacy(Section):
-    min_count: Positive | None = None
+    min_count: Size | None = None
     epsilon: Annotated[float, Field(gt=0)] | None = None
     delta: Annotated[float, Field(gt=0, lt=1)] | None = None
     unit: Literal["record", "client"] | None = None
@@ -128,8 +129,8 @@ class Privacy(Section):
 class Federate(Section):
     """Real machines: how many sites there are, and how long and for how many of them to wait."""
 
-    nodes: Positive | None = None
-    min_nodes: Positive = 2  # with fewer the run stops, and can be resumed
+    nodes: Size | None = None
+    min_nodes: Size = 2  # with fewer the run stops, and can be resumed
     wait: Annotated[float, Field(gt=0)] = 300.0  # seconds for sites to connect
     timeout: Annotated[float, Field(gt=0)] = 600.0  # seconds for a site to answer; one that has gone is noticed sooner
     test_table: str | None = None  # on the server, scored beside the sites' own test rows
@@ -138,7 +139,7 @@ class Federate(Section):
 class RunSection(Section):
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1), BeforeValidator(_a_list)] = (0,)
     protocol: Literal["paper", "released", "sound"] = "sound"
-    checkpoint_every: Positive = 1  # rounds
+    checkpoint_every: Size = 1  # rounds
 
 
 class Settings(Section):

@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.means import covariance_from_means
+from ggeur.core.types import Float
 from ggeur.core.virtual import BankLayout
 from ggeur.data.files import read_arrays, write_atomically
 from ggeur.deploy.server.agreement import Agreement, Client
 from ggeur.deploy.wire.factors import Shapes, class_shapes, shapes_of_covariances, shared_shape
-from ggeur.deploy.wire.packing import Arrays, Float, Packed, triangle_size
-from ggeur.methods import CLOSED
+from ggeur.deploy.wire.packing import Arrays, Packed, triangle_size
+from ggeur.methods import kind_of, resolve_solved
+from ggeur.methods.algorithm import Solved
 from ggeur.settings.schema import Augment, Settings
 
 _ORDER = ("means", "pooled", "per-class")
@@ -30,8 +32,9 @@ def matrices_needed(point: Settings) -> str | None:
     elif a.kind == "prototypes":
         needs.append("means")
     for name in (point.train.method, point.train.start):
-        if name in CLOSED:
-            needs.append("means" if name == "ncm" else "per-class")
+        if name != "random" and kind_of(name) is Solved:
+            solved = resolve_solved(name, point.method.get(name, {}))
+            needs.append("means" if solved.needs == "means" else "per-class")
     return max(needs, key=_ORDER.index, default=None)
 
 

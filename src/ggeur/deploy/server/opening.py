@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.types import Float
 from ggeur.deploy.server.agreement import Agreement, Client
 from ggeur.deploy.server.layout import Plan, far_center, global_shapes, guided_classes, matrices_needed
 from ggeur.deploy.server.roster import Roster
 from ggeur.deploy.wire.check import check_statistics
-from ggeur.deploy.wire.packing import Arrays, Float, Packed
+from ggeur.deploy.wire.packing import Arrays, Packed
 from ggeur.settings.schema import Settings
 
 

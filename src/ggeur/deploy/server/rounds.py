@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.types import Tree
 from ggeur.deploy.server.agreement import Client
 from ggeur.deploy.server.layout import Plan
 from ggeur.deploy.server.roster import Roster
@@ -24,7 +25,7 @@ from ggeur.deploy.wire.packing import Arrays, arrays_to_tree, tree_to_arrays
 from ggeur.engine import lane
 from ggeur.engine.simulate import State
 from ggeur.experiment.built import training_of
-from ggeur.methods.method import Method, Tree
+from ggeur.methods.algorithm import Trained
 from ggeur.settings.schema import Settings
 
 _LARGEST_LOSS = float(np.finfo(np.float32).max)  # sites compute it in float32; a weighted mean of these is finite
@@ -37,7 +38,7 @@ class Start(NamedTuple):
     client: Tree
 
 
-class Trained(NamedTuple):
+class Round(NamedTuple):
     """A round: the new state, the mean local loss, and the scores of the head that it began with."""
 
     state: State
@@ -49,20 +50,20 @@ class Trained(NamedTuple):
 class Rounds:
     """Trains one cell over the sites of a roster."""
 
-    def __init__(self, roster: Roster, plan: Plan, point: Settings, seed: int, method: Method, start: Start) -> None:
+    def __init__(self, roster: Roster, plan: Plan, point: Settings, seed: int, trained: Trained, start: Start) -> None:
         self.roster, self.plan, self.point = roster, plan, point
-        self.seed, self.method, self.start = seed, method, start
+        self.seed, self.trained, self.start = seed, trained, start
         self.training = training_of(point)
         self.place = {client.index: k for k, client in enumerate(plan.clients)}
         rows = np.array([plan.rows(k) for k in range(len(plan.clients))])
         self.able = np.array([c.index for c, n in zip(plan.clients, rows, strict=True) if n], np.int64)
         weight = {"samples": rows, "original": plan.count.sum(axis=1), "equal": np.ones(len(rows))}[point.train.weights]
         self.weight = {client.index: float(w) for client, w in zip(plan.clients, weight, strict=True)}
-        sent = self.method.broadcast(start.server)
+        sent = self.trained.method.broadcast(start.server)
         agreement = plan.agreement
         self._expected = Expected.of(
             lane.message_like(
-                method, self.training, agreement.dimension, len(agreement.classes), sent, sent["params"], start.client
+                trained, self.training, agreement.dimension, len(agreement.classes), sent, sent["params"], start.client
             )
         )
         self._remembers = bool(jax.tree.leaves(start.client)) or not point.train.broadcast
@@ -71,12 +72,12 @@ class Rounds:
         """State.clients holds, per client of the plan, the last of its rounds that counted."""
         return State(0, [self.start.server], np.zeros(len(self.plan.clients), np.int64), ())
 
-    def round(self, state: State, number: int) -> Trained:
+    def round(self, state: State, number: int) -> Round:
         """Round `number`, begun from `state`."""
         server, counted = state.servers[0], np.array(state.clients)
         self.prepare_sites(number)
         chosen = set(self.training.participants(self.seed, number, self.able).tolist())
-        sent = jax.tree.map(np.asarray, self.method.broadcast(server))
+        sent = jax.tree.map(np.asarray, self.trained.method.broadcast(server))
         ready = [client for client in self.roster.present if client.ready]
         for index in sorted(chosen - {client.index for client in ready}):
             self.roster.missing(index, None, number, "it is not connected, or has no training set")
@@ -105,15 +106,15 @@ class Rounds:
         self._require(messages, chosen, number)
         ids = sorted(messages)
         weights = np.array([self.weight[i] for i in ids])
-        server = lane.aggregate(self.method, server, [messages[i] for i in ids], ids, weights, (self.seed, number))
+        server = lane.aggregate(self.trained, server, [messages[i] for i in ids], ids, weights, (self.seed, number))
         counted[[self.place[i] for i in ids]] = number
         self.roster.journal("round", round=number, answered=ids, waited=round(waited, 2), slowest=round(work, 2))
         loss = float(np.average([losses[i] for i in ids], weights=weights))
-        return Trained(State(number, [server], counted, ()), loss, scores, sorted(chosen - set(ids)))
+        return Round(State(number, [server], counted, ()), loss, scores, sorted(chosen - set(ids)))
 
     def _training(self, client: Client, sent: Tree, number: int, since: int) -> tuple[str, dict[str, Any], Arrays]:
         """What a client is sent to train on; what never changes only once, its first state only before it has one."""
-        constant = {name: sent[name] for name in self.method.constant}
+        constant = {name: sent[name] for name in self.trained.method.constant}
         arrays, shape = tree_to_arrays({k: v for k, v in sent.items() if k not in constant}, "sent")
         facts: dict[str, Any] = {"sent": shape, "round": number, "since": since, "remembers": self._remembers}
         if not client.has_constants:
@@ -159,7 +160,7 @@ class Rounds:
         self.roster.meet(number)
         agreement = self.plan.agreement
         like = Expected.of(
-            lane.zero_preparation(self.method, self.training.batch, agreement.dimension, len(agreement.classes))
+            lane.zero_preparation(self.trained, self.training.batch, agreement.dimension, len(agreement.classes))
         )
         waiting = [client for client in self.roster.present if not client.ready]
         prepared: dict[int, Tree] = {}

@@ -10,6 +10,7 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.seeding import stream
+from ggeur.core.types import Tree
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.machines.processes import end_with_parent
 from ggeur.deploy.server.agreement import Agreement
@@ -26,8 +27,8 @@ from ggeur.engine.simulate import State
 from ggeur.experiment.built import head_of, method_of
 from ggeur.experiment.dealing import first_head
 from ggeur.heads.head import Params
-from ggeur.methods import BOUNDS, CLOSED, WITHOUT_DATA, resolve_closed
-from ggeur.methods.method import Method, Tree
+from ggeur.methods import kind_of, resolve_solved
+from ggeur.methods.algorithm import Bound, Given, Solved, Task, Trained
 from ggeur.runs.checkpoint import InFlight, Snapshot
 from ggeur.runs.folder import RunFolder, check_same
 from ggeur.runs.result import Cell, Result
@@ -64,7 +65,7 @@ def check_deployable(experiment: Experiment) -> None:
     if any(p.federate != first.federate for p in experiment.points):
         raise GgeurError("[federate] is the same for all cells of a run; give single values.")
     for p in experiment.points:
-        if p.train.method in (*BOUNDS, *WITHOUT_DATA):
+        if kind_of(p.train.method) in (Bound, Given):
             raise GgeurError(f"'{p.train.method}' is not a federation; compare with it by `ggeur run`.")
     f = first.federate
     if f.nodes is None:
@@ -109,7 +110,7 @@ class _CellRun:
         self, grid: "Grid", folder: RunFolder, journal: Journal, number: int, point: Settings, cell: Cell
     ) -> None:
         self._folder, self._journal, self._number, self._cell = folder, journal, number, cell
-        self._closed = point.train.method in CLOSED
+        self._closed = kind_of(point.train.method) is Solved
         if self._closed:  # a head that is solved needs no augmented set
             point = point.model_copy(update={"augment": point.augment.model_copy(update={"kind": "none"})})
         self._point, self._seed = point, cell.seed
@@ -158,7 +159,7 @@ class _CellRun:
         return state
 
     def _head(self, rounds: Rounds, state: State) -> Params:
-        return rounds.method.broadcast(state.servers[0])["params"]
+        return rounds.trained.method.broadcast(state.servers[0])["params"]
 
     def _traffic(self, rounds: Rounds) -> tuple[int, int]:
         """Bytes up and down per site, those before an interruption included."""
@@ -175,7 +176,7 @@ class _CellRun:
             self._before = self._cell.bytes_up, self._cell.bytes_down
         return record
 
-    def _method(self) -> Method:
+    def _trained(self) -> Trained:
         return method_of(self._point, "fedavg" if self._closed else None)
 
     def _opened(self) -> tuple[Rounds, State]:
@@ -183,11 +184,11 @@ class _CellRun:
         self._roster.gather()
         opening = open_federation(self._roster, self._point)
         self._roster.closed = True
-        params, method, plan = self._first_params(opening), self._method(), opening.plan
-        unprepared = Start(*method.init(params, self._stacked({}, method, plan.agreement), len(plan.clients)))
-        rounds = Rounds(self._roster, plan, self._point, self._seed, method, unprepared)
-        stacked = self._stacked(rounds.prepare_sites(0), method, plan.agreement)
-        rounds.start = Start(*method.init(params, stacked, len(rounds.able)))
+        params, trained, plan = self._first_params(opening), self._trained(), opening.plan
+        unprepared = Start(*trained.method.init(params, self._stacked({}, trained, plan.agreement), len(plan.clients)))
+        rounds = Rounds(self._roster, plan, self._point, self._seed, trained, unprepared)
+        stacked = self._stacked(rounds.prepare_sites(0), trained, plan.agreement)
+        rounds.start = Start(*trained.method.init(params, stacked, len(rounds.able)))
         tree, shape = tree_to_arrays({"params": params, "prepared": stacked}, "rest")
         plan.save(self._path, {**tree, "shape": np.array(shape), "run": np.array(self._common["run"])})
         return rounds, rounds.first_state()
@@ -198,12 +199,12 @@ class _CellRun:
         self._common |= {"run": str(rest.pop("run")), "classes": plan.agreement.classes}
         self._common |= {"domains": plan.agreement.domains}
         kept = arrays_to_tree(rest, str(rest.pop("shape")), "rest")
-        method = self._method()
+        trained = self._trained()
         self._roster.clients = {client.index: client for client in plan.clients}
         self._roster.agreement, self._roster.closed = plan.agreement, True
         able = sum(plan.rows(k) > 0 for k in range(len(plan.clients)))
-        start = Start(*method.init(kept["params"], kept["prepared"], able))
-        rounds = Rounds(self._roster, plan, self._point, self._seed, method, start)
+        start = Start(*trained.method.init(kept["params"], kept["prepared"], able))
+        rounds = Rounds(self._roster, plan, self._point, self._seed, trained, start)
         first = rounds.first_state()
         template = State(0, [(start.server, np.int64(0), np.float64(0))], first.clients, ())
         server, number, loss = snapshot.state(template).servers[0]
@@ -213,16 +214,18 @@ class _CellRun:
 
     def _first_params(self, opening: Opening) -> Params:
         name = self._point.train.method if self._closed else self._point.train.start
-        if name not in CLOSED:
+        if name == "random" or kind_of(name) is not Solved:
             return first_head(head_of(self._point), self._seed, like(opening.plan.agreement))
         assert opening.total is not None
-        form = resolve_closed(name, self._point.method.get(name, {}))
+        solved = resolve_solved(name, self._point.method.get(name, {}))
         key = jax.random.fold_in(jax.random.key(self._seed), stream(name))
-        return form.solve(opening.total.unpacked(opening.center), key)
+        agreement = opening.plan.agreement
+        task = Task(agreement.dimension, agreement.classes, None, key)
+        return solved.solve(opening.total.unpacked(opening.center), task)
 
-    def _stacked(self, prepared: dict[int, Tree], method: Method, agreement: Agreement) -> Tree:
+    def _stacked(self, prepared: dict[int, Tree], trained: Trained, agreement: Agreement) -> Tree:
         """The sites' first messages by client, zeros for clients that sent none, as the simulation stacks them."""
-        zero = lane.zero_preparation(method, self._point.train.batch, agreement.dimension, len(agreement.classes))
+        zero = lane.zero_preparation(trained, self._point.train.batch, agreement.dimension, len(agreement.classes))
         every = [prepared.get(k, zero) for k in range(self._point.federate.nodes or 1)]
         return jax.tree.map(lambda *leaves: np.stack(leaves), *every)
 

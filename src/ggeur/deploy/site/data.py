@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.names import is_own
 from ggeur.data.caches import cache_folder
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.site.store import Store
@@ -69,7 +70,7 @@ class Asked:
     def __init__(self, site: Site, facts: Facts) -> None:
         self.site, self.facts = site, facts
         self.point = Settings.model_validate(facts["point"])
-        if ":" in self.point.train.method and not site.imports:
+        if is_own(self.point.train.method) and not site.imports:
             raise GgeurError(
                 f"this site does not import the method '{self.point.train.method}'; start its node with --own-methods"
             )

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.types import Tree
 from ggeur.data.files import read_arrays, write_atomically
-from ggeur.deploy.wire.packing import Arrays, Tree, arrays_to_tree, tree_to_arrays
+from ggeur.deploy.wire.packing import Arrays, arrays_to_tree, tree_to_arrays
 
 _STATE = re.compile(r"state-(\d+)\.npz")
 

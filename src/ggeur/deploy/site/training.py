@@ -7,18 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from ggeur.core.types import Tree
 from ggeur.core.virtual import VirtualSet
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.site.data import Asked, Reply
-from ggeur.deploy.wire.packing import Arrays, Tree, arrays_to_tree, tree_to_arrays
-from ggeur.methods import CLOSED
+from ggeur.deploy.wire.packing import Arrays, arrays_to_tree, tree_to_arrays
+from ggeur.methods import kind_of
+from ggeur.methods.algorithm import Solved
 
 
 def first_message(asked: Asked, rows: int, n_classes: int) -> Reply:
     from ggeur.engine import lane
 
     prepared: Tree = ()
-    if rows and asked.point.train.method not in CLOSED:
+    if rows and kind_of(asked.point.train.method) is not Solved:
         prepared = lane.prepare(_lane(asked, n_classes), _method(asked), asked.point.train.batch)
     arrays, shape = tree_to_arrays(prepared)
     return {"rows": rows, "prepared": shape}, arrays

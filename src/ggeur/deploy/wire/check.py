@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
-from ggeur.deploy.wire.packing import Float, Packed, Tree, triangle_size
+from ggeur.core.types import Float, Tree
+from ggeur.deploy.wire.packing import Packed, triangle_size
 
 NEGATIVE = 1e-8  # how far below zero an eigenvalue may be, as a share of the covariance's trace
 _ROUNDING = 1e-12  # the same as a share of the second moment's trace: a single row's covariance is rounding alone

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from ggeur.core.geometry import Geometry, Scale
 from ggeur.core.seeding import generator
 from ggeur.core.statistics import ClassStatistics
+from ggeur.core.types import Float, Int
 from ggeur.core.virtual import _BLOCK, BankLayout
-from ggeur.deploy.wire.packing import Float, Packed, from_triangle, triangle_size, triangles
-
-Int = NDArray[np.int64]
+from ggeur.deploy.wire.packing import Packed, from_triangle, triangle_size, triangles
 
 
 class Shapes(NamedTuple):

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.statistics import ClassStatistics
+from ggeur.core.types import Float, Tree
 
 Arrays = dict[str, NDArray[Any]]
-Float = NDArray[np.float64]
-Tree = Any
 
 _DEEPEST = 50  # of a method's message; the parsers after this one give up at depths of their own
 

@@ -1,9 +1,5 @@
-"""Training-free heads: a linear head solved from the same statistics that clients send for GGEUR anyway."""
+"""What every solved linear head ends with: parameters, and what becomes of classes that nobody holds."""
 
-from collections.abc import Callable
-from typing import NamedTuple
-
-import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,12 +8,6 @@ from ggeur.core.statistics import ClassStatistics
 from ggeur.heads.head import Params
 
 BELOW = 10.0  # how far a class without samples stays below the mean of the others
-
-
-class ClosedForm(NamedTuple):
-    """(merged statistics, key) -> parameters of a linear head."""
-
-    solve: Callable[[ClassStatistics, jax.Array], Params]
 
 
 def linear_params(statistics: ClassStatistics, w: NDArray[np.float64], b: NDArray[np.float64]) -> Params:

@@ -3,18 +3,17 @@
 argmin_c ||x - mu_c||^2 = argmax_c  mu_c . x - ||mu_c||^2 / 2
 """
 
-import jax
-
 from ggeur.core.statistics import ClassStatistics
 from ggeur.heads.head import Params
-from ggeur.methods.closed import ClosedForm, linear_params
+from ggeur.methods.algorithm import Solved, Task
+from ggeur.methods.solved.linear_head import linear_params
 
 
-def ncm() -> ClosedForm:
+def ncm() -> Solved:
     """It has no parameters; of the statistics it uses counts and means only."""
 
-    def solve(s: ClassStatistics, key: jax.Array) -> Params:
+    def solve(s: ClassStatistics, task: Task) -> Params:
         mu = s.mean
         return linear_params(s, mu, -(mu**2).sum(axis=1) / 2)
 
-    return ClosedForm(solve)
+    return Solved("means", solve)

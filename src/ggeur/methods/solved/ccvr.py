@@ -10,28 +10,33 @@ import optax
 
 from ggeur.core.augment import shape_noise
 from ggeur.core.geometry import Geometry
+from ggeur.core.parameters import Count, Positive
 from ggeur.core.statistics import ClassStatistics
 from ggeur.heads.head import Params
 from ggeur.heads.linear import linear
-from ggeur.methods.closed import ClosedForm, linear_params
-from ggeur.methods.method import Count, Positive, cross_entropy
+from ggeur.methods.algorithm import Solved, Task
+from ggeur.methods.method import cross_entropy
+from ggeur.methods.solved.linear_head import linear_params
 
 
-def ccvr(*, draws: Count = 2000, epochs: Count = 10, batch: Count = 64, rate: Positive = 0.01) -> ClosedForm:
+def ccvr(*, draws: Count = 2000, epochs: Count = 10, batch: Count = 64, rate: Positive = 0.01) -> Solved:
     """`draws`: virtual samples of each class; the others are the server's SGD, with momentum 0.9."""
     head = linear()
     sgd = optax.sgd(rate, 0.9)
 
-    def solve(s: ClassStatistics, key: jax.Array) -> Params:
+    def solve(s: ClassStatistics, task: Task) -> Params:
+        assert task.key is not None
         geometry, classes = Geometry.from_statistics(s), np.flatnonzero(s.present)
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(task.key)))
         noise = [shape_noise(geometry, int(c), draws, "sqrt-eigenvalue", rng) for c in classes]
         x = np.concatenate([s.mean[c].astype(np.float32) + z for c, z in zip(classes, noise, strict=True)])
         y = np.repeat(classes, draws)
         size = min(batch, len(y))
         whole = len(y) // size * size
         order = np.stack([rng.permutation(len(y))[:whole] for _ in range(epochs)]).reshape(-1, size)
-        params = _train(jnp.asarray(x), jnp.asarray(y), jnp.asarray(order), head.init(key, s.dimension, s.n_classes))
+        params = _train(
+            jnp.asarray(x), jnp.asarray(y), jnp.asarray(order), head.init(task.key, s.dimension, s.n_classes)
+        )
         return linear_params(s, np.asarray(params["W"]), np.asarray(params["b"]))
 
     @jax.jit
@@ -44,4 +49,4 @@ def ccvr(*, draws: Count = 2000, epochs: Count = 10, batch: Count = 64, rate: Po
 
         return jax.lax.scan(step, (params, sgd.init(params)), order)[0][0]
 
-    return ClosedForm(solve)
+    return Solved("per-class", solve)

@@ -3,19 +3,19 @@
 W = (X_c' X_c + alpha I)^{-1} X_c' Y_c,    b = mean(y) - W' mean(x)        (X_c, Y_c centred)
 """
 
-import jax
 import numpy as np
 
+from ggeur.core.parameters import Positive
 from ggeur.core.statistics import ClassStatistics
 from ggeur.heads.head import Params
-from ggeur.methods.closed import ClosedForm, linear_params
-from ggeur.methods.method import Positive
+from ggeur.methods.algorithm import Solved, Task
+from ggeur.methods.solved.linear_head import linear_params
 
 
-def ridge(*, alpha: Positive = 1.0) -> ClosedForm:
+def ridge(*, alpha: Positive = 1.0) -> Solved:
     """`alpha`: the penalty on W."""
 
-    def solve(s: ClassStatistics, key: jax.Array) -> Params:
+    def solve(s: ClassStatistics, task: Task) -> Params:
         n, mean = s.count.sum(), s.count @ s.mean / s.count.sum()
         about = s.about(mean)  # moments about the grand mean are those of X_c
         gram = about.second.sum(axis=0) + alpha * np.eye(s.dimension)
@@ -23,4 +23,4 @@ def ridge(*, alpha: Positive = 1.0) -> ClosedForm:
         w = np.linalg.solve(gram, cross.T).T
         return linear_params(s, w, s.count / n - w @ mean)
 
-    return ClosedForm(solve)
+    return Solved("pooled", solve)

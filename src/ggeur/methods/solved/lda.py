@@ -4,19 +4,19 @@ Sigma = sum_c pi_c Sigma_c,    Sigma_s = (1 - s) Sigma + s tr(Sigma)/p I
 logit_c = mu_c' Sigma_s^{-1} x - mu_c' Sigma_s^{-1} mu_c / 2 + log pi_c
 """
 
-import jax
 import numpy as np
 
+from ggeur.core.parameters import Fraction
 from ggeur.core.statistics import ClassStatistics
 from ggeur.heads.head import Params
-from ggeur.methods.closed import ClosedForm, linear_params
-from ggeur.methods.method import Fraction
+from ggeur.methods.algorithm import Solved, Task
+from ggeur.methods.solved.linear_head import linear_params
 
 
-def lda(*, shrinkage: Fraction = 0.1) -> ClosedForm:
+def lda(*, shrinkage: Fraction = 0.1) -> Solved:
     """`shrinkage`: s, between 0 (the pooled covariance) and 1 (a sphere)."""
 
-    def solve(s: ClassStatistics, key: jax.Array) -> Params:
+    def solve(s: ClassStatistics, task: Task) -> Params:
         prior = s.count / s.count.sum()
         sigma = s.within
         p = s.dimension
@@ -26,4 +26,4 @@ def lda(*, shrinkage: Fraction = 0.1) -> ClosedForm:
         b = -np.einsum("cp,cp->c", w, mu) / 2 + np.log(np.where(s.present, prior, 1.0))
         return linear_params(s, w, b)
 
-    return ClosedForm(solve)
+    return Solved("pooled", solve)

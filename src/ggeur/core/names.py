@@ -1,0 +1,45 @@
+"""What a user may name beside our own things: one of theirs, as package.module:name."""
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ggeur.core.errors import GgeurError
+
+
+def is_own(name: str) -> bool:
+    """Whether `name` is meant as package.module:name, and not as one of ours.
+
+    >>> is_own("mine.methods:clipped"), is_own("fedavg")
+    (True, False)
+    """
+    return ":" in name
+
+
+def load_own(name: str, what: str) -> Callable[..., Any]:
+    """The function that `name` stands for; `what` says in an error what it was to be, as in "method".
+
+    A module beside the experiment file is found as `python -m` would find it, from the current folder.
+    """
+    module, _, attribute = name.partition(":")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)
+    try:
+        found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # a user's module may raise anything when it is imported
+        raise GgeurError(f"Cannot load the {what} '{name}': {type(error).__name__}: {error}.") from error
+    if not callable(found):
+        raise GgeurError(f"Cannot load the {what} '{name}': it is not a function.")
+    return found
+
+
+def build_own(name: str, what: str, build: Callable[[], Any]) -> Any:
+    """`build()`, where what goes wrong in a user's function is said in a sentence that names it."""
+    try:
+        return build()
+    except GgeurError:
+        raise
+    except Exception as error:
+        raise GgeurError(f"The {what} '{name}' cannot be built: {type(error).__name__}: {error}.") from error

@@ -1,0 +1,57 @@
+"""Parameters that a user gives by name, as under [method.NAME]: their types, and how they are checked.
+
+A thing with parameters is built by a function whose keyword-only arguments they are; what it declares is what is
+checked. A number declared `Traced` is an argument of compiled programs, so that another value compiles nothing anew;
+the function may then not branch on it.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, TypeVar, get_args
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from ggeur.core.errors import GgeurError
+
+AtLeastZero = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(gt=0)]
+
+_TRACED = "traced"
+T = TypeVar("T")
+Traced = Annotated[T, _TRACED]  # as in Traced[Positive]
+
+
+def parameters(build: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """What `build` declares: its keyword-only arguments, by name."""
+    declared = inspect.signature(build, eval_str=True).parameters.values()
+    return {p.name: p for p in declared if p.kind is p.KEYWORD_ONLY}
+
+
+def checked(build: Callable[..., Any], given: Mapping[str, Any], section: str) -> dict[str, Any]:
+    """`given`, converted to the types that `build` declares; unknown names and values are errors about `section`."""
+    known, values = parameters(build), {}
+    for key, value in given.items():
+        if key not in known:
+            allowed = ", ".join(known) or "none"
+            raise GgeurError(f"[{section}] has no parameter '{key}'; it has: {allowed}.")
+        declared = known[key].annotation
+        try:
+            values[key] = TypeAdapter(Any if declared is inspect.Parameter.empty else declared).validate_python(value)
+        except ValidationError as error:
+            reason = error.errors()[0]["msg"]
+            raise GgeurError(f"[{section}] {key} = {value!r}: {reason}.") from error
+    return values
+
+
+def is_traced(parameter: inspect.Parameter) -> bool:
+    """Whether it is declared `Traced`, alone or as in `Traced[Positive] | None`."""
+    return _TRACED in _words(parameter.annotation)
+
+
+def _words(annotation: Any) -> Iterator[Any]:
+    """All that an annotation is made of."""
+    for part in get_args(annotation):
+        yield part
+        yield from _words(part)

@@ -1,0 +1,90 @@
+"""The kinds of algorithm that [train] method can name, each a type of its own.
+
+Trained: rounds over the clients. Solved: a head from the statistics that clients send once. Given: a head from the task
+itself, without a training row. Bound: FedAvg where there is no federation, for comparison.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.statistics import ClassStatistics
+
+if TYPE_CHECKING:
+    import jax
+
+    from ggeur.heads.head import Head, Params
+    from ggeur.methods.method import Method
+
+Statistics = Literal["means", "pooled", "per-class"]  # what sites send; each holds what those before it hold
+
+
+class Task(NamedTuple):
+    """What is to be learnt, as far as it is public."""
+
+    dimension: int
+    class_names: tuple[str, ...]
+    text: NDArray[np.floating] | None = None  # (C, p): embeddings of the class names
+    key: "jax.Array | None" = None  # for a head that draws
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a method is built around numbers that come later; recipes that are equal share their compiled programs."""
+
+    build: "Callable[..., Method]"
+    head: "Head | None"
+    fixed: tuple[tuple[str, Any], ...]  # parameters that a program is made of: counts, choices
+
+    def __call__(self, numbers: Mapping[str, Any]) -> "Method":
+        return self.build(self.head, **dict(self.fixed), **numbers)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A federated method: its recipe, and the numbers that compiled programs take as arguments."""
+
+    recipe: Recipe
+    numbers: Mapping[str, float]
+
+    @classmethod
+    def of(cls, method: "Method") -> "Trained":
+        """A method as it is, with no numbers to come later."""
+        return cls(Recipe(lambda head: method, None, ()), {})
+
+    @cached_property
+    def method(self) -> "Method":
+        """The method around its own numbers."""
+        return self.recipe(self.numbers)
+
+
+class Solved(NamedTuple):
+    """A linear head, solved from what clients send in round 0."""
+
+    needs: Statistics
+    solve: "Callable[[ClassStatistics, Task], Params]"
+    """(merged statistics, task) -> parameters."""
+
+
+class Given(NamedTuple):
+    """A linear head that looks at no training row."""
+
+    lacks: Callable[[Task], str]
+    """(task) -> what it lacks to be had, in a sentence; nothing if it can be."""
+
+    solve: "Callable[[Task], Params]"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """FedAvg with each client alone, or with all data in one place."""
+
+    trained: Trained
+    alone: bool
+
+
+Algorithm = Trained | Solved | Given | Bound
