@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ggeur.core.augment import plan_draws
 from ggeur.core.geometry import Geometry
 from ggeur.core.statistics import ClassStatistics
-from ggeur.core.virtual import BANK_BYTES, BankLayout, VirtualSet, count_draws, noise_bank, virtual_set
+from ggeur.core.virtual import BANK_BYTES, BankLayout, VirtualSet, count_draws, virtual_set
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
 from ggeur.engine.training import Training
@@ -71,7 +71,8 @@ def sample(shape: Shape, data: Data, bank_bytes: int = BANK_BYTES) -> tuple[NDAr
     y, parts = data.y, data.parts
     draws = [plan_draws(y[p], shape.classes, target=shape.target) for p in parts]
     layout = BankLayout.of(count_draws(draws, shape.classes), shape.dim, bank_bytes)
-    bank = noise_bank(data.geometry, layout, "sqrt-eigenvalue", 0)
+    factors = [data.geometry.factor(c, "sqrt-eigenvalue").astype(np.float32) for c in range(shape.classes)]
+    bank = layout.whole().noise(factors.__getitem__, shape.dim, 0)
     sets = [
         virtual_set(p, y[p], d, layout.noise_rows(k, d.label, 0), len(y))
         for k, (p, d) in enumerate(zip(parts, draws, strict=True))

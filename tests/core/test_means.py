@@ -6,7 +6,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.geometry import Geometry
-from ggeur.core.means import class_means, covariance_from_means
+from ggeur.core.means import class_sums, covariance_from_means
 from ggeur.core.statistics import ClassStatistics
 
 P = 3
@@ -20,18 +20,18 @@ def rows(rng, n, mean=0.0):
 
 def sent(x, y, owner, n_classes):
     """What clients send: counts (K, C) and means (K, C, p)."""
-    each = [class_means(x[owner == k], y[owner == k], n_classes) for k in range(owner.max() + 1)]
-    return np.stack([n for n, _ in each]), np.stack([m for _, m in each])
+    each = [class_sums(x[owner == k], y[owner == k], n_classes) for k in range(owner.max() + 1)]
+    return np.stack([n for n, _ in each]), np.stack([total / np.maximum(n, 1)[:, None] for n, total in each])
 
 
-def test_class_means_are_those_of_the_rows():
+def test_class_sums_are_those_of_the_rows():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(20, P)).astype(np.float16), rng.choice([0, 2], 20)
-    count, mean = class_means(x, y, 3)
-    assert count.tolist() == [(y == 0).sum(), 0, (y == 2).sum()] and mean.dtype == np.float64
+    count, total = class_sums(x, y, 3)
+    assert count.tolist() == [(y == 0).sum(), 0, (y == 2).sum()] and total.dtype == np.float64
     for c in (0, 2):
-        np.testing.assert_allclose(mean[c], x[y == c].astype(np.float64).mean(axis=0), rtol=1e-12)
-    assert not mean[1].any()
+        np.testing.assert_allclose(total[c], x[y == c].astype(np.float64).sum(axis=0), rtol=1e-12)
+    assert not total[1].any()
 
 
 def test_it_is_the_papers_formula():

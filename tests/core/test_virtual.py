@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ggeur.core.augment import Draws, augment, plan_draws
 from ggeur.core.geometry import Geometry
 from ggeur.core.statistics import ClassStatistics
-from ggeur.core.virtual import BankLayout, VirtualSet, count_draws, noise_bank, virtual_set
+from ggeur.core.virtual import BankLayout, BankPiece, VirtualSet, count_draws, virtual_set
 
 P, C = 3, 3
 ROOM = 4 * P  # bytes of one row of the bank
@@ -29,6 +29,10 @@ def geometry(table):
 
 
 CLIENTS = [np.arange(0, 20), np.arange(20, 23), np.zeros(0, np.int64), np.arange(23, 80)]
+
+
+def noise_bank(geometry, layout, scale, seed):
+    return layout.whole().noise(lambda c: geometry.factor(c, scale).astype(np.float32), P, seed)
 
 
 def federation(table, geometry, *, bank_bytes=2**20, target=40, prototypes=None, per_prototype=7, seed=0):
@@ -207,3 +211,19 @@ def test_count_draws_counts_every_client_and_class():
     none = np.zeros(0, np.int64)
     draws = [Draws(np.array([0, 1, 1]), np.array([2, 0, 0])), Draws(none, none)]
     np.testing.assert_array_equal(count_draws(draws, 3), [[2, 0, 1], [0, 0, 0]])
+
+
+@pytest.mark.parametrize("bank_bytes", [2**30, 4 * P * 900], ids=["a bank for all", "a bank that wraps around"])
+def test_a_site_makes_its_own_rows_of_the_whole_bank(geometry, bank_bytes):
+    draws = np.array([[300, 0, 20], [10, 0, 700], [280, 5, 0]])
+    layout = BankLayout.of(draws, P, bank_bytes)
+    factors = [geometry.factor(c, "sqrt-eigenvalue").astype(np.float32) for c in range(3)]
+    bank = layout.whole().noise(factors.__getitem__, P, 4)
+    for k, counts in enumerate(draws):
+        label = np.repeat(np.arange(3), counts)
+        piece = BankPiece(layout.offset[k], counts, layout.size)
+        own, noise = piece.noise(factors.__getitem__, P, 4), piece.noise_rows(np.zeros(3, int), k, label, 4)
+        assert len(own) == 1 + counts.sum(), "no row of another site"
+        signed = layout.noise_rows(k, label, 4)
+        theirs = np.sign(signed)[:, None] * bank[np.abs(signed)]
+        np.testing.assert_allclose(np.sign(noise)[:, None] * own[np.abs(noise)], theirs, rtol=1e-5, atol=1e-6)

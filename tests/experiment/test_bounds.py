@@ -9,7 +9,8 @@ from ggeur.engine.simulate import Simulation
 from ggeur.engine.training import LocalOptimiser, Training
 from ggeur.experiment import evaluation as evaluate
 from ggeur.experiment.bounds import central_run, local_runs
-from ggeur.experiment.dealing import build_run
+from ggeur.experiment.dealing import Dealer
+from ggeur.experiment.setup import Setup
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import resolve
 
@@ -26,6 +27,12 @@ def experiment(tree):
         return Experiment.of(tree(**sections))
 
     return build
+
+
+def build_run(split, point, seed):
+    setup, dealer = Setup.of(point), Dealer()
+    dealer._splits[point.data, seed] = split
+    return dealer.run(setup, seed, dealer.augmented(setup, seed))
 
 
 def alone(run, s):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from ggeur.core.errors import GgeurError
 from ggeur.core.geometry import Geometry
 from ggeur.core.statistics import ClassStatistics
+from ggeur.deploy.wire.packing import triangles
 from ggeur.experiment.plan import KINDS, human_bytes, human_seconds, plan
 
 LINKS = {"client_mbit": 20.0, "server_mbit": 1000.0, "patience": 600.0}
@@ -28,10 +29,9 @@ def test_bytes_up_are_those_of_the_packed_statistics(statistics):
     assert plan("means", 10, 5, 24, **LINKS).up == statistics.count.nbytes + statistics.mean.nbytes
 
 
-def test_bytes_down_are_those_of_the_geometry(statistics):
-    g = Geometry.from_statistics(statistics)
-    held = g.eigenvalues.astype(np.float32).nbytes + g.eigenvectors.astype(np.float32).nbytes
-    assert plan("per-class", 10, 5, 24, **LINKS).down == held
+def test_bytes_down_are_those_of_the_factors_as_they_travel(statistics):
+    factor = Geometry.from_statistics(statistics).factor(0, "sqrt-eigenvalue").astype(np.float32)
+    assert plan("per-class", 10, 5, 24, **LINKS).down == 5 * triangles(factor[None]).nbytes
 
 
 def test_the_server_holds_one_running_total_and_one_message(statistics):

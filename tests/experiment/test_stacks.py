@@ -5,16 +5,17 @@ import pytest
 
 import ggeur
 from ggeur import Experiment
-from ggeur.experiment import dealing as federation
-from ggeur.experiment import runner, stacks, tracker
-from ggeur.experiment.runner import _trackers
+from ggeur.core.virtual import BankPiece
+from ggeur.experiment import dealing, runner, stacks
+from ggeur.experiment.runner import _cells
 
 SWEEP = {"train": {"rate": [0.02, 0.05, 0.2], "rounds": 2}, "augment": {"kind": "ggeur"}}
 
 
 def numbers(made):
     """The cells of each stack, by number."""
-    return [[t.number for t in stack] for stack in stacks.stacks(_trackers(made, None, None))]
+    groups = stacks.stacks(_cells(made, None, None), dealing.Dealer())
+    return [[work.tracker.number for work in stack] for stack in groups]
 
 
 def lines(folder):
@@ -118,18 +119,17 @@ def test_a_point_of_a_sweep_is_that_point_alone(tree, swept, tmp_path):
 
 def test_noise_is_drawn_once_for_the_points_that_share_it(tree, monkeypatch):
     drawn = []
-    noise_bank = federation.noise_bank
-    monkeypatch.setattr(federation, "noise_bank", lambda *a: drawn.append(a) or noise_bank(*a))
-    monkeypatch.setattr(federation, "_recent", {})
-    monkeypatch.setattr(federation, "_KEPT_BYTES", 0)
+    noise = BankPiece.noise
+    monkeypatch.setattr(BankPiece, "noise", lambda *a: drawn.append(a) or noise(*a))
+    monkeypatch.setattr(dealing, "_KEPT_BYTES", 0)
     ggeur.run(Experiment.of(tree(**SWEEP)))
     assert len(drawn) == 2, "one for each seed"
 
 
 def test_test_rows_are_held_once_for_the_points_that_share_them(tree, monkeypatch):
     made = []
-    usual = tracker.TestSet
-    monkeypatch.setattr(tracker, "TestSet", lambda *a: made.append(a) or usual(*a))
+    usual = dealing.TestSet
+    monkeypatch.setattr(dealing, "TestSet", lambda *a: made.append(a) or usual(*a))
     ggeur.run(Experiment.of(tree(**SWEEP)))
     assert len(made) == 2, "one for each seed"
 

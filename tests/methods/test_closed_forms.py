@@ -10,6 +10,7 @@ from sklearn.linear_model import Ridge
 from sklearn.neighbors import NearestCentroid
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.message import Message
 from ggeur.core.statistics import ClassStatistics
 from ggeur.methods import names, resolve_solved
 from ggeur.methods.algorithm import Solved, Task
@@ -41,7 +42,8 @@ def merged(x, y, owner=None, n_classes=CLASSES):
 
 def solve(name, s, seed=0, **parameters):
     task = Task(s.dimension, tuple(map(str, range(s.n_classes))), None, jax.random.key(seed))
-    return resolve_solved(name, parameters).solve(s, task)
+    solved = resolve_solved(name, parameters)
+    return solved.solve(Message.of(s, solved.needs), task)
 
 
 def decide(params, x):

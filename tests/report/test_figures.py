@@ -13,10 +13,10 @@ from ggeur.core.geometry import Geometry, similarity
 from ggeur.core.statistics import ClassStatistics
 from ggeur.data import partition
 from ggeur.data.table import EmbeddingTable
+from ggeur.federation.augmentation import ggeur
 from ggeur.report import figures, inspection
-from ggeur.settings.schema import Augment
 
-TWO_STEPS = Augment(steps=2, target=40, per_prototype=20)
+TWO_STEPS = ggeur(steps=2, target=40, per_prototype=20)
 
 
 def a_table(n_classes=4, n_domains=3, each=12, dimension=10, seed=0):
@@ -177,7 +177,7 @@ def test_they_can_be_drawn_for_few_and_for_many(tmp_path, n_classes, n_domains, 
     made = {
         "labels": figures.label_distribution({"a": inspection.client_counts(table, parts)}, table.class_names, names),
         "spectra": figures.spectra(*inspection.spectra(table)),
-        "view": figures.client_view(inspection.client_view(table, parts, 0, Augment(steps=1, target=40), [], seed=0)),
+        "view": figures.client_view(inspection.client_view(table, parts, 0, ggeur(steps=1, target=40), [], seed=0)),
     }
     if n_domains > 1:
         made["similarity"] = figures.similarity(inspection.similarities(table))

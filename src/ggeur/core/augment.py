@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from ggeur.core.errors import GgeurError
 from ggeur.core.geometry import Geometry, Scale
 from ggeur.core.statistics import ClassStatistics
-from ggeur.core.types import Int
+from ggeur.core.types import Bool, Int
 from ggeur.core.validate import check_embeddings, check_labels, check_whole
 
 
@@ -38,6 +38,30 @@ class Draws(NamedTuple):
 
     row: Int
     label: Int
+
+
+class DrawRule(NamedTuple):
+    """How many draws a client makes around its own rows (Step 1) and around others' prototypes (Step 2)."""
+
+    target: int = 2000  # rows that each class a client holds is topped up to
+    per_sample: int | None = None  # N of Algorithm 1, the draws around each own row, in place of a target
+    per_prototype: int = 500
+    empty_cell: Literal["all", "first"] = "all"  # which prototypes a class gets that the client lacks
+
+    def around_own(self, held: Int) -> Int:
+        """Of each class, for a client that holds so many rows of it."""
+        extra = np.maximum(self.target - held, 0) if self.per_sample is None else held * self.per_sample
+        return np.where(held > 0, extra, 0)
+
+    def prototypes(self, held: Int, present: Bool) -> Bool:
+        """(D, C): which of the prototypes that exist are drawn around."""
+        first = np.cumsum(present, axis=0) == 1
+        return present & (first | (held > 0)) if self.empty_cell == "first" else present
+
+    def draws(self, held: Int, present: Bool) -> Int:
+        """(C,): all draws of each class; a matter of counts alone, however absurd they are."""
+        used = np.count_nonzero(self.prototypes(held, present), axis=0)
+        return np.asarray(self.around_own(held) + used * self.per_prototype)
 
 
 def plan_draws(
@@ -63,17 +87,13 @@ def plan_draws(
         raise GgeurError(f"empty_cell is {empty_cell!r}; it must be all or first.")
     if prototypes is None:
         prototypes = np.zeros((0, n_classes), np.bool_)
-    held = np.bincount(y, minlength=n_classes)
+    rule, held = DrawRule(target, per_sample, per_prototype, empty_cell), np.bincount(y, minlength=n_classes)
     own = np.split(np.argsort(y, kind="stable"), np.cumsum(held)[:-1])
+    around, used = rule.around_own(held), rule.prototypes(held, prototypes)
     rows: list[Int] = []
-    for c, n in enumerate(held):
-        if n:
-            extra = n * per_sample if per_sample is not None else max(target - n, 0)
-            rows.append(np.resize(own[c], extra))  # np.resize repeats in turn: own row i mod n
-        domains = np.flatnonzero(prototypes[:, c])
-        if n == 0 and empty_cell == "first":
-            domains = domains[:1]
-        rows.append(np.repeat(len(y) + domains * n_classes + c, per_prototype))
+    for c in range(n_classes):
+        rows.append(np.resize(own[c], around[c]))  # np.resize repeats in turn: own row i mod n
+        rows.append(np.repeat(len(y) + np.flatnonzero(used[:, c]) * n_classes + c, per_prototype))
     row = np.concatenate(rows) if rows else np.zeros(0, np.int64)
     labels = np.concatenate([y, np.tile(np.arange(n_classes), len(prototypes))])
     return Draws(row, labels[row])

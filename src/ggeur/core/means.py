@@ -18,12 +18,12 @@ from ggeur.core.types import Float
 SHRINKAGE = 0.1  # gamma: K_c - 1 directions never span p dimensions, so part of the variance is made isotropic
 
 
-def class_means(x: NDArray[Any], y: NDArray[np.int64], n_classes: int) -> tuple[Float, Float]:
-    """Counts (C,) and means (C, p) of one client's rows, in float64; the mean of a class without rows is zero."""
+def class_sums(x: NDArray[Any], y: NDArray[np.int64], n_classes: int) -> tuple[Float, Float]:
+    """Counts (C,) and sums (C, p) of one client's rows, in float64."""
     count = np.bincount(y, minlength=n_classes).astype(np.float64)
     total = np.zeros((n_classes, x.shape[1]))
     np.add.at(total, y, x.astype(np.float64))
-    return count, total / np.maximum(count, 1)[:, None]
+    return count, total
 
 
 def covariance_from_means(

@@ -7,7 +7,7 @@ client draws, if that is more) the bank wraps around: draws of one client stay d
 then share a noise vector up to its sign.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.augment import Draws
-from ggeur.core.geometry import Geometry, Scale
 from ggeur.core.seeding import generator
 from ggeur.core.types import Int
 
@@ -58,33 +57,57 @@ class BankLayout:
         before = np.cumsum(draws, axis=0) - draws
         return cls(size, before % np.maximum(size, 1))
 
+    def whole(self) -> "BankPiece":
+        """All of the bank, for whoever simulates all clients."""
+        return BankPiece(np.zeros_like(self.size), self.size, self.size)
+
     def noise_rows(self, k: int, label: Int, seed: int) -> NDArray[np.int32]:
         """Signed bank rows for client k's draws, whose labels come class by class."""
-        first = 1 + np.cumsum(self.size) - self.size
+        return self.whole().noise_rows(self.offset[k], k, label, seed)
+
+
+class BankPiece(NamedTuple):
+    """Consecutive rows of each class's bank: all of them, or those that one client draws."""
+
+    first: Int  # (C,) row of the class's bank that comes first here; past the last it goes on at the beginning
+    length: Int  # (C,)
+    size: Int  # (C,) rows of the class's whole bank
+
+    def noise_rows(self, offset: Int, client: int, label: Int, seed: int) -> NDArray[np.int32]:
+        """Signed rows of this piece for the draws of a client that starts at `offset` (C,) in it."""
+        first = 1 + np.cumsum(self.length) - self.length
         rows = [
-            first[c] + (self.offset[k, c] + np.arange(m)) % self.size[c]
-            for c, m in enumerate(np.bincount(label, minlength=len(self.size)))
+            first[c] + (offset[c] + np.arange(m)) % self.length[c]
+            for c, m in enumerate(np.bincount(label, minlength=len(self.length)))
             if m
         ]
-        sign = generator(seed, "signs", k).choice(np.array([-1, 1]), len(label))
+        sign = generator(seed, "signs", client).choice(np.array([-1, 1]), len(label))
         return np.asarray(sign * np.concatenate([np.zeros(0, np.int64), *rows]), np.int32)
 
+    def noise(self, factor: Callable[[int], NDArray[np.float32]], p: int, seed: int) -> NDArray[np.float32]:
+        """The piece itself, (1 + sum of lengths, p): a zero row, then each class's noise vectors in turn.
 
-def noise_bank(geometry: Geometry, layout: BankLayout, scale: Scale, seed: int) -> NDArray[np.float32]:
-    """The bank (1 + sum of sizes, p): a zero row, then each class's noise vectors in turn."""
-    bank = np.zeros((1 + int(layout.size.sum()), geometry.dimension), np.float32)
-    end = 1 + np.cumsum(layout.size)
+        `factor` gives the (p, p) of class c that turns white noise into noise along its shape.
+        """
+        held = np.flatnonzero(self.length).tolist()
+        bank = np.zeros((1 + int(self.length.sum()), p), np.float32)
+        end = 1 + np.cumsum(self.length)
 
-    def fill(c: int) -> None:
-        rows = bank[end[c] - layout.size[c] : end[c]]
-        for first in range(0, len(rows), _BLOCK):
-            eps = generator(seed, "noise", c, first).standard_normal((_BLOCK, geometry.dimension), np.float32)
-            rows[first : first + _BLOCK] = eps[: len(rows) - first]
-        rows[:] = rows @ geometry.factor(c, scale).astype(np.float32)
+        def fill(c: int) -> None:
+            rows = bank[end[c] - self.length[c] : end[c]]
+            done = 0
+            while done < len(rows):  # block by block of the class's bank, and no further than its end
+                row = (int(self.first[c]) + done) % int(self.size[c])
+                block, skip = row - row % _BLOCK, row % _BLOCK
+                some = rows[done : done + min(_BLOCK - skip, int(self.size[c]) - row)]
+                eps = generator(seed, "noise", c, block).standard_normal((_BLOCK, p), np.float32)
+                some[:] = eps[skip : skip + len(some)]
+                done += len(some)
+            rows[:] = rows @ factor(c)
 
-    with ThreadPoolExecutor(_THREADS) as pool:
-        list(pool.map(fill, np.flatnonzero(layout.size).tolist()))
-    return bank
+        with ThreadPoolExecutor(_THREADS) as pool:
+            list(pool.map(fill, held))
+        return bank
 
 
 def virtual_set(own: Int, y: Int, draws: Draws, noise: NDArray[np.int32] | None, prototypes_at: int) -> VirtualSet:

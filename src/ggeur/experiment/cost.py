@@ -1,43 +1,26 @@
-"""What a client sends and receives before training begins: statistics up, shapes and prototypes down."""
+"""What a client sends and receives before training begins, by the types that are sent: bill and wire cannot differ."""
 
+from ggeur.core.message import largest, message_bytes
 from ggeur.data.table import EmbeddingTable
-from ggeur.methods import kind_of, resolve_solved
+from ggeur.experiment.setup import Setup
 from ggeur.methods.algorithm import Solved
-from ggeur.settings.schema import Settings
 
 
-def statistics_bytes(kind: str, classes: int, p: int) -> int:
-    """Bytes up per client, in float64, a symmetric matrix as its triangle."""
-    matrices = {"per-class": classes, "pooled": 1, "means": 0}[kind]
-    return 8 * (classes * (1 + p) + matrices * p * (p + 1) // 2)
+def shape_bytes(shapes: str, classes: int, p: int) -> int:
+    """Bytes down per client of its noise's factors: symmetric matrices in float32, as triangles."""
+    return 4 * {"none": 0, "one": 1, "per-class": classes}[shapes] * p * (p + 1) // 2
 
 
-def geometry_bytes(kind: str, classes: int, p: int) -> int:
-    """Bytes down per client: eigenvalues and eigenvectors in float32."""
-    return 4 * (1 if kind == "pooled" else classes) * (p + p * p)
+def bytes_before_training(setup: Setup, table: EmbeddingTable) -> tuple[int, int]:
+    """Bytes up and down per client: what augmentation and first head need is sent once."""
+    classes, p, a = table.n_classes, table.dimension, setup.augmentation
+    kind = largest([a.needs, None if setup.start is None else setup.start.needs])
+    down = shape_bytes(a.shapes, classes, p) + (4 * (table.n_domains - 1) * classes * p if a.prototypes else 0)
+    return 0 if kind is None else message_bytes(kind, classes, p), down
 
 
-def bytes_before_training(point: Settings, table: EmbeddingTable) -> tuple[int, int]:
-    """Bytes up and down per client."""
-    classes, p, a = table.n_classes, table.dimension, point.augment
-    up = down = 0
-    if a.kind == "ggeur":
-        up, down = statistics_bytes(a.statistics, classes, p), geometry_bytes(a.statistics, classes, p)
-    elif a.kind == "prototypes":
-        up = statistics_bytes("means", classes, p)
-    if a.kind in ("prototypes", "ggeur") and a.steps == 2:
-        down += 4 * (table.n_domains - 1) * classes * p
-    if point.train.start != "random":
-        up = max(up, statistics_bytes(_needs(point.train.start, point), classes, p))  # sent once, for both uses
-    return up, down
-
-
-def solved_bytes(point: Settings, table: EmbeddingTable) -> tuple[int, int]:
+def bytes_of_solving(setup: Setup, table: EmbeddingTable) -> tuple[int, int]:
     """The same for a head that is solved or given: statistics up, if any, the head down."""
-    classes, p, name = table.n_classes, table.dimension, point.train.method
-    up = statistics_bytes(_needs(name, point), classes, p) if kind_of(name) is Solved else 0
+    classes, p, algorithm = table.n_classes, table.dimension, setup.algorithm
+    up = message_bytes(algorithm.needs, classes, p) if isinstance(algorithm, Solved) else 0
     return up, 4 * classes * (p + 1)
-
-
-def _needs(name: str, point: Settings) -> str:
-    return resolve_solved(name, point.method.get(name, {})).needs

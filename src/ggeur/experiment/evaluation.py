@@ -10,14 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.types import Int
 from ggeur.data.table import EmbeddingTable
 from ggeur.heads.head import Head, Params
 
 LAST_ROUNDS = 5  # the paper's "average of the last five rounds"
+ByClass = tuple[list[float | None], float | None]  # recall of each class, macro-F1
 
 
 @lru_cache(maxsize=16)
-def _predict(head: Head) -> Any:
+def predict(head: Head) -> Any:
+    """(params, x) -> the class of each row, compiled."""
     return jax.jit(lambda params, x: jnp.argmax(head.logits(params, x.astype(jnp.float32)), axis=-1))
 
 
@@ -34,18 +37,34 @@ class TestSet:
 
     def accuracy(self, params: Params) -> dict[str, float]:
         """Percent right in each domain that has test rows."""
-        right = np.asarray(_predict(self._head)(params, self._x)) == self._y
+        right = np.asarray(predict(self._head)(params, self._x)) == self._y
         return {name: 100 * float(right[self._domain == d].mean()) for d, name in self._names.items()}
 
-    def by_class(self, params: Params) -> tuple[list[float | None], float]:
-        """Recall of each class in percent (None without test rows), and macro-F1 over classes that occur."""
-        predicted = np.asarray(_predict(self._head)(params, self._x))
-        confusion = np.zeros((self._n_classes, self._n_classes), int)
-        np.add.at(confusion, (self._y, predicted), 1)
-        hit, true, said = np.diag(confusion), confusion.sum(axis=1), confusion.sum(axis=0)
-        recall = [100 * float(h / t) if t else None for h, t in zip(hit, true, strict=True)]
-        occurs = true + said > 0
-        return recall, 100 * float((2 * hit[occurs] / (true + said)[occurs]).mean())
+    def mean_accuracy(self, heads: Sequence[Params]) -> dict[str, float]:
+        """The same, averaged over heads; there is one but for the bound `local`."""
+        scores = [self.accuracy(params) for params in heads]
+        return {name: float(np.mean([s[name] for s in scores])) for name in scores[0]}
+
+    def by_class(self, params: Params) -> ByClass:
+        """Recall of each class and macro-F1."""
+        predicted = np.asarray(predict(self._head)(params, self._x))
+        return by_class(confusion(self._y, predicted, self._n_classes))
+
+
+def confusion(y: Int, predicted: Int, n_classes: int) -> Int:
+    """(C, C): how often class i was taken for class j."""
+    table = np.zeros((n_classes, n_classes), np.int64)
+    np.add.at(table, (y, predicted), 1)
+    return table
+
+
+def by_class(confusion: Int) -> ByClass:
+    """Recall of each class in percent (None without test rows), and macro-F1 over classes that occur."""
+    hit, true, said = np.diag(confusion), confusion.sum(axis=1), confusion.sum(axis=0)
+    recall = [100 * float(h / t) if t else None for h, t in zip(hit, true, strict=True)]
+    occurs = true + said > 0
+    f1 = 100 * float((2 * hit[occurs] / (true + said)[occurs]).mean()) if occurs.any() else None
+    return recall, f1
 
 
 def mean_accuracy(domains: dict[str, float]) -> float:
@@ -65,13 +84,17 @@ class Summary(NamedTuple):
 def summarise(rounds: Sequence[dict[str, float]]) -> Summary:
     """From the per-round accuracies; `std` is the population's over domains, None where there is one.
 
+    A domain that nobody scored in some rounds, its site being away, counts in those in which somebody did.
+
     >>> summarise([{"a": 50.0, "b": 70.0}, {"a": 60.0, "b": 80.0}])
     Summary(domains={'a': 55.0, 'b': 75.0}, avg=65.0, std=10.0, rounds_to_95=2)
     """
-    last = rounds[-LAST_ROUNDS:]
-    domains = {name: float(np.mean([r[name] for r in last])) for name in rounds[-1]}
+    last = [r for r in rounds if r][-LAST_ROUNDS:]
+    if not last:
+        raise GgeurError("No site could score the head; there is nothing to report.")
+    names = dict.fromkeys(name for r in last for name in r)
+    domains = {name: float(np.mean([r[name] for r in last if name in r])) for name in names}
     values: NDArray[np.float64] = np.array(list(domains.values()))
     avg = float(values.mean())
-    per_round = [mean_accuracy(r) for r in rounds]
-    reached = next((i for i, a in enumerate(per_round, 1) if a >= 0.95 * avg), None)
+    reached = next((i for i, r in enumerate(rounds, 1) if r and mean_accuracy(r) >= 0.95 * avg), None)
     return Summary(domains, avg, float(values.std()) if len(values) > 1 else None, reached)

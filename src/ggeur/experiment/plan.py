@@ -10,9 +10,10 @@ import math
 from typing import NamedTuple
 
 from ggeur.core.errors import GgeurError
-from ggeur.experiment.cost import geometry_bytes, statistics_bytes
+from ggeur.core.message import Statistics, matrices, message_bytes
+from ggeur.experiment.cost import shape_bytes
 
-KINDS = ("per-class", "pooled", "means")
+KINDS: tuple[Statistics, ...] = ("per-class", "pooled", "means")
 
 
 class Plan(NamedTuple):
@@ -34,7 +35,7 @@ class Plan(NamedTuple):
 
 
 def plan(
-    kind: str, clients: int, classes: int, dim: int, *, client_mbit: float, server_mbit: float, patience: float
+    kind: Statistics, clients: int, classes: int, dim: int, *, client_mbit: float, server_mbit: float, patience: float
 ) -> Plan:
     """The cost of `clients` sites with `classes` classes and `dim` dimensions.
 
@@ -46,8 +47,9 @@ def plan(
             raise GgeurError(f"{name} is {value}; it must be positive.")
     if not all(0 < value < math.inf for value in (client_mbit, server_mbit, patience)):
         raise GgeurError("Bandwidths and patience must be positive and finite.")
-    up, down = statistics_bytes(kind, classes, dim), geometry_bytes(kind, classes, dim)
-    upwards = max(up, statistics_bytes("per-class", classes, dim)) if kind == "means" else up  # between nodes
+    shapes = "one" if kind == "pooled" else "per-class"
+    up, down = message_bytes(kind, classes, dim), shape_bytes(shapes, classes, dim)
+    upwards = max(up, message_bytes("per-class", classes, dim)) if kind == "means" else up  # between nodes
 
     def seconds(size: int, mbit: float) -> float:
         return 8 * size / (1e6 * mbit)
@@ -59,8 +61,8 @@ def plan(
     for _ in range(levels):
         below = math.ceil(below / fan)
         nodes += below
-    matrices = 1 if kind == "pooled" else classes
-    total = 8 * (classes * (1 + dim) + matrices * dim * dim)
+    held = matrices("per-class" if kind == "means" else kind, classes)
+    total = 8 * (classes * (1 + dim) + held * dim * dim)
     return Plan(
         kind,
         clients,
@@ -68,8 +70,8 @@ def plan(
         down,
         4 * classes * (dim + 1),
         total + up,
-        statistics_bytes("per-class" if kind == "means" else kind, classes, dim) / 8 * clients,
-        9.0 * dim**3 * matrices,  # a symmetric eigenproblem takes about 9 p^3
+        message_bytes("per-class" if kind == "means" else kind, classes, dim) / 8 * clients,
+        9.0 * dim**3 * held,  # a symmetric eigenproblem takes about 9 p^3
         seconds(up + down, client_mbit),
         fan,
         levels,

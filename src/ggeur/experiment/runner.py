@@ -2,34 +2,31 @@
 
 import os
 import time
-from collections.abc import Callable, Hashable
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.names import is_own
-from ggeur.data.files import CannotWrite
 from ggeur.engine.compilation import keep_compiled_programs
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
 from ggeur.engine.training import Training
 from ggeur.experiment.bounds import central_run, local_runs
-from ggeur.experiment.built import head_of, method_of, solved, training_of
-from ggeur.experiment.cost import bytes_before_training, solved_bytes
-from ggeur.experiment.dealing import Augmented, augmented_once, build_run, partition_rows, solved_head, task_of
-from ggeur.experiment.source import load_table
-from ggeur.experiment.stacks import stacks
+from ggeur.experiment.cost import bytes_before_training, bytes_of_solving
+from ggeur.experiment.dealing import Dealer, task_of
+from ggeur.experiment.evaluation import TestSet, mean_accuracy
+from ggeur.experiment.setup import Setup
+from ggeur.experiment.stacks import Work, stacks
 from ggeur.experiment.tracker import OnRound, Tracker
-from ggeur.methods import kind_of, resolve
-from ggeur.methods.algorithm import Bound, Given
+from ggeur.methods.algorithm import Bound, Given, Solved
 from ggeur.runs.checkpoint import Snapshot
-from ggeur.runs.folder import RunFolder, check_same
+from ggeur.runs.folder import RunFolder, finished_result, opened
 from ggeur.runs.interrupt import check
 from ggeur.runs.result import Cell, Result
 from ggeur.settings.grid import Experiment
-from ggeur.settings.schema import Settings
 
 
 def run(
@@ -39,187 +36,191 @@ def run(
     resume: bool = False,
     on_round: OnRound | None = None,
 ) -> Result:
-    """Run every cell and return the result; with `out`, also write a run folder, or go on in it with `resume`.
+    """Run every cell and return the result.
 
-    `on_round` is called with {"cell", "round", "rounds", "domains", "avg", "loss"} after every round of every cell:
-    the place to log to MLflow, Weights & Biases or TensorBoard.
+    Parameters
+    ----------
+    experiment : what to run: `Experiment.load(path)` or `Experiment.of({...})`.
+    out : a run folder to write; without one nothing is kept on disk.
+    resume : go on in `out` where an earlier process stopped.
+    on_round : called with {"cell", "round", "rounds", "domains", "avg", "loss"} after every round of every cell: the
+        place to log to MLflow, Weights & Biases or TensorBoard.
     """
     if not isinstance(experiment, Experiment):
         raise GgeurError("run takes an Experiment: make one with Experiment.of({...}) or Experiment.load(path).")
     keep_compiled_programs()
-    if resume and out is not None and (Path(out) / "result.json").exists():
-        check_same(Path(out), experiment)
-        return Result.load(out)
-    folder = None if out is None else RunFolder(out, experiment, resume=resume)
-    try:
+    if (done := finished_result(out, experiment, resume=resume)) is not None:
+        return done
+    with nullcontext() if out is None else opened(out, experiment, resume=resume) as folder:
+        dealer = Dealer()
         if folder is not None:
             sources = dict.fromkeys(point.data for point in experiment.points)
-            folder.check_inputs({str(s.table or s.dataset): load_table(s) for s in sources})
-        trackers = _trackers(experiment, folder, on_round)
-        for number, stack in enumerate(stacks(trackers)):
-            _run_stack(number, stack, folder)
-        result = Result([tracker.cell for tracker in trackers])
+            folder.check_inputs({str(s.table or s.dataset): dealer.table(s) for s in sources})
+        cells = _cells(experiment, folder, on_round)
+        for number, stack in enumerate(stacks(cells, dealer)):
+            if not all(work.tracker.done for work in stack):
+                _run_stack(number, stack, folder, dealer)
+        result = Result([work.tracker.cell for work in cells])
         if folder is not None:
             folder.finish(result)
-    except CannotWrite as error:
-        if folder is not None and folder.abandon():
-            raise CannotWrite(f"{error} Mend that, then go on with `ggeur run --resume {folder.path}`.") from error
-        raise
-    except BaseException:
-        if folder is not None:
-            folder.abandon()
-        raise
     return result
 
 
-def _trackers(experiment: Experiment, folder: RunFolder | None, on_round: OnRound | None) -> list[Tracker]:
-    """One for every cell, in order: points, and the seeds of each."""
-    trackers: list[Tracker] = []
+def _cells(experiment: Experiment, folder: RunFolder | None, on_round: OnRound | None) -> list[Work]:
+    """Every cell, in order: points, and the seeds of each."""
+    cells: list[Work] = []
     for point, varied in zip(experiment.points, experiment.varied, strict=True):
+        setup = Setup.of(point)
         for seed in experiment.seeds:
             cell = Cell(point.train.method, point.augment.kind, seed, varied)
-            trackers.append(Tracker(len(trackers), cell, point, folder, on_round))
-    return trackers
+            cells.append(Work(Tracker(len(cells), cell, point, folder, on_round), setup))
+    return cells
 
 
-def _run_stack(number: int, stack: list[Tracker], folder: RunFolder | None) -> None:
-    if all(tracker.done for tracker in stack):
-        return
-    if solved(stack[0].point):
-        _solve(stack[0])
+def _run_stack(number: int, stack: list[Work], folder: RunFolder | None, dealer: Dealer) -> None:
+    if stack[0].setup.trained is None:
+        _solve(stack[0], dealer)
     else:
-        _train(number, stack, folder)
+        _train(number, stack, folder, dealer)
 
 
 class _Job(NamedTuple):
-    """A cell and what it trains: one run, or one per client for the bound `local`."""
+    """A cell, what it trains (one run, or one per client for the bound `local`) and what it is scored on."""
 
-    tracker: Tracker
+    work: Work
     runs: list[Run]
     mine: slice  # of the runs of the stack
+    test: TestSet
 
 
-def _jobs(trackers: list[Tracker]) -> list[_Job]:
+def _jobs(cells: list[Work], dealer: Dealer) -> list[_Job]:
     jobs: list[_Job] = []
-    made: dict[Hashable, Augmented] = {}  # kept while the stack is laid out: cells of a sweep share their noise
     first = 0
-    for t in trackers:
-        table = load_table(t.point.data).split(t.seed)
-        key = (t.point.partition, t.point.augment, t.seed)
-        if key not in made:
-            made[key] = augmented_once(table, t.point, t.seed)
-        runs = _runs(t.point, build_run(table, t.point, t.seed, made[key]))
-        jobs.append(_Job(t, runs, slice(first, first + len(runs))))
+    laid = {}  # kept while the stack is laid out: cells of a sweep share their noise, however large
+    for work in cells:
+        setup, seed, point = work.setup, work.tracker.seed, work.setup.settings
+        key = (point.partition, point.augment.key(), seed)
+        if key not in laid:
+            laid[key] = dealer.augmented(setup, seed)
+        runs = _runs(setup, dealer.run(setup, seed, laid[key]))
+        jobs.append(_Job(work, runs, slice(first, first + len(runs)), dealer.test_set(setup, seed)))
         first += len(runs)
     return jobs
 
 
-def _runs(point: Settings, run: Run) -> list[Run]:
-    algorithm = resolve(point.train.method, head_of(point), point.method.get(point.train.method, {}))
-    if not isinstance(algorithm, Bound):
+def _runs(setup: Setup, run: Run) -> list[Run]:
+    if not isinstance(setup.algorithm, Bound):
         return [run]
-    return local_runs(run) if algorithm.alone else [central_run(run)]
+    return local_runs(run) if setup.algorithm.alone else [central_run(run)]
 
 
-def _in_flight(number: int, stack: list[Tracker], folder: RunFolder | None) -> tuple[list[Tracker], Snapshot | None]:
+def _in_flight(number: int, stack: list[Work], folder: RunFolder | None) -> tuple[list[Work], Snapshot | None]:
     """The cells that an earlier process was at and where it stopped, or else those that are not done."""
-    todo = [t for t in stack if not t.done]
+    todo = [work for work in stack if not work.tracker.done]
     if folder is None:
         return todo, None
-    snapshot = folder.snapshot_of(number, [t.number for t in stack], [t.number for t in todo])
+    numbers = [work.tracker.number for work in stack]
+    snapshot = folder.snapshot_of(number, numbers, [work.tracker.number for work in todo])
     if snapshot is None:
         return todo, None
     held = {cell.number for cell in snapshot.cells}
-    return [t for t in stack if t.number in held], snapshot
+    return [work for work in stack if work.tracker.number in held], snapshot
 
 
-def _train(number: int, trackers: list[Tracker], folder: RunFolder | None) -> None:
+def _train(number: int, cells: list[Work], folder: RunFolder | None, dealer: Dealer) -> None:
     began = time.perf_counter()
-    trackers, snapshot = _in_flight(number, trackers, folder)
-    stack = _jobs(trackers)
+    cells, snapshot = _in_flight(number, cells, folder)
+    stack = _jobs(cells, dealer)
     simulation = _simulation(stack)
-    state = _or_say_whose(simulation.start, trackers[0].point)
+    first = cells[0].setup.settings
+    state = _or_say_whose(simulation.start, first.train.method)
     if snapshot is not None:
         state = snapshot.state(state)
-        for tracker, memory in zip(trackers, snapshot.cells, strict=True):
-            tracker.recall(memory)
+        for work, memory in zip(cells, snapshot.cells, strict=True):
+            work.tracker.recall(memory)
     else:
         for job in stack:
-            _begin(job, simulation.training)
-    every, rounds = trackers[0].point.run.checkpoint_every, trackers[0].point.train.rounds
+            _begin(job, simulation.training, dealer)
+    every = first.run.checkpoint_every
     ahead = simulation.rounds(state)
-    while (result := _or_say_whose(lambda: next(ahead, None), trackers[0].point)) is not None:
+    while (result := _or_say_whose(lambda: next(ahead, None), first.train.method)) is not None:
         check()
         state = result.state
         for job in stack:
-            if not _bound(job.tracker.point):
-                job.tracker.cell.bytes_up += result.bytes_up[job.mine.start]
-                job.tracker.cell.bytes_down += result.bytes_down[job.mine.start]
-            job.tracker.round(state.round, result.params[job.mine], float(np.mean(result.loss[job.mine])))
-        if folder is not None and (state.round % every == 0 or state.round == rounds):
-            folder.checkpoint(number, state, [t.memory() for t in trackers])
-    heads, seconds = simulation.heads(state), time.perf_counter() - began
-    steps = sum(sum(t.cell.local_steps) for t in trackers)
+            tracker, heads = job.work.tracker, result.params[job.mine]
+            if not isinstance(job.work.setup.algorithm, Bound):  # there, nobody sends anything as a federation would
+                tracker.cell.bytes_up += result.bytes_up[job.mine.start]
+                tracker.cell.bytes_down += result.bytes_down[job.mine.start]
+            loss = float(np.mean(result.loss[job.mine]))
+            if tracker.trained(state.round, heads, loss):
+                tracker.score(state.round, job.test.mean_accuracy(heads), loss)
+        if folder is not None and (state.round % every == 0 or state.round == first.train.rounds):
+            folder.checkpoint(number, state, [work.tracker.memory() for work in cells])
+    ends, seconds = simulation.heads(state), time.perf_counter() - began
+    steps = sum(sum(work.tracker.cell.local_steps) for work in cells)
     for job in stack:
-        job.tracker.finish(heads[job.mine], seconds * sum(job.tracker.cell.local_steps) / steps)
+        _finish(job, ends[job.mine], seconds * sum(job.work.tracker.cell.local_steps) / steps, dealer)
 
 
 def _simulation(stack: list[_Job]) -> Simulation:
-    """Of all runs; a point's method is built once, so that its seeds have the same."""
-    points = {id(job.tracker.point): job.tracker.point for job in stack}
-    methods = {key: method_of(point) for key, point in points.items()}
-    each = [job.tracker.point for job in stack for _ in job.runs]
+    """Of all runs of the stack."""
+    setups = [job.work.setup for job in stack for _ in job.runs]
     runs = [run for job in stack for run in job.runs]
-    return Simulation(runs, [methods[id(point)] for point in each], [training_of(point) for point in each])
+    return Simulation(runs, [s.trained for s in setups if s.trained is not None], [s.training for s in setups])
 
 
 T = TypeVar("T")
 
 
-def _or_say_whose(work: Callable[[], T], point: Settings) -> T:
+def _or_say_whose(work: Callable[[], T], method: str) -> T:
     """What goes wrong in a user's own method is said in a sentence that names it."""
     try:
         return work()
     except GgeurError:
         raise
     except Exception as error:
-        if not is_own(point.train.method):
+        if not is_own(method):
             raise
         first = (str(error).splitlines() or [""])[0].rstrip(".")
-        raise GgeurError(f"The method '{point.train.method}' failed: {type(error).__name__}: {first}.") from error
+        raise GgeurError(f"The method '{method}' failed: {type(error).__name__}: {first}.") from error
 
 
-def _bound(point: Settings) -> bool:
-    """There, nobody sends anything as a federation would."""
-    return kind_of(point.train.method) is Bound
-
-
-def _begin(job: _Job, training: Training) -> None:
+def _begin(job: _Job, training: Training, dealer: Dealer) -> None:
     """What is known of a cell before its first round."""
-    tracker, cell = job.tracker, job.tracker.cell
-    tracker.start([run.params for run in job.runs])
+    setup, cell = job.work.setup, job.work.tracker.cell
+    if setup.start is not None:
+        cell.start_avg = mean_accuracy(job.test.accuracy(job.runs[0].params))
     sets = [s for run in job.runs for s in run.sets if len(s.y) or len(job.runs) == 1]
     cell.local_steps = [training.steps(len(s.y)) for s in sets]
-    if not _bound(tracker.point):
-        cell.bytes_up, cell.bytes_down = bytes_before_training(tracker.point, load_table(tracker.point.data))
+    if not isinstance(setup.algorithm, Bound):
+        cell.bytes_up, cell.bytes_down = bytes_before_training(setup, dealer.table(setup.settings.data))
 
 
-def _solve(tracker: Tracker) -> None:
+def _finish(job: _Job, heads: list[object], seconds: float, dealer: Dealer) -> None:
+    tracker = job.work.tracker
+    one = heads[0] if len(heads) == 1 and tracker.cell.status == "ok" else None
+    by_class = None if one is None else job.test.by_class(one)
+    tracker.finish(one, by_class, seconds, dealer.table(job.work.setup.settings.data))
+
+
+def _solve(work: Work, dealer: Dealer) -> None:
     """A head that needs no training: one solution, scored as round 0."""
-    began, point = time.perf_counter(), tracker.point
-    name, table = point.train.method, load_table(point.data).split(tracker.seed)
-    algorithm = resolve(name, head_of(point), point.method.get(name, {}))
+    began, setup, tracker = time.perf_counter(), work.setup, work.tracker
+    data, algorithm, seed = setup.settings.data, setup.algorithm, tracker.seed
+    table = dealer.split(data, seed)
     if isinstance(algorithm, Given):
-        task = task_of(table, tracker.seed, name)
+        task = task_of(table)
         if lacks := algorithm.lacks(task):
             tracker.cell.status, tracker.cell.message = "unavailable", lacks
             return
         params = algorithm.solve(task)
     else:
-        parts = partition_rows(table, point, tracker.seed)
-        if not any(len(p) for p in parts):
-            raise GgeurError(f"The federation has no training samples at all (seed {tracker.seed}).")
-        params = solved_head(name, table, parts, point, tracker.seed)
-    tracker.cell.bytes_up, tracker.cell.bytes_down = solved_bytes(point, table)
-    tracker.round(0, [params], 0.0)
-    tracker.finish([params], time.perf_counter() - began)
+        assert isinstance(algorithm, Solved)
+        params = dealer.solved(algorithm, setup.settings.train.method, setup, seed)
+    tracker.cell.bytes_up, tracker.cell.bytes_down = bytes_of_solving(setup, table)
+    test = dealer.test_set(setup, seed)
+    by_class = None
+    if tracker.trained(0, [params], 0.0):
+        tracker.score(0, test.accuracy(params), 0.0)
+        by_class = test.by_class(params)
+    tracker.finish(params, by_class, time.perf_counter() - began, table)

@@ -1,9 +1,6 @@
 """The embeddings an experiment names: a table on disk, or a dataset through an encoder."""
 
-import os
 import warnings
-from contextlib import suppress
-from functools import lru_cache
 
 from ggeur.core.errors import GgeurWarning
 from ggeur.data.datasets import MINI_DIGITS, load
@@ -12,17 +9,7 @@ from ggeur.settings.schema import Data
 
 
 def load_table(data: Data) -> EmbeddingTable:
-    """The table of `[data]`; the same object while the file is the same."""
-    stamp = None
-    if data.table is not None:
-        with suppress(OSError, ValueError):  # reading it will tell
-            file = os.stat(data.table)
-            stamp = (file.st_mtime_ns, file.st_size)
-    return _load(data, stamp)
-
-
-@lru_cache(maxsize=2)
-def _load(data: Data, stamp: tuple[int, int] | None) -> EmbeddingTable:
+    """The table of `[data]`, read or made."""
     if data.table is not None:
         return EmbeddingTable.load(data.table)
     assert data.dataset is not None  # [data] has one or the other

@@ -7,20 +7,18 @@ itself, without a training row. Bound: FedAvg where there is no federation, for 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.statistics import ClassStatistics
+from ggeur.core.message import Message, Statistics
 
 if TYPE_CHECKING:
     import jax
 
     from ggeur.heads.head import Head, Params
     from ggeur.methods.method import Method
-
-Statistics = Literal["means", "pooled", "per-class"]  # what sites send; each holds what those before it hold
 
 
 class Task(NamedTuple):
@@ -66,8 +64,8 @@ class Solved(NamedTuple):
     """A linear head, solved from what clients send in round 0."""
 
     needs: Statistics
-    solve: "Callable[[ClassStatistics, Task], Params]"
-    """(merged statistics, task) -> parameters."""
+    solve: "Callable[[Message, Task], Params]"
+    """(the total of all messages, task) -> parameters."""
 
 
 class Given(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ggeur.core.errors import GgeurError
+from ggeur.federation.augmentation import ggeur, none
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report.tables import label
 from ggeur.runs.compare import Difference, paired_difference
@@ -13,7 +14,7 @@ from ggeur.runs.result import Result, Row
 from ggeur.settings.grid import Experiment
 from ggeur.settings.schema import Settings
 
-PLAIN, FULL = "no augmentation", "GGEUR"
+PLAIN, FULL = none().label, ggeur().label
 # In the order of what each adds to the one before.
 VARIANTS = (PLAIN, "equal weights", "steps matched", "resample", "prototypes", "GGEUR, step 1", FULL)
 
@@ -117,7 +118,7 @@ def entries(result: Result, experiment: Experiment, reading: Reproduction | None
     weights = Counter(p.train.weights for p in own).most_common(1)[0][0]
     steps = Counter(p.train.local_steps for p in own).most_common(1)[0][0]
     scale = Counter(p.augment.scale for p in own).most_common(1)[0][0]
-    most = max((p.augment.steps or 1 for p in own if p.augment.kind == "ggeur"), default=1)
+    most = max((p.augment.steps or 1 for p in own if p.augment.build().noise is not None), default=1)
     found = []
     for row, point in zip(rows, own, strict=True):
         arm = arms.get(str(row.settings.get("arm")))
@@ -134,13 +135,12 @@ def entries(result: Result, experiment: Experiment, reading: Reproduction | None
 
 
 def _variant(point: Settings, weights: str, steps: int | None, scale: str, most: int) -> str:
-    a = point.augment
-    if a.kind == "ggeur":
-        words = [FULL] + ([f"step {a.steps}"] if (a.steps or 1) < most else [])
+    a, augmentation = point.augment, point.augment.build()
+    words = [augmentation.label]
+    if augmentation.noise is not None:
+        words += [f"step {a.steps}"] if (a.steps or 1) < most else []
         words += [f"scale {a.scale}"] if a.scale != scale else []
         words += [a.statistics] if a.statistics != "per-class" else []
-    else:
-        words = [PLAIN if a.kind == "none" else a.kind]
     extra = [f"{point.train.weights} weights"] if point.train.weights != weights else []
     extra += ["steps matched"] if point.train.local_steps not in (None, steps) else []
     extra += [f"from {point.train.start}"] if point.train.start != "random" else []

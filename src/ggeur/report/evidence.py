@@ -99,7 +99,7 @@ def evidence(entries: Sequence[Entry], seed: int) -> tuple[list[Drawn], list[str
 def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[Drawn]:
     table = load_table(points[0].data)
     table = replace(table, class_names=tuple(map(plain_text, table.class_names))).split(seed)
-    parts = {_title(point): partition_rows(table, point, seed) for point in _partitions(points)}
+    parts = {_title(point): partition_rows(table, point.partition, seed) for point in _partitions(points)}
     first = next(iter(parts.values()))
     clients = [plain_text(client) for client in inspection.client_names(table, first)]
     few = {title: inspection.client_counts(table, rows)[:40] for title, rows in parts.items()}
@@ -125,9 +125,9 @@ def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[Drawn]:
                 figures.similarity(shown),
             )
         )
-    full = max(points, key=lambda p: (p.augment.kind == "ggeur", p.augment.steps or 1))
-    augment = full.augment.model_copy(update={"kind": "ggeur"})
-    rows = partition_rows(table, full, seed)
+    full = max(points, key=lambda p: (p.augment.build().noise is not None, p.augment.steps or 1))
+    augment = full.augment.model_copy(update={"kind": "ggeur"}).build()
+    rows = partition_rows(table, full.partition, seed)
     view = inspection.client_view(table, rows, None, augment, [], seed)
     found.append(
         Drawn(

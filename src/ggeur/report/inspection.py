@@ -13,8 +13,8 @@ from ggeur.core.geometry import Geometry, similarity
 from ggeur.core.seeding import generator
 from ggeur.core.types import Float, Int
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.dealing import augment_clients
-from ggeur.settings.schema import Augment
+from ggeur.federation.augmentation import Augmentation
+from ggeur.federation.simulated import Clients, augment_clients
 
 TOP = 5  # eigenvectors that the paper compares (Section 2)
 
@@ -117,11 +117,11 @@ def client_view(
     table: EmbeddingTable,
     parts: Sequence[Int],
     client: int | None,
-    augment: Augment,
+    augmentation: Augmentation,
     class_names: Sequence[str],
     seed: int,
 ) -> ClientView:
-    """A client's rows before and after `augment`, and all clients' rows (Figures 1, 3 and 5).
+    """A client's rows before and after it is augmented, and all clients' rows (Figures 1, 3 and 5).
 
     Without a `client`: the one with most rows. Without `class_names`: the class the client holds most of, the one it
     holds least of, and one that it lacks, if there is one.
@@ -136,7 +136,8 @@ def client_view(
     own = client_counts(table, parts)
     chosen = np.array([table.class_names.index(n) for n in class_names] or _telling(own[client], own.sum(axis=0)))
     few, rows = _only(table, parts, chosen)
-    made = augment_clients(few, rows, augment, seed)
+    clients = Clients.of(few.x, few.y, few.domains, few.n_classes, rows)
+    made = augment_clients(clients, augmentation, seed)
     base = np.concatenate([few.x, made.prototypes.astype(few.x.dtype)])
     augmented = made.sets[client].materialise(base, made.bank)
     everyone = np.concatenate(rows)

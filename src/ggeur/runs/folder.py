@@ -3,8 +3,8 @@
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -165,6 +165,29 @@ class RunFolder:
             with write_atomically(path) as file:
                 file.write(b"".join(kept))
         return path.open("ab")
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str], experiment: Experiment, *, resume: bool) -> Iterator[RunFolder]:
+    """A run folder for the block, which `finish`es it; if the block fails, only what can be gone on from is left."""
+    folder = RunFolder(path, experiment, resume=resume)
+    try:
+        yield folder
+    except CannotWrite as error:
+        if folder.abandon():
+            raise CannotWrite(f"{error} Mend that, then go on with `ggeur run --resume {folder.path}`.") from error
+        raise
+    except BaseException:
+        folder.abandon()
+        raise
+
+
+def finished_result(path: str | os.PathLike[str] | None, experiment: Experiment, *, resume: bool) -> Result | None:
+    """The result of a run that is asked to go on but has nothing left to do."""
+    if not resume or path is None or not (Path(path) / "result.json").exists():
+        return None
+    check_same(Path(path), experiment)
+    return Result.load(path)
 
 
 def _lines_kept(content: bytes, finished: Mapping[int, Any], snapshot: Snapshot | None) -> list[bytes]:

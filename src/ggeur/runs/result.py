@@ -33,6 +33,7 @@ class Cell:
     rounds: list[float] = field(default_factory=list)  # avg after each round
     seconds: float = 0.0
     message: str = ""
+    missing: dict[int, list[int]] = field(default_factory=dict)  # client -> rounds, on real machines
     recall: list[float | None] = field(default_factory=list)
     macro_f1: float | None = None
     local_steps: list[int] = field(default_factory=list)  # per client and round

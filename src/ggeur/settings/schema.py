@@ -6,8 +6,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.geometry import Scale
+from ggeur.core.message import Statistics
 from ggeur.core.virtual import BANK_BYTES
 from ggeur.data.datasets import paper_partition
+from ggeur.federation.augmentation import Augmentation, steps_of
+from ggeur.federation.augmentation import build as build_augmentation
 from ggeur.methods import checked_parameters, factory, kind_of
 from ggeur.methods.algorithm import Given, Solved
 
@@ -39,6 +43,10 @@ NOT_YET = {
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    def key(self) -> str:
+        """Equal for sections that say the same; parameters of a user's own need not be hashable."""
+        return self.model_dump_json()
 
 
 class Data(Section):
@@ -73,16 +81,21 @@ PARTITION_KEYS = {
 
 
 class Augment(Section):
-    kind: Literal["none", "resample", "prototypes", "ggeur"] = "ggeur"
-    statistics: Literal["per-class", "pooled", "means"] = "per-class"
+    kind: str = "ggeur"  # none, resample, prototypes, ggeur, or one's own
+    statistics: Statistics = "per-class"
     steps: Literal[1, 2] | None = None  # default: 1 with dirichlet, 2 with the domain kinds
     target: Size | None = None  # default: 2000 with dirichlet, 500 with the domain kinds
     per_sample: Size | None = None
     per_prototype: Size = 500
-    scale: Literal["eigenvalue", "sqrt-eigenvalue"] = "sqrt-eigenvalue"
+    scale: Scale = "sqrt-eigenvalue"
     guided: Share = 1.0
     empty_cell: Literal["all", "first"] = "all"
     bank_mib: Size = BANK_BYTES // 2**20  # of noise vectors; what exceeds it is shared between clients
+    parameters: dict[str, Any] = {}  # of one's own kind
+
+    def build(self) -> Augmentation:
+        """The augmentation that this names."""
+        return build_augmentation(self.kind, self.model_dump(exclude={"kind", "parameters"}), self.parameters)
 
 
 class Train(Section):
@@ -159,9 +172,12 @@ class Settings(Section):
         """Defaults that depend on other values."""
         a = self.augment
         single = self.partition.kind == "dirichlet"
-        steps = a.steps or (1 if single and a.kind != "prototypes" else 2)  # prototypes are Step 2, or nothing
-        if a.kind == "prototypes" and steps == 1:
-            raise ValueError('augment.kind = "prototypes" is Step 2; with steps = 1 it is "resample"')
+        allowed = steps_of(a.kind)
+        steps = a.steps or (1 if single and 1 in allowed else max(allowed))
+        if steps not in allowed:
+            raise ValueError(
+                f'augment.kind = "{a.kind}" has no steps = {steps}, only {" and ".join(map(str, allowed))}'
+            )
         target = a.target or (2000 if single else 500)
         object.__setattr__(self, "augment", a.model_copy(update={"steps": steps, "target": target}))
         if len(set(self.run.seeds)) < len(self.run.seeds):
@@ -186,6 +202,7 @@ def settings(tree: Mapping[str, Any]) -> Settings:
     except ValidationError as error:
         raise GgeurError(_sentence(error)) from error
     factory(result.train.method)  # raises for an unknown name
+    result.augment.build()
     for name, values in result.method.items():
         checked_parameters(name, values)
     return result

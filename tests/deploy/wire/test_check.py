@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.message import Message
 from ggeur.core.statistics import ClassStatistics
-from ggeur.deploy.wire.check import check_leaves, check_statistics
-from ggeur.deploy.wire.packing import pack_statistics
+from ggeur.deploy.wire.check import check_leaves, checked_message
+from ggeur.deploy.wire.packing import pack_message, triangles
 
 P, CLASSES = 3, 2
 tables = st.integers(0, 12).flatmap(
@@ -23,26 +24,27 @@ tables = st.integers(0, 12).flatmap(
 @given(tables, st.sampled_from(["per-class", "pooled", "means"]))
 def test_every_sites_true_statistics_pass(table, matrices):
     """Also of one row, of equal rows, of a class without rows."""
-    packed = pack_statistics(ClassStatistics.from_embeddings(*table, CLASSES), matrices)
-    check_statistics(packed, CLASSES, P, matrices, packed.count)
+    message = Message.of(ClassStatistics.from_embeddings(*table, CLASSES), matrices)
+    found = checked_message(pack_message(message), matrices, CLASSES, P, None, message.count)
+    for name in ("count", "sum", "second"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(message, name))
 
 
 def test_the_tolerance_is_a_hundred_millionth_of_the_trace():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(50, P))
-    packed = pack_statistics(ClassStatistics.from_embeddings(x - x.mean(axis=0), np.zeros(50, int), 1), "per-class")
-    scatter = packed.scatter(0)
+    message = Message.of(ClassStatistics.from_embeddings(x - x.mean(axis=0), np.zeros(50, int), 1), "per-class")
+    packed, scatter = pack_message(message), message.scatter_of(0)
     values, vectors = np.linalg.eigh(scatter)
     for share, fine in ((-0.5e-8, True), (-3e-8, False)):
         values[0] = share * values[1:].sum()
-        moved = ((vectors * values) @ vectors.T)[np.triu_indices(P)]
-        packed.second[0] = moved
-        packed.sum[:] = 0
+        packed["second"] = triangles(((vectors * values) @ vectors.T)[None])
+        packed["sum"][:] = 0
         if fine:
-            check_statistics(packed, 1, P, "per-class")
+            checked_message(packed, "per-class", 1, P, None, message.count)
         else:
             with pytest.raises(GgeurError, match="positive semi-definite"):
-                check_statistics(packed, 1, P, "per-class")
+                checked_message(packed, "per-class", 1, P, None, message.count)
 
 
 @pytest.mark.parametrize(

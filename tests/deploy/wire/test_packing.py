@@ -8,8 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.message import Message
 from ggeur.core.statistics import ClassStatistics
-from ggeur.deploy.wire.packing import arrays_to_tree, from_triangle, pack_statistics, tree_to_arrays, triangles
+from ggeur.deploy.wire.packing import (
+    arrays_to_tree,
+    from_triangles,
+    pack_message,
+    tree_to_arrays,
+    triangles,
+    unpack_message,
+)
 
 leaves = st.sampled_from([np.float32(2), np.arange(3), np.zeros((2, 0)), np.array(7.0)])
 trees = st.recursive(
@@ -47,7 +55,7 @@ def test_triangles_are_half_of_a_symmetric_matrix():
     a = a + a.swapaxes(1, 2)
     packed = triangles(a)
     assert packed.shape == (3, 10)
-    np.testing.assert_array_equal(from_triangle(packed[1], 4), a[1])
+    np.testing.assert_array_equal(from_triangles(packed, 4), a)
 
 
 def rows(n=40, p=4, classes=3, seed=0):
@@ -55,25 +63,13 @@ def rows(n=40, p=4, classes=3, seed=0):
     return rng.normal(size=(n, p)) + 1, rng.integers(classes, size=n)
 
 
-def test_packed_statistics_add_up_to_those_of_all_rows():
-    (x, y), (x2, y2) = rows(), rows(seed=1)
-    one, two = (pack_statistics(ClassStatistics.from_embeddings(*r, 3), "per-class") for r in ((x, y), (x2, y2)))
-    both = ClassStatistics.from_embeddings(np.concatenate([x, x2]), np.concatenate([y, y2]), 3)
-    np.testing.assert_allclose((one + two).unpacked().covariance, both.covariance, atol=1e-12)
-
-
-@pytest.mark.parametrize("matrices", ["per-class", "pooled"])
-def test_scatter_over_classes_is_the_pooled_covariance(matrices):
-    s = ClassStatistics.from_embeddings(*rows(), 3)
-    packed = pack_statistics(s, matrices)
-    within = sum(packed.scatter(c) for c in range(len(packed.second))) / s.count.sum()
-    np.testing.assert_allclose(within, s.within, atol=1e-12)
-
-
-def test_a_class_can_be_left_out():
-    packed = pack_statistics(ClassStatistics.from_embeddings(*rows(), 3), "per-class")
-    some = packed.only(np.array([True, False, True]))
-    assert some.count[1] == 0 and not some.second[1].any() and np.array_equal(some.second[2], packed.second[2])
+@pytest.mark.parametrize("kind", ["per-class", "pooled", "means"])
+def test_a_message_arrives_as_it_was(kind):
+    message = Message.of(ClassStatistics.from_embeddings(*rows(), 3), kind)
+    found = unpack_message(pack_message(message), message.center)
+    assert found.kind == kind
+    for name in ("count", "sum", "second", "center"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(message, name))
 
 
 def test_messages_that_would_trip_what_reads_them_later_are_refused():

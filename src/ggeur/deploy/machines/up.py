@@ -49,7 +49,7 @@ def node_tables(table: EmbeddingTable, point: Settings, seed: int) -> list[Embed
     Where clients are domains a node has its domain's test rows; otherwise they are dealt in turn. Scores add up.
     """
     table = table.split(seed)
-    parts = partition_rows(table, point, seed)
+    parts = partition_rows(table, point.partition, seed)
     assert table.test is not None
     tested = np.flatnonzero(table.test)
     by_domain = point.partition.kind != "dirichlet"
@@ -64,7 +64,7 @@ def _sorted(own: NDArray[np.int64], tested: NDArray[np.int64]) -> NDArray[np.int
 def with_nodes(experiment: Experiment, nodes: int | None) -> Experiment:
     """The experiment for as many nodes as its partition makes clients."""
     point, seed = experiment.points[0], experiment.seeds[0]
-    clients = len(partition_rows(load_table(point.data).split(seed), point, seed))
+    clients = len(partition_rows(load_table(point.data).split(seed), point.partition, seed))
     if nodes not in (None, clients):
         raise GgeurError(f"The partition makes {clients} clients, one for each node; use --nodes {clients}.")
     least = min(point.federate.min_nodes, clients)

@@ -1,58 +1,96 @@
 """Round 0 as messages: sites' statistics are asked for, checked, spooled to disk and merged in the clients' order."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.types import Float
+from ggeur.core.message import Message, Statistics, largest, merge
+from ggeur.core.types import Bool, Float
 from ggeur.deploy.server.agreement import Agreement, Client
-from ggeur.deploy.server.layout import Plan, far_center, global_shapes, guided_classes, matrices_needed
 from ggeur.deploy.server.roster import Roster
-from ggeur.deploy.wire.check import check_statistics
-from ggeur.deploy.wire.packing import Arrays, Packed
-from ggeur.settings.schema import Settings
+from ggeur.deploy.server.round_zero import RoundZero
+from ggeur.deploy.wire.check import checked_message
+from ggeur.deploy.wire.packing import Arrays, pack_message, unpack_message
+from ggeur.federation.augmentation import Augmentation
+from ggeur.federation.layout import Layout, with_prototypes
+from ggeur.federation.shapes import Shapes, merged_shapes, shapes_from_means, stack_means, units_note
+from ggeur.federation.summary import far_center, guided
 
 
-class Opening:
-    """The plan of a cell, and the merged statistics that a head may be solved from."""
+class Opening(NamedTuple):
+    """What round 0 settled, and the merged message that a head may be solved from."""
 
-    def __init__(self, plan: Plan, total: Packed | None, center: Float | None) -> None:
-        self.plan, self.total, self.center = plan, total, center
+    settled: RoundZero
+    total: Message | None
 
 
-def open_federation(roster: Roster, point: Settings) -> Opening:
-    """Agree on classes, collect what `[augment]` and the head need, and lay out everybody's training set."""
+def open_federation(roster: Roster, a: Augmentation, head_needs: Statistics | None) -> Opening:
+    """Agree on classes, collect what augmentation and head need, and lay out everybody's training set."""
     _agree(roster)
-    matrices = matrices_needed(point)
-    if matrices is None:
-        return Opening(Plan.of(_agreed(roster), _members(roster), point.augment, None, None), None, None)
+    kind = largest([a.needs, head_needs])
+    if kind is None:
+        agreement, clients = _agreed(roster), _members(roster)
+        count, homes = agreement.counts(clients), _homes(agreement, clients)
+        layout = Layout.of(count, homes, {}, agreement.dimension, a)
+        none = Shapes.none(count.shape[1], agreement.dimension)
+        return Opening(RoundZero(agreement, clients, layout, none), None)
     with tempfile.TemporaryDirectory(prefix="ggeur-statistics-") as folder:
-        spool, total, center = _statistics(roster, matrices, Path(folder))
+        spool = _statistics(roster, kind, Path(folder))
         while Agreement.of(roster.present).classes != _agreed(roster).classes:
             _settle(roster)  # what only a refused site had named is no class of this run
-            spool, total, center = _statistics(roster, matrices, Path(folder))
-        clients = _members(roster)
-        count = _agreed(roster).counts(clients)
-        means, sums = _means(spool, center)
-        shapes = None
-        if point.augment.kind == "ggeur":
-            a = point.augment
-            guided = total if a.guided >= 1 else _merged(spool, guided_classes(count, a.guided))
-            homes = np.array([-1 if c.home is None else _agreed(roster).domains.index(c.home) for c in clients])
-            roster.journal("merging", clients=len(clients), classes=len(count[0]), dimension=total.dimension)
-            shapes = global_shapes(guided, means, count, homes, a, center)
-            if a.scale == "eigenvalue" and not 0.1 <= shapes.largest <= 10:
-                why = f"the largest eigenvalue, {shapes.largest:.3g}, is outside 0.1..10"
-                roster.journal("note", why=f"scale = 'eigenvalue' depends on the embedding's units, and {why}.")
-    plan = Plan.of(_agreed(roster), clients, point.augment, shapes, (count, sums))
-    if point.augment.steps == 2 and point.augment.kind in ("prototypes", "ggeur") and not plan.homes:
+            spool = _statistics(roster, kind, Path(folder))
+        return _laid_out(roster, a, spool)
+
+
+class _Spool(NamedTuple):
+    """Every client's checked message as a file, the center they are about, and their total."""
+
+    paths: Mapping[int, Path]
+    center: Float | None
+    total: Message
+
+    def messages(self, *, means: bool = False) -> Iterator[Message]:
+        """One by one, in the clients' order; with `means`, without second moments."""
+        for path in self.paths.values():
+            yield _read(path, self.center, means=means)
+
+
+def _laid_out(roster: Roster, a: Augmentation, spool: _Spool) -> Opening:
+    agreement, clients = _agreed(roster), _members(roster)
+    count, homes = agreement.counts(clients), _homes(agreement, clients)
+    by_home: dict[int, Message] = {}
+    if with_prototypes(a, homes):
+        for home, message in zip(homes, spool.messages(means=True), strict=True):
+            if home is not None:
+                by_home[home] = by_home[home] + message if home in by_home else message
+    elif a.prototypes:
         roster.journal("note", why="Step 2 adds nothing: the sites are not of several domains.")
-    return Opening(plan, total, center)
+    shapes = Shapes.none(count.shape[1], agreement.dimension)
+    if a.noise is not None:
+        roster.journal("merging", clients=len(clients), classes=count.shape[1], dimension=agreement.dimension)
+        shapes = _shapes(spool, a, guided(count, a.guided), homes)
+        if note := units_note(shapes, a):
+            roster.journal("note", why=note)
+    layout = Layout.of(count, homes, by_home, agreement.dimension, a)
+    return Opening(RoundZero(agreement, clients, layout, shapes), spool.total)
+
+
+def _shapes(spool: _Spool, a: Augmentation, chosen: Bool, homes: list[int | None]) -> Shapes:
+    if a.statistics == "means":
+        domain = np.array([-1 if home is None else home for home in homes])
+        return shapes_from_means(*stack_means(list(spool.messages(means=True))), domain, a)
+    total = spool.total
+    if a.guided < 1:
+        total = merge(message.only(chosen[k]) for k, message in enumerate(spool.messages()))
+    return merged_shapes(total, a)
+
+
+def _homes(agreement: Agreement, clients: list[Client]) -> list[int | None]:
+    return [None if c.home is None else agreement.domains.index(c.home) for c in clients]
 
 
 def _agree(roster: Roster) -> None:
@@ -92,65 +130,47 @@ def _require(roster: Roster) -> None:
         )
 
 
-def _statistics(roster: Roster, matrices: str, folder: Path) -> tuple[dict[int, Path], Packed, Float | None]:
-    """Every client's statistics, their sum, and the center they are about where zero would lose digits."""
-    spool = _collect(roster, matrices, None, folder)
-    total, center = _merged(spool), None
-    if matrices != "means" and (center := far_center(total)) is not None:
-        spool = _collect(roster, matrices, center, folder)
-        total = _merged(spool)
-    return spool, total, center
+def _statistics(roster: Roster, kind: Statistics, folder: Path) -> _Spool:
+    """Every client's message and their sum, about a center where zero would lose digits."""
+    paths, center = _collect(roster, kind, None, folder), None
+    total = _total(paths, None)
+    if (center := far_center(total)) is not None:
+        paths = _collect(roster, kind, center, folder)
+        total = _total(paths, center)
+    if not total.count.any():
+        raise GgeurError("The federation has no training samples at all.")
+    return _Spool(paths, center, total)
 
 
-def _collect(roster: Roster, matrices: str, center: Float | None, folder: Path) -> dict[int, Path]:
-    """Every client's checked statistics as a file; who sends none, or impossible ones, is out of this run."""
+def _total(paths: Mapping[int, Path], center: Float | None) -> Message:
+    return merge(_read(path, center) for path in paths.values())
+
+
+def _collect(roster: Roster, kind: Statistics, center: Float | None, folder: Path) -> dict[int, Path]:
+    """Every client's checked message as a file; who sends none, or an impossible one, is out of this run."""
     agreement, clients = _agreed(roster), roster.present
     count = {c.index: row for c, row in zip(clients, agreement.counts(clients).astype(np.float64), strict=True)}
     arrays: Arrays = {} if center is None else {"center": center}
     spool: dict[int, Path] = {}
-    asked = roster.ask_clients(clients, lambda client: ("query.statistics", {"matrices": matrices}, arrays), 0)
-    for client, answer in asked:
+    answers = roster.ask_clients(clients, lambda client: ("query.statistics", {"kind": kind}, arrays), 0)
+    for client, answer in answers:
         try:
             if answer.problem is not None:
                 raise GgeurError(answer.problem)
-            packed = _packed(answer.arrays)
-            check_statistics(packed, len(agreement.classes), agreement.dimension, matrices, count[client.index])
+            message = checked_message(
+                answer.arrays, kind, len(agreement.classes), agreement.dimension, center, count[client.index]
+            )
         except GgeurError as error:
             roster.drop(client, 0, str(error))
             continue
         spool[client.index] = folder / f"{client.index}.npz"
-        np.savez(spool[client.index], count=packed.count, sum=packed.sum, second=packed.second)
+        np.savez(spool[client.index], allow_pickle=False, **pack_message(message))
         roster.journal("statistics", client=client.index, seconds=round(answer.seconds, 2))
     _require(roster)
     return dict(sorted(spool.items()))
 
 
-def _packed(arrays: Mapping[str, NDArray[Any]]) -> Packed:
-    if arrays.keys() != {"count", "sum", "second"}:
-        raise GgeurError("its statistics are not counts, sums and second moments")
-    return Packed(**arrays)
-
-
-def _merged(spool: Mapping[int, Path], classes: NDArray[np.bool_] | None = None) -> Packed:
-    """The sum in the clients' order, holding two at a time; of client k only classes marked in row k."""
-    total: Packed | None = None
-    for k, path in enumerate(spool.values()):
-        with np.load(path, allow_pickle=False) as file:
-            one = Packed(file["count"], file["sum"], file["second"])
-        one = one if classes is None else one.only(classes[k])
-        total = one if total is None else total + one
-    if total is None or not total.count.any():
-        raise GgeurError("The federation has no training samples at all.")
-    return total
-
-
-def _means(spool: Mapping[int, Path], center: Float | None) -> tuple[Float, Float]:
-    """(K, C, p): every client's class means, zero where it holds none, and its class sums."""
-    means, sums = [], []
-    for path in spool.values():
-        with np.load(path, allow_pickle=False) as file:
-            n = file["count"][:, None]
-            whole = file["sum"] if center is None else file["sum"] + n * center
-        sums.append(whole)
-        means.append(whole / np.maximum(n, 1))
-    return np.stack(means), np.stack(sums)
+def _read(path: Path, center: Float | None, *, means: bool = False) -> Message:
+    with np.load(path, allow_pickle=False) as file:
+        second = file["second"][:0] if means else file["second"]
+        return unpack_message({"count": file["count"], "sum": file["sum"], "second": second}, center)

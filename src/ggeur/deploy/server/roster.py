@@ -64,19 +64,20 @@ class Roster:
         known = {client.node for client in self.present} | self._refused
         for answer in self.ask([(node, "query.hello", {}, {}) for node in sorted(live - known)], number):
             if answer.problem is not None:
-                self._note_silence(answer.node, answer.problem, number)
+                self._note_silence(answer, number)
                 continue
             try:
                 self._admit(Client.of(answer.facts, answer.node, self.settings.nodes or 1), number)
             except GgeurError as error:
                 self.refuse(answer.node, answer.facts.get("partition"), number, str(error))
 
-    def _note_silence(self, node: int, why: str, number: int) -> None:
+    def _note_silence(self, answer: Answer, number: int) -> None:
         """Say it once; a node that was slow or has left is greeted again, one that cannot answer is not."""
+        node, why = answer.node, answer.problem or ""
         if self._silent.get(node) != why:
             self._silent[node] = why
             self.journal("silent", node=str(node), round=number, why=why)
-        if not any(words in why for words in ("no answer within", "navailable", "did not take")):
+        if not answer.transient:
             self._refused.add(node)
 
     def _admit(self, client: Client, number: int) -> None:

@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurError
 from ggeur.core.types import Tree
 from ggeur.deploy.server.agreement import Client
-from ggeur.deploy.server.layout import Plan
 from ggeur.deploy.server.roster import Roster
+from ggeur.deploy.server.round_zero import RoundZero
 from ggeur.deploy.server.scores import MOST_TEST_ROWS, Scores, checked_scores
 from ggeur.deploy.wire.ask import Answer
 from ggeur.deploy.wire.check import Expected
 from ggeur.deploy.wire.packing import Arrays, arrays_to_tree, tree_to_arrays
 from ggeur.engine import lane
 from ggeur.engine.simulate import State
-from ggeur.experiment.built import training_of
+from ggeur.experiment.setup import Setup
+from ggeur.federation.start import client_weights
 from ggeur.methods.algorithm import Trained
-from ggeur.settings.schema import Settings
 
 _LARGEST_LOSS = float(np.finfo(np.float32).max)  # sites compute it in float32; a weighted mean of these is finite
 
@@ -50,27 +50,30 @@ class Round(NamedTuple):
 class Rounds:
     """Trains one cell over the sites of a roster."""
 
-    def __init__(self, roster: Roster, plan: Plan, point: Settings, seed: int, trained: Trained, start: Start) -> None:
-        self.roster, self.plan, self.point = roster, plan, point
+    def __init__(
+        self, roster: Roster, settled: RoundZero, setup: Setup, seed: int, trained: Trained, start: Start
+    ) -> None:
+        self.roster, self.settled = roster, settled
         self.seed, self.trained, self.start = seed, trained, start
-        self.training = training_of(point)
-        self.place = {client.index: k for k, client in enumerate(plan.clients)}
-        rows = np.array([plan.rows(k) for k in range(len(plan.clients))])
-        self.able = np.array([c.index for c, n in zip(plan.clients, rows, strict=True) if n], np.int64)
-        weight = {"samples": rows, "original": plan.count.sum(axis=1), "equal": np.ones(len(rows))}[point.train.weights]
-        self.weight = {client.index: float(w) for client, w in zip(plan.clients, weight, strict=True)}
+        self.training = setup.training
+        clients = settled.clients
+        self.place = {client.index: k for k, client in enumerate(clients)}
+        rows = [settled.rows(k) for k in range(len(clients))]
+        self.able = np.array([c.index for c, n in zip(clients, rows, strict=True) if n], np.int64)
+        weights = client_weights(rows, settled.layout.count.sum(axis=1), setup.settings.train.weights)
+        self.weight = {client.index: float(w) for client, w in zip(clients, weights, strict=True)}
         sent = self.trained.method.broadcast(start.server)
-        agreement = plan.agreement
+        agreement = settled.agreement
         self._expected = Expected.of(
             lane.message_like(
                 trained, self.training, agreement.dimension, len(agreement.classes), sent, sent["params"], start.client
             )
         )
-        self._remembers = bool(jax.tree.leaves(start.client)) or not point.train.broadcast
+        self._remembers = bool(jax.tree.leaves(start.client)) or not self.training.broadcast
 
     def first_state(self) -> State:
-        """State.clients holds, per client of the plan, the last of its rounds that counted."""
-        return State(0, [self.start.server], np.zeros(len(self.plan.clients), np.int64), ())
+        """State.clients holds, per client, the last of its rounds that counted."""
+        return State(0, [self.start.server], np.zeros(len(self.settled.clients), np.int64), ())
 
     def round(self, state: State, number: int) -> Round:
         """Round `number`, begun from `state`."""
@@ -136,7 +139,7 @@ class Rounds:
         if lacks is not None:
             client.ready, client.has_constants = lacks == "constant", False
             raise GgeurError("it has lost its training set, and will be sent everything again")
-        return checked_scores(answer.facts, self.plan.agreement.domains)
+        return checked_scores(answer.facts, self.settled.agreement.domains)
 
     def _message(self, client: Client, answer: Answer) -> tuple[Tree, float]:
         """What a client trained, and its loss."""
@@ -158,7 +161,7 @@ class Rounds:
     def prepare_sites(self, number: int) -> dict[int, Tree]:
         """Greet whoever came, and have sites without a training set make theirs; their methods' first messages."""
         self.roster.meet(number)
-        agreement = self.plan.agreement
+        agreement = self.settled.agreement
         like = Expected.of(
             lane.zero_preparation(self.trained, self.training.batch, agreement.dimension, len(agreement.classes))
         )
@@ -166,10 +169,14 @@ class Rounds:
         prepared: dict[int, Tree] = {}
 
         def question(client: Client) -> tuple[str, dict[str, Any], Arrays]:
-            return "query.augment", {"fingerprint": client.fingerprint}, self.plan.for_client(self.place[client.index])
+            return (
+                "query.augment",
+                {"fingerprint": client.fingerprint},
+                self.settled.for_client(self.place[client.index]),
+            )
 
         for client, answer in self.roster.ask_clients(waiting, question, number):
-            rows = self.plan.rows(self.place[client.index])
+            rows = self.settled.rows(self.place[client.index])
             try:
                 if answer.problem is not None:
                     raise GgeurError(answer.problem)
@@ -191,7 +198,7 @@ class Rounds:
         """Every site's scores of a head, and the confusion over all of them; with `last` sites forget the run."""
         self.prepare_sites(self.training.rounds)
         arrays, shape = tree_to_arrays(jax.tree.map(np.asarray, params), "head")
-        classes = len(self.plan.agreement.classes)
+        classes = len(self.settled.agreement.classes)
         scores, confusion = [], np.zeros((classes, classes), np.int64)
         ready = [client for client in self.roster.present if client.ready]
         asked = self.roster.ask_clients(ready, lambda client: ("evaluate", {"head": shape, "last": last}, arrays), 0)
@@ -199,7 +206,7 @@ class Rounds:
             try:
                 if answer.problem is not None or "lacks" in answer.facts:
                     raise GgeurError(answer.problem or "it has lost its test rows")
-                scored = checked_scores(answer.facts, self.plan.agreement.domains)
+                scored = checked_scores(answer.facts, self.settled.agreement.domains)
                 table = answer.arrays.get("confusion", np.zeros(0))
                 if table.shape != confusion.shape or table.dtype.kind != "i" or not _are_counts(table):
                     raise GgeurError("its confusion is not a table of counts")

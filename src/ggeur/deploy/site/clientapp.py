@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ggeur.core.errors import GgeurError
-from ggeur.deploy.site.data import Asked, Reply, Site
+from ggeur.deploy.site.data import Reply, Request, Site
 from ggeur.deploy.site.opening import augment, hello, statistics
 from ggeur.deploy.site.training import evaluate, train
 from ggeur.deploy.wire.packing import Arrays
@@ -29,7 +29,7 @@ def client_app() -> "ClientApp":
     return app
 
 
-def _answering(answer: Callable[[Asked, Arrays], Reply]) -> Callable[["Message", "Context"], "Message"]:
+def _answering(answer: Callable[[Request, Arrays], Reply]) -> Callable[["Message", "Context"], "Message"]:
     """`answer` as Flower calls it; what is wrong at this site becomes a sentence for the server's log."""
 
     def reply(message: "Message", context: "Context") -> "Message":
@@ -38,7 +38,7 @@ def _answering(answer: Callable[[Asked, Arrays], Reply]) -> Callable[["Message",
         began = time.perf_counter()
         try:
             facts, arrays = from_records(message.content)
-            facts, arrays = answer(Asked(Site(context.node_config), facts), arrays)
+            facts, arrays = answer(Request(Site(context.node_config), facts), arrays)
         except GgeurError as error:
             facts, arrays = {"problem": str(error)}, {}
         facts["seconds"] = time.perf_counter() - began

@@ -13,6 +13,9 @@ from ggeur.data.caches import cache_folder
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.site.store import Store
 from ggeur.deploy.wire.packing import Arrays
+from ggeur.federation.augmentation import Augmentation
+from ggeur.methods import kind_of
+from ggeur.methods.algorithm import Solved
 from ggeur.settings.schema import Settings
 
 Facts = dict[str, Any]
@@ -64,18 +67,27 @@ class Site:
         return replace(table, domain_names=(str(name),))
 
 
-class Asked:
+class Request:
     """A message's common part: which run, which cell of it, which settings."""
 
     def __init__(self, site: Site, facts: Facts) -> None:
         self.site, self.facts = site, facts
         self.point = Settings.model_validate(facts["point"])
-        if is_own(self.point.train.method) and not site.imports:
-            raise GgeurError(
-                f"this site does not import the method '{self.point.train.method}'; start its node with --own-methods"
-            )
+        for what, name in (
+            ("method", self.point.train.method),
+            ("augmentation", self.point.augment.kind),
+            ("head", self.point.train.head),
+        ):
+            if is_own(name) and not site.imports:
+                raise GgeurError(f"this site does not import the {what} '{name}'; start its node with --own-methods")
         self.seed = int(facts["seed"])
         self.store = Store(site.root, str(facts["run"]), int(facts["cell"]), site.client)
+
+    @property
+    def augmentation(self) -> Augmentation:
+        """What the server draws for; a head that is solved needs no training set."""
+        kind = "none" if kind_of(self.point.train.method) is Solved else self.point.augment.kind
+        return self.point.augment.model_copy(update={"kind": kind}).build()
 
     def table(self, *, fresh: bool = False) -> EmbeddingTable:
         table = self.site.load(self.point, self.seed, self.store, fresh=fresh)

@@ -4,26 +4,26 @@ from typing import Any
 
 import numpy as np
 
-from ggeur.core.augment import plan_draws
 from ggeur.core.errors import GgeurError
-from ggeur.core.statistics import ClassStatistics
-from ggeur.core.virtual import virtual_set
+from ggeur.core.virtual import BankPiece
 from ggeur.data.table import EmbeddingTable
-from ggeur.deploy.site.data import Asked, Reply
+from ggeur.deploy.site.data import Reply, Request
 from ggeur.deploy.site.training import first_message
-from ggeur.deploy.wire.factors import Shapes, own_noise
-from ggeur.deploy.wire.packing import Arrays, pack_statistics
+from ggeur.deploy.wire.packing import Arrays, from_triangles, pack_message
+from ggeur.federation.shapes import Shapes
+from ggeur.federation.summary import protect, summarise
+from ggeur.federation.training_set import training_set
 from ggeur.settings.schema import Settings
 
 
-def hello(asked: Asked, arrays: Arrays) -> Reply:
+def hello(request: Request, arrays: Arrays) -> Reply:
     """Who this site is, what its table is about, and whether it has its training set of this run already."""
-    table = asked.table(fresh=True)
+    table = request.table(fresh=True)
     own = np.flatnonzero(~_test(table))
     homes = np.unique(table.domains[own])
-    kept = asked.store.facts()
+    kept = request.store.facts()
     return {
-        "partition": asked.site.client,
+        "partition": request.site.client,
         "classes": table.class_names,
         "domains": table.domain_names,
         "dimension": table.dimension,
@@ -41,46 +41,34 @@ def _test(table: EmbeddingTable) -> Any:
     return table.test
 
 
-def statistics(asked: Asked, arrays: Arrays) -> Reply:
-    """Per-class sums of the training rows, about the center that the server may have asked for."""
-    table = asked.table()
+def statistics(request: Request, arrays: Arrays) -> Reply:
+    """The message of this site's training rows, about the center that the server may have request for."""
+    table = request.table()
     own = np.flatnonzero(~_test(table))
-    s = ClassStatistics.from_embeddings(table.x[own], table.y[own], table.n_classes, center=arrays.get("center"))
-    packed = pack_statistics(s, asked.facts["matrices"])
-    return {}, {"count": packed.count, "sum": packed.sum, "second": packed.second}
+    message = summarise(table.x[own], table.y[own], table.n_classes, request.facts["kind"], arrays.get("center"))
+    return {}, pack_message(protect(message))
 
 
-def augment(asked: Asked, arrays: Arrays) -> Reply:
+def augment(request: Request, arrays: Arrays) -> Reply:
     """Draw this site's training set along the global shapes and keep it; reply with the method's first message."""
-    table, a = asked.table(), asked.point.augment
+    table, a = request.table(), request.augmentation
     own = np.flatnonzero(~_test(table))
-    y = table.y[own]
-    means, present = arrays["prototypes"], arrays["present"]
-    bank = None
-    draws = plan_draws(y[:0], table.n_classes)
-    if a.kind != "none":
-        draws = plan_draws(
-            y,
-            table.n_classes,
-            target=a.target or 0,
-            per_sample=a.per_sample,
-            prototypes=present,
-            per_prototype=a.per_prototype,
-            empty_cell=a.empty_cell,
-        )
-    noise = None
-    if a.kind == "ggeur":
-        shapes = Shapes(arrays["factors"], arrays["factor_of"], 0.0)
-        size, offset = arrays["size"], arrays["offset"]
-        noise, bank = own_noise(draws.label, shapes, size, offset, asked.site.client, asked.seed, table.dimension)
-    made = virtual_set(np.arange(len(own)), y, draws, noise, len(own))
+    y, p, present = table.y[own], table.dimension, arrays["present"]
+    means, bank, noise = arrays["prototypes"], None, None
+    if a.noise is not None and a.rule is not None:
+        draws = a.rule.draws(np.bincount(y, minlength=table.n_classes), present)
+        piece = BankPiece(arrays["offset"], draws, arrays["size"])
+        shapes = Shapes(from_triangles(arrays["factors"], p), arrays["factor_of"], 0.0)
+        bank = piece.noise(shapes.factor, p, request.seed)
+        noise = (piece, np.zeros_like(draws), request.site.client, request.seed)
+    made = training_set(np.arange(len(own)), y, a, present, noise, len(own))
     test = _test(table)
-    base = np.concatenate([table.x[own].astype(np.float32), means.reshape(-1, table.dimension)])
-    asked.store.keep(
-        {"fingerprint": asked.facts["fingerprint"], "originals": made.originals, "domains": table.domain_names},
+    base = np.concatenate([table.x[own].astype(np.float32), means.reshape(-1, p)])
+    request.store.keep(
+        {"fingerprint": request.facts["fingerprint"], "originals": made.originals, "domains": table.domain_names},
         {
-            "base": _stored(base, asked.point),
-            "bank": None if bank is None else _stored(bank, asked.point),
+            "base": _stored(base, request.point),
+            "bank": None if bank is None else _stored(bank, request.point),
             "row": made.row,
             "noise": made.noise,
             "y": made.y,
@@ -89,7 +77,7 @@ def augment(asked: Asked, arrays: Arrays) -> Reply:
             "test_domain": table.domains[test],
         },
     )
-    return first_message(asked, len(made.y), table.n_classes)
+    return first_message(request, len(made.y), table.n_classes)
 
 
 def _stored(array: Any, point: Settings) -> Any:

@@ -70,8 +70,11 @@ class Store:
         path = self.path / f"{name}.npz"
         if not path.exists():
             return None
-        arrays: Arrays = read_arrays(path)
-        return arrays_to_tree(arrays, str(arrays.pop("shape")), "leaf")
+        try:
+            arrays: Arrays = read_arrays(path)
+            return arrays_to_tree(arrays, str(arrays.pop("shape")), "leaf")
+        except (GgeurError, KeyError):  # damaged is as good as lost, and what is lost is sent again
+            return None
 
     def put_state(self, number: int, tree: Tree, counted: int) -> None:
         """Keep the state after round `number`; of older ones that of the round that `counted` last, and one before."""

@@ -9,47 +9,45 @@ import numpy as np
 
 from ggeur.core.types import Tree
 from ggeur.core.virtual import VirtualSet
-from ggeur.data.table import EmbeddingTable
-from ggeur.deploy.site.data import Asked, Reply
+from ggeur.deploy.site.data import Reply, Request
 from ggeur.deploy.wire.packing import Arrays, arrays_to_tree, tree_to_arrays
 from ggeur.methods import kind_of
-from ggeur.methods.algorithm import Solved
+from ggeur.methods.algorithm import Solved, Task
 
 
-def first_message(asked: Asked, rows: int, n_classes: int) -> Reply:
+def first_message(request: Request, rows: int, n_classes: int) -> Reply:
     from ggeur.engine import lane
 
     prepared: Tree = ()
-    if rows and kind_of(asked.point.train.method) is not Solved:
-        prepared = lane.prepare(_lane(asked, n_classes), _method(asked), asked.point.train.batch)
+    if rows and kind_of(request.point.train.method) is not Solved:
+        prepared = lane.prepare(_lane(request, n_classes), _setup(request).trained, request.point.train.batch)
     arrays, shape = tree_to_arrays(prepared)
     return {"rows": rows, "prepared": shape}, arrays
 
 
-def _method(asked: Asked) -> Any:
+def _setup(request: Request) -> Any:
     from ggeur.engine.compilation import keep_compiled_programs
-    from ggeur.experiment.built import method_of
+    from ggeur.experiment.setup import Setup
 
     keep_compiled_programs()
-    return method_of(asked.point)
+    return Setup.of(request.point)
 
 
-def _lane(asked: Asked, n_classes: int) -> Any:
+def _lane(request: Request, n_classes: int) -> Any:
     from ggeur.engine.lane import Lane
 
-    kept = asked.store.facts() or {}
-    base, bank, row, noise, y = (asked.store.array(name) for name in ("base", "bank", "row", "noise", "y"))
+    kept = request.store.facts() or {}
+    base, bank, row, noise, y = (request.store.array(name) for name in ("base", "bank", "row", "noise", "y"))
     assert base is not None and row is not None and noise is not None and y is not None
     made = VirtualSet(row, noise, y, int(kept["originals"]))
-    return Lane(asked.seed, asked.site.client, base, bank, made, n_classes)
+    return Lane(request.seed, request.site.client, base, bank, made, n_classes)
 
 
-def train(asked: Asked, arrays: Arrays) -> Reply:
+def train(request: Request, arrays: Arrays) -> Reply:
     """Score the head as it comes, then train from it; what this site remembers is kept under the round's number."""
     from ggeur.engine import lane
-    from ggeur.experiment.built import training_of
 
-    facts, store = asked.facts, asked.store
+    facts, store = request.facts, request.store
     if store.facts() is None:
         return {"lacks": "set"}, {}
     sent = arrays_to_tree(arrays, facts["sent"], "sent")
@@ -58,70 +56,67 @@ def train(asked: Asked, arrays: Arrays) -> Reply:
     constant = store.tree("constant")
     if constant is None:
         return {"lacks": "constant"}, {}
-    method, number, since = _method(asked), int(facts["round"]), int(facts["since"])
-    memory = _memory(asked, arrays, since)
+    setup, number, since = _setup(request), int(facts["round"]), int(facts["since"])
+    memory = _memory(request, arrays, since, setup)
     if memory is None:
         return {"lacks": "state"}, {}
     state, own = memory
     head = sent["params"]
-    scores, _ = _scores(asked, head)
-    start = head if asked.point.train.broadcast else own
+    scores, _ = _scores(request, head, setup.head)
+    start = head if request.point.train.broadcast else own
     n_classes = len(facts["classes"])
     done = lane.train(
-        _lane(asked, n_classes), method, training_of(asked.point), number, start, {**sent, **constant}, state
+        _lane(request, n_classes), setup.trained, setup.training, number, start, {**sent, **constant}, state
     )
-    new = (done.state, () if asked.point.train.broadcast else done.end)
+    new = (done.state, () if request.point.train.broadcast else done.end)
     if tree_to_arrays(new)[0]:
         store.put_state(number, new, since)
     message, shape = tree_to_arrays(done.message)
     return {"message": shape, "loss": done.loss, "scores": scores}, message
 
 
-def _memory(asked: Asked, arrays: Arrays, since: int) -> tuple[Tree, Tree] | None:
+def _memory(request: Request, arrays: Arrays, since: int, setup: Any) -> tuple[Tree, Tree] | None:
     """The method's state at this site and, where heads are not broadcast, its own head, as of the round `since`."""
     if since:
-        kept = asked.store.state(since)
+        kept = request.store.state(since)
         if kept is not None:
             return kept[0], kept[1]
-        if asked.facts["remembers"]:
+        if request.facts["remembers"]:
             return None
-    first = arrays_to_tree(arrays, asked.facts["first"], "first")
-    if asked.point.train.broadcast:
+    first = arrays_to_tree(arrays, request.facts["first"], "first")
+    if request.point.train.broadcast:
         return first, ()
-    from ggeur.experiment.built import head_of
-    from ggeur.experiment.dealing import first_head
+    from ggeur.federation.start import random_head
 
-    base = asked.store.array("base")
+    base = request.store.array("base")
     assert base is not None
-    none, classes = np.zeros((0, base.shape[1]), np.float32), tuple(asked.facts["classes"])
-    like = EmbeddingTable(none, np.zeros(0, np.int64), class_names=classes)
-    return first, first_head(head_of(asked.point), asked.seed, like, asked.site.client)
+    task = Task(base.shape[1], tuple(request.facts["classes"]))
+    return first, random_head(setup.head, task, request.seed, request.site.client)
 
 
-def evaluate(asked: Asked, arrays: Arrays) -> Reply:
+def evaluate(request: Request, arrays: Arrays) -> Reply:
     """Score a head on this site's test rows; with `last`, by class too, and forget the run."""
-    if asked.store.facts() is None:
+    if request.store.facts() is None:
         return {"lacks": "set"}, {}
-    scores, confusion = _scores(asked, arrays_to_tree(arrays, asked.facts["head"], "head"))
-    if asked.facts.get("last"):
-        asked.store.clear()
+    scores, confusion = _scores(request, arrays_to_tree(arrays, request.facts["head"], "head"), _setup(request).head)
+    if request.facts.get("last"):
+        request.store.clear()
     return {"scores": scores}, {"confusion": confusion}
 
 
-def _scores(asked: Asked, params: Tree) -> tuple[dict[str, list[int]], Any]:
+def _scores(request: Request, params: Tree, head: Any) -> tuple[dict[str, list[int]], Any]:
     """Right answers and rows of each domain, and how often class i was taken for class j."""
-    from ggeur.experiment.built import head_of
-    from ggeur.experiment.evaluation import _predict
+    from ggeur.experiment.evaluation import confusion, predict
 
-    x, y, domain = (asked.store.array(name) for name in ("test_x", "test_y", "test_domain"))
-    kept = asked.store.facts()
+    x, y, domain = (request.store.array(name) for name in ("test_x", "test_y", "test_domain"))
+    kept = request.store.facts()
     assert x is not None and y is not None and domain is not None and kept is not None
-    n_classes = len(asked.facts["classes"])
-    confusion = np.zeros((n_classes, n_classes), np.int64)
+    n_classes = len(request.facts["classes"])
     if not len(y):
-        return {}, confusion
-    predicted = np.asarray(_predict(head_of(asked.point))(params, np.asarray(x)))
-    np.add.at(confusion, (y, predicted), 1)
+        return {}, np.zeros((n_classes, n_classes), np.int64)
+    predicted = np.asarray(predict(head)(params, np.asarray(x)))
     right = predicted == y
     names = {int(d): kept["domains"][d] for d in np.unique(domain)}
-    return {n: [int(right[domain == d].sum()), int((domain == d).sum())] for d, n in names.items()}, confusion
+    return {n: [int(right[domain == d].sum()), int((domain == d).sum())] for d, n in names.items()}, confusion(
+        y, predicted, n_classes
+    )

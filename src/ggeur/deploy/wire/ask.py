@@ -29,6 +29,7 @@ class Answer(NamedTuple):
     arrays: Arrays
     seconds: float
     problem: str | None = None
+    transient: bool = False  # the node was slow or away, and may answer another time
 
 
 def ask(grid: "Grid", questions: Iterable[Question], *, timeout: float, group: str = "") -> Iterable[Answer]:
@@ -44,7 +45,7 @@ def ask(grid: "Grid", questions: Iterable[Question], *, timeout: float, group: s
         message = Message(q.records, q.node, q.kind, ttl=timeout + 30.0, group_id=group)
         sent = list(grid.push_messages([message]))
         if not sent or not sent[0]:
-            yield _without(q.node, "the SuperLink did not take the message; has the node left?", began)
+            yield _without(q.node, "the SuperLink did not take the message; has the node left?", began, transient=True)
         else:
             waiting[sent[0]] = q.node
     while waiting:
@@ -54,7 +55,7 @@ def ask(grid: "Grid", questions: Iterable[Question], *, timeout: float, group: s
                 yield _read(node, reply, began)
         if waiting and time.monotonic() - began > timeout:
             for node in waiting.values():
-                yield _without(node, f"no answer within {timeout:g} seconds", began)
+                yield _without(node, f"no answer within {timeout:g} seconds", began, transient=True)
             return
         if waiting:
             time.sleep(_LOOK)
@@ -62,7 +63,11 @@ def ask(grid: "Grid", questions: Iterable[Question], *, timeout: float, group: s
 
 def _read(node: int, reply: "Message", began: float) -> Answer:
     if reply.has_error():
-        return _without(node, str(reply.error.reason).strip() or f"error {reply.error.code}", began)
+        from flwr.common.constant import ErrorCode
+
+        away = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
+        code, reason = reply.error.code, str(reply.error.reason).strip()
+        return _without(node, reason or f"error {code}", began, transient=code in away)
     try:
         facts, arrays = from_records(reply.content)
     except GgeurError as error:
@@ -72,5 +77,5 @@ def _read(node: int, reply: "Message", began: float) -> Answer:
     return Answer(node, facts, arrays, time.monotonic() - began)
 
 
-def _without(node: int, problem: str, began: float) -> Answer:
-    return Answer(node, {}, {}, time.monotonic() - began, problem)
+def _without(node: int, problem: str, began: float, *, transient: bool = False) -> Answer:
+    return Answer(node, {}, {}, time.monotonic() - began, problem, transient)

@@ -4,7 +4,7 @@ A federation adds up what it is sent, so one broken or hostile site could spoil 
 GgeurError with half a sentence that says what is wrong; the caller says whose it is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.message import Message, Statistics, matrices
 from ggeur.core.types import Float, Tree
-from ggeur.deploy.wire.packing import Packed, triangle_size
+from ggeur.deploy.wire.packing import triangle_size, unpack_message
 
 NEGATIVE = 1e-8  # how far below zero an eigenvalue may be, as a share of the covariance's trace
 _ROUNDING = 1e-12  # the same as a share of the second moment's trace: a single row's covariance is rounding alone
@@ -21,48 +22,53 @@ LARGEST = 1e9  # of an embedding's or a parameter's components; real ones are be
 _MOST_ROWS = 1e12
 
 
-def check_statistics(s: Packed, classes: int, p: int, matrices: str, count: Float | None = None) -> None:
-    """Raise unless some data could have these statistics; `count` is what the site said before."""
-    rows = {"per-class": classes, "pooled": 1, "means": 0}[matrices]
-    for name, array, shape in (
-        ("counts", s.count, (classes,)),
-        ("sums", s.sum, (classes, p)),
-        ("second moments", s.second, (rows, triangle_size(p))),
+def checked_message(
+    arrays: Mapping[str, NDArray[Any]], kind: Statistics, classes: int, p: int, center: Float | None, count: Float
+) -> Message:
+    """A site's message, or a GgeurError unless some data could have it; `count` is what the site said before."""
+    if arrays.keys() != {"count", "sum", "second"}:
+        raise GgeurError("its statistics are not counts, sums and second moments")
+    held = matrices(kind, classes)
+    for name, key, shape in (
+        ("counts", "count", (classes,)),
+        ("sums", "sum", (classes, p)),
+        ("second moments", "second", (held, triangle_size(p))),
     ):
+        array = arrays[key]
         if array.shape != shape or array.dtype != np.float64:
             raise GgeurError(f"its {name} have shape {array.shape} and type {array.dtype}, not {shape} and float64")
         if not np.isfinite(array).all():
             raise GgeurError(f"its {name} hold NaN or infinite values")
-    if (s.count < 0).any():
-        raise GgeurError(f"its count of class {int(np.argmin(s.count))} is negative")
-    if (s.count != np.round(s.count)).any() or (s.count > _MOST_ROWS).any():
+    n = arrays["count"]
+    if (n < 0).any():
+        raise GgeurError(f"its count of class {int(np.argmin(n))} is negative")
+    if (n != np.round(n)).any() or (n > _MOST_ROWS).any():
         raise GgeurError("its counts are not numbers of rows")
-    if count is not None and not np.array_equal(s.count, count):
+    if not np.array_equal(n, count):
         raise GgeurError("its counts are not those it announced")
-    n = s.count
-    if (np.abs(s.sum) > LARGEST * n[:, None]).any():
+    if (np.abs(arrays["sum"]) > LARGEST * n[:, None]).any():
         raise GgeurError(f"its sums are absurdly large, or of classes it does not hold (beyond {LARGEST:g} a row)")
-    most = LARGEST**2 * (n if rows == classes else n.sum(keepdims=True)[:rows])
-    if (np.abs(s.second) > most[:, None]).any():
+    most = LARGEST**2 * (n if held == classes else n.sum(keepdims=True)[:held])
+    if (np.abs(arrays["second"]) > most[:, None]).any():
         raise GgeurError(
             f"its second moments are absurdly large, or of classes it does not hold (beyond {LARGEST:g} squared a row)"
         )
-    for c in range(rows):
-        if most[c] > 0:
-            _check_scatter(s, c)
+    message = unpack_message(arrays, center)
+    for c in np.flatnonzero(most > 0):
+        _check_scatter(message, int(c))
+    return message
 
 
-def _check_scatter(s: Packed, c: int) -> None:
+def _check_scatter(m: Message, c: int) -> None:
     """Cholesky of the scatter, lifted by the tolerance, exists if and only if no eigenvalue is further below zero."""
-    scatter = s.scatter(c)
-    diagonal = np.cumsum(np.arange(s.dimension, 0, -1)) - np.arange(s.dimension, 0, -1)  # of the packed triangle
-    trace, whole = float(np.trace(scatter)), float(s.second[c][diagonal].sum())
+    scatter = m.scatter_of(c)
+    trace, whole = float(np.trace(scatter)), float(np.trace(m.second[c]))
     lift = NEGATIVE * max(trace, 0.0) + _ROUNDING * max(whole, 0.0)
     try:
-        np.linalg.cholesky(scatter + lift * np.eye(s.dimension))
+        np.linalg.cholesky(scatter + lift * np.eye(m.dimension))
     except np.linalg.LinAlgError:
         if scatter.any() or lift > 0:
-            name = f"covariance of class {c}" if len(s.second) == len(s.count) else "covariance"
+            name = f"covariance of class {c}" if m.kind == "per-class" else "covariance"
             raise GgeurError(f"its {name} is not positive semi-definite, which no data has") from None
 
 

@@ -1,18 +1,17 @@
-"""What travels, as plain named arrays: trees of a method, and statistics whose symmetric matrices are triangles.
+"""What travels, as plain named arrays: trees of a method, and messages whose symmetric matrices are triangles.
 
 Nothing here knows Flower or pickles; `records` turns these dictionaries into Flower's records and back.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.statistics import ClassStatistics
+from ggeur.core.message import Message
 from ggeur.core.types import Float, Tree
 
 Arrays = dict[str, NDArray[Any]]
@@ -77,58 +76,22 @@ def triangles(matrices: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(matrices[:, *np.triu_indices(matrices.shape[-1])])
 
 
-def from_triangle(triangle: NDArray[Any], p: int) -> NDArray[Any]:
-    """One upper triangle -> (p, p), symmetric."""
-    upper = np.triu_indices(p)
-    full = np.empty((p, p), triangle.dtype)
-    full[upper] = triangle
-    full.T[upper] = triangle
+def from_triangles(packed: NDArray[Any], p: int) -> NDArray[Any]:
+    """(n, p (p + 1) / 2) -> (n, p, p), symmetric."""
+    rows, columns = np.triu_indices(p)
+    full = np.empty((len(packed), p, p), packed.dtype)
+    full[:, rows, columns] = packed
+    full[:, columns, rows] = packed
     return full
 
 
-@dataclass(frozen=True, eq=False)
-class Packed:
-    """A site's statistics as they travel; like `ClassStatistics` they add up."""
-
-    count: Float  # (C,)
-    sum: Float  # (C, p), of x - center
-    second: Float  # (C, p (p + 1) / 2), or (1, ...) summed over classes, or (0, ...) where means suffice
-
-    @property
-    def dimension(self) -> int:
-        return int(self.sum.shape[1])
-
-    def __add__(self, other: "Packed") -> "Packed":
-        return Packed(self.count + other.count, self.sum + other.sum, self.second + other.second)
-
-    def only(self, classes: NDArray[np.bool_]) -> "Packed":
-        """The statistics of these classes, the others emptied."""
-        second = np.where(classes[:, None], self.second, 0.0) if len(self.second) == len(self.count) else self.second
-        return Packed(np.where(classes, self.count, 0.0), np.where(classes[:, None], self.sum, 0.0), second)
-
-    def scatter(self, c: int) -> Float:
-        """(p, p): sum of (x - mean)(x - mean)' of class c, or over all classes where they were summed."""
-        n = np.where(self.count > 0, self.count, 1.0)
-        mine = [c] if len(self.second) == len(self.count) else range(len(self.count))
-        between = sum((np.outer(self.sum[i], self.sum[i]) / n[i] for i in mine), np.zeros((self.dimension,) * 2))
-        return np.asarray(from_triangle(self.second[c], self.dimension) - between)
-
-    def unpacked(self, center: Float | None = None) -> ClassStatistics:
-        """As `ClassStatistics`; second moments that were not sent are zero, and must not be used."""
-        p = self.dimension
-        second = np.zeros((len(self.count), p, p))
-        if len(self.second) == len(self.count):
-            for c, triangle in enumerate(self.second):
-                second[c] = from_triangle(triangle, p)
-        return ClassStatistics(self.count, self.sum, second, np.zeros(p) if center is None else center)
+def pack_message(message: Message) -> Arrays:
+    """A site's message as it travels, without its center, which is the server's."""
+    return {"count": message.count, "sum": message.sum, "second": triangles(message.second)}
 
 
-def pack_statistics(s: ClassStatistics, matrices: str) -> Packed:
-    """`matrices`: "per-class", "pooled" (one, summed over the classes) or "means" (none)."""
-    if matrices == "per-class":
-        second = np.stack([triangles(one[None])[0] for one in s.second])
-    elif matrices == "pooled":
-        second = triangles(s.second.sum(axis=0, keepdims=True))
-    else:
-        second = np.zeros((0, triangle_size(s.dimension)))
-    return Packed(s.count, s.sum, second)
+def unpack_message(arrays: Mapping[str, NDArray[Any]], center: Float | None) -> Message:
+    """The message again, about the center that it was asked for."""
+    p = arrays["sum"].shape[1]
+    second = from_triangles(arrays["second"], p)
+    return Message(arrays["count"], arrays["sum"], second, np.zeros(p) if center is None else center)

@@ -10,8 +10,8 @@ import optax
 
 from ggeur.core.augment import shape_noise
 from ggeur.core.geometry import Geometry
+from ggeur.core.message import Message
 from ggeur.core.parameters import Count, Positive
-from ggeur.core.statistics import ClassStatistics
 from ggeur.heads.head import Params
 from ggeur.heads.linear import linear
 from ggeur.methods.algorithm import Solved, Task
@@ -24,9 +24,9 @@ def ccvr(*, draws: Count = 2000, epochs: Count = 10, batch: Count = 64, rate: Po
     head = linear()
     sgd = optax.sgd(rate, 0.9)
 
-    def solve(s: ClassStatistics, task: Task) -> Params:
+    def solve(s: Message, task: Task) -> Params:
         assert task.key is not None
-        geometry, classes = Geometry.from_statistics(s), np.flatnonzero(s.present)
+        geometry, classes = Geometry.from_statistics(s.statistics), np.flatnonzero(s.present)
         rng = np.random.default_rng(np.asarray(jax.random.key_data(task.key)))
         noise = [shape_noise(geometry, int(c), draws, "sqrt-eigenvalue", rng) for c in classes]
         x = np.concatenate([s.mean[c].astype(np.float32) + z for c, z in zip(classes, noise, strict=True)])

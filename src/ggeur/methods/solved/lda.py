@@ -6,8 +6,8 @@ logit_c = mu_c' Sigma_s^{-1} x - mu_c' Sigma_s^{-1} mu_c / 2 + log pi_c
 
 import numpy as np
 
+from ggeur.core.message import Message
 from ggeur.core.parameters import Fraction
-from ggeur.core.statistics import ClassStatistics
 from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Solved, Task
 from ggeur.methods.solved.linear_head import linear_params
@@ -16,7 +16,7 @@ from ggeur.methods.solved.linear_head import linear_params
 def lda(*, shrinkage: Fraction = 0.1) -> Solved:
     """`shrinkage`: s, between 0 (the pooled covariance) and 1 (a sphere)."""
 
-    def solve(s: ClassStatistics, task: Task) -> Params:
+    def solve(s: Message, task: Task) -> Params:
         prior = s.count / s.count.sum()
         sigma = s.within
         p = s.dimension

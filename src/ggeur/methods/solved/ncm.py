@@ -3,7 +3,7 @@
 argmin_c ||x - mu_c||^2 = argmax_c  mu_c . x - ||mu_c||^2 / 2
 """
 
-from ggeur.core.statistics import ClassStatistics
+from ggeur.core.message import Message
 from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Solved, Task
 from ggeur.methods.solved.linear_head import linear_params
@@ -12,7 +12,7 @@ from ggeur.methods.solved.linear_head import linear_params
 def ncm() -> Solved:
     """It has no parameters; of the statistics it uses counts and means only."""
 
-    def solve(s: ClassStatistics, task: Task) -> Params:
+    def solve(s: Message, task: Task) -> Params:
         mu = s.mean
         return linear_params(s, mu, -(mu**2).sum(axis=1) / 2)
 

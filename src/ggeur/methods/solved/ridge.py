@@ -5,8 +5,8 @@ W = (X_c' X_c + alpha I)^{-1} X_c' Y_c,    b = mean(y) - W' mean(x)        (X_c,
 
 import numpy as np
 
+from ggeur.core.message import Message
 from ggeur.core.parameters import Positive
-from ggeur.core.statistics import ClassStatistics
 from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Solved, Task
 from ggeur.methods.solved.linear_head import linear_params
@@ -15,7 +15,7 @@ from ggeur.methods.solved.linear_head import linear_params
 def ridge(*, alpha: Positive = 1.0) -> Solved:
     """`alpha`: the penalty on W."""
 
-    def solve(s: ClassStatistics, task: Task) -> Params:
+    def solve(s: Message, task: Task) -> Params:
         n, mean = s.count.sum(), s.count @ s.mean / s.count.sum()
         about = s.about(mean)  # moments about the grand mean are those of X_c
         gram = about.second.sum(axis=0) + alpha * np.eye(s.dimension)

@@ -1,0 +1,57 @@
+"""What a point of the grid stands for: head, algorithm, training and augmentation, built once and handed on."""
+
+from dataclasses import dataclass
+
+from ggeur.engine.training import LocalOptimiser, Training
+from ggeur.federation.augmentation import Augmentation
+from ggeur.heads import resolve as resolve_head
+from ggeur.heads.head import Head
+from ggeur.methods import resolve, resolve_solved
+from ggeur.methods.algorithm import Algorithm, Bound, Solved, Trained
+from ggeur.settings.schema import Settings
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """The settings of a point, and what they name."""
+
+    settings: Settings
+    head: Head
+    algorithm: Algorithm
+    augmentation: Augmentation
+    training: Training
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Setup":
+        t = settings.train
+        head = resolve_head(t.head, hidden=t.hidden, softmax=t.softmax)
+        algorithm = resolve(t.method, head, settings.method.get(t.method, {}))
+        return cls(settings, head, algorithm, settings.augment.build(), training_of(settings))
+
+    @property
+    def trained(self) -> Trained | None:
+        """What is trained, if anything is; of a bound FedAvg."""
+        found = self.algorithm.trained if isinstance(self.algorithm, Bound) else self.algorithm
+        return found if isinstance(found, Trained) else None
+
+    @property
+    def start(self) -> Solved | None:
+        """What solves the head that training starts from, where it is not a random one."""
+        name = self.settings.train.start
+        return None if name == "random" else resolve_solved(name, self.settings.method.get(name, {}))
+
+
+def training_of(settings: Settings) -> Training:
+    """[train] as the engine takes it."""
+    t = settings.train
+    return Training(
+        rounds=t.rounds,
+        batch=t.batch,
+        rate=t.rate,
+        local_epochs=t.local_epochs,
+        local_steps=t.local_steps,
+        optimiser=LocalOptimiser(t.optimiser, t.momentum, t.weight_decay),
+        clients_per_round=t.clients_per_round,
+        broadcast=t.broadcast,
+        storage=t.storage,
+    )

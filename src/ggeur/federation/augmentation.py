@@ -1,0 +1,148 @@
+"""Augmentations: what a client trains on besides its own rows. [augment] kind names one, here or in a user's module.
+
+The kinds differ in three things: how many draws, around what, and with which noise. The controls leave the noise out:
+Step 1 without it only repeats rows (`resample`), Steps 1 and 2 repeat rows and other domains' means (`prototypes`).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from ggeur.core.augment import DrawRule
+from ggeur.core.errors import GgeurError
+from ggeur.core.geometry import Geometry, Scale
+from ggeur.core.message import Statistics
+from ggeur.core.names import build_own, is_own, load_own
+from ggeur.core.parameters import checked, parameters
+from ggeur.core.types import Float
+from ggeur.core.virtual import BANK_BYTES
+
+Factor = Callable[[Geometry, int], Float]  # (shapes, class) -> (p, p), which turns white noise into this noise
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """What is drawn, around what, with which noise, and what sites must send for it."""
+
+    label: str
+    """What readers of a report know it by."""
+
+    rule: DrawRule | None = None
+    """How many draws; None leaves every client its own rows alone."""
+
+    prototypes: bool = False
+    """Whether draws are also made around the class means of the other domains (Step 2)."""
+
+    noise: Factor | None = None
+    """What turns white noise into a class's; None draws the very points."""
+
+    statistics: Statistics = "per-class"
+    """What the shapes are estimated from."""
+
+    guided: float = 1.0
+    """The share of a class whose largest clients give it its shape."""
+
+    unit_free: bool = True
+    """Whether the noise is the same whatever the embedding's units."""
+
+    bank_bytes: int = BANK_BYTES
+    """Of noise vectors; beyond them clients share noise."""
+
+    @property
+    def needs(self) -> Statistics | None:
+        """What sites must send for it."""
+        if self.noise is not None:
+            return "per-class" if self.statistics == "pooled" and self.guided < 1 else self.statistics
+        return "means" if self.prototypes else None
+
+    @property
+    def shapes(self) -> Literal["none", "one", "per-class"]:
+        """How many shapes a site is sent."""
+        return "none" if self.noise is None else "one" if self.statistics == "pooled" else "per-class"
+
+
+def none() -> Augmentation:
+    """Every client its own rows."""
+    return Augmentation("no augmentation")
+
+
+def resample(*, target: int = 2000, per_sample: int | None = None) -> Augmentation:
+    """Own rows, repeated until each class a client holds has `target`, or each row `per_sample` times more."""
+    return Augmentation("resample", DrawRule(target, per_sample))
+
+
+def prototypes(
+    *,
+    steps: Literal[2] = 2,
+    target: int = 500,
+    per_sample: int | None = None,
+    per_prototype: int = 500,
+    empty_cell: Literal["all", "first"] = "all",
+) -> Augmentation:
+    """`resample`, and other domains' class means `per_prototype` times; `empty_cell`: which of them a class gets."""
+    return Augmentation("prototypes", DrawRule(target, per_sample, per_prototype, empty_cell), prototypes=True)
+
+
+def ggeur(
+    *,
+    steps: Literal[1, 2] = 1,
+    target: int = 2000,
+    per_sample: int | None = None,
+    per_prototype: int = 500,
+    empty_cell: Literal["all", "first"] = "all",
+    scale: Scale = "sqrt-eigenvalue",
+    statistics: Statistics = "per-class",
+    guided: float = 1.0,
+    bank_mib: int = BANK_BYTES // 2**20,
+) -> Augmentation:
+    """Algorithm 1 (`steps` = 1), or Algorithms 1 and 2: the same points with noise along each class's global shape."""
+    return Augmentation(
+        "GGEUR",
+        DrawRule(target, per_sample, per_prototype, empty_cell),
+        prototypes=steps == 2,
+        noise=_along_the_shape(scale),
+        statistics=statistics,
+        guided=guided,
+        unit_free=scale != "eigenvalue",
+        bank_bytes=bank_mib * 2**20,
+    )
+
+
+def _along_the_shape(scale: Scale) -> Factor:
+    return lambda geometry, c: geometry.factor(c, scale)
+
+
+KINDS: dict[str, Callable[..., Augmentation]] = {
+    "none": none,
+    "resample": resample,
+    "prototypes": prototypes,
+    "ggeur": ggeur,
+}
+
+
+def factory(kind: str) -> Callable[..., Any]:
+    """The function that makes it, whose keywords are its numbers."""
+    if is_own(kind):
+        return load_own(kind, "augmentation")
+    if kind not in KINDS:
+        there = ", ".join(KINDS)
+        raise GgeurError(f"There is no augmentation '{kind}'; there are {there}, or your own as package.module:name.")
+    return KINDS[kind]
+
+
+def steps_of(kind: str) -> tuple[int, ...]:
+    """The values of [augment] steps that mean something to it."""
+    declared = parameters(factory(kind)).get("steps")
+    return get_args(declared.annotation) if declared is not None else (1, 2)
+
+
+def build(kind: str, shared: Mapping[str, Any], own: Mapping[str, Any]) -> Augmentation:
+    """The augmentation of that kind, from [augment]'s keys as far as it declares them, and parameters of its own."""
+    make = factory(kind)
+    declared = parameters(make)
+    given = {key: value for key, value in shared.items() if key in declared}
+    values = checked(make, {**given, **own}, "augment.parameters")
+    made = build_own(kind, "augmentation", lambda: make(**values)) if is_own(kind) else make(**values)
+    if not isinstance(made, Augmentation):
+        raise GgeurError(f"'{kind}' is not an augmentation: it must return a ggeur Augmentation.")
+    return made

@@ -1,0 +1,94 @@
+"""The shape of every class from merged messages, as the matrices that turn white noise into a class's noise.
+
+A site needs of a class only V s(L) V' (see `Geometry.factor`). The eigendecomposition is the server's alone, so sites
+with other linear algebra draw the same noise.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.geometry import Geometry
+from ggeur.core.means import covariance_from_means
+from ggeur.core.message import Message
+from ggeur.core.statistics import ClassStatistics
+from ggeur.core.types import Bool, Float, Int
+from ggeur.federation.augmentation import Augmentation, Factor
+
+_AT_ONCE = 8  # classes whose covariances and eigenvectors are held together
+
+
+class Shapes(NamedTuple):
+    """Factors of the classes' noise; several classes may share one."""
+
+    factors: NDArray[np.float32]  # (m, p, p)
+    factor_of: Int  # (C,) row of `factors`, -1 where a class has none
+    largest: float  # eigenvalue, for the warning about units
+
+    @classmethod
+    def none(cls, n_classes: int, p: int) -> "Shapes":
+        return cls(np.zeros((0, p, p), np.float32), np.full(n_classes, -1), 0.0)
+
+    def of(self, classes: Bool) -> "Shapes":
+        """What a site that draws from these classes needs."""
+        rows = np.unique(self.factor_of[classes & (self.factor_of >= 0)])
+        place = np.full(len(self.factors) + 1, -1)
+        place[rows] = np.arange(len(rows))
+        return Shapes(self.factors[rows], np.where(classes, place[self.factor_of], -1), self.largest)
+
+    def factor(self, c: int) -> NDArray[np.float32]:
+        """Of class c."""
+        return np.asarray(self.factors[self.factor_of[c]])
+
+
+def merged_shapes(total: Message, augmentation: Augmentation) -> Shapes:
+    """From the total: a shape for each class that somebody holds, or one for all where moments are pooled."""
+    assert augmentation.noise is not None
+    if augmentation.statistics == "pooled":
+        covariances: Iterator[Float] = iter([total.within[None]])
+        return _shapes(covariances, np.where(total.present, 0, -1), augmentation.noise)
+    held = np.flatnonzero(total.present)
+    factor_of = np.full(total.n_classes, -1)
+    factor_of[held] = np.arange(len(held))
+    return _shapes(_covariances(total.statistics, held), factor_of, augmentation.noise)
+
+
+def shapes_from_means(count: Float, mean: Float, domain: Int, augmentation: Augmentation) -> Shapes:
+    """From every client's class counts (K, C) and means (K, C, p) alone; `domain` (K,) is each client's, or -1."""
+    assert augmentation.noise is not None
+    sigma = covariance_from_means(count, mean, domain)
+    return _shapes(iter([sigma]), np.where(count.sum(axis=0) > 0, np.arange(len(sigma)), -1), augmentation.noise)
+
+
+def _covariances(s: ClassStatistics, held: Int) -> Iterator[Float]:
+    """Class by class, so that of all of them only the second moments are held."""
+    for first in range(0, len(held), _AT_ONCE):
+        some = held[first : first + _AT_ONCE]
+        yield ClassStatistics(s.count[some], s.sum[some], s.second[some], s.center).covariance
+
+
+def _shapes(covariances: Iterator[Float], factor_of: Int, noise: Factor) -> Shapes:
+    factors: list[NDArray[np.float32]] = []
+    largest = 0.0
+    for some in covariances:
+        geometry = Geometry.from_covariance(some, np.ones(len(some), np.bool_))
+        factors += [np.asarray(noise(geometry, i), np.float32) for i in range(len(some))]
+        largest = max(largest, float(geometry.eigenvalues.max(initial=0.0)))
+    return Shapes(np.stack(factors), factor_of, largest)
+
+
+def units_note(shapes: Shapes, augmentation: Augmentation) -> str:
+    """What to say where noise depends on the embedding's units, and these do not suit it; else nothing."""
+    if augmentation.noise is None or augmentation.unit_free or 0.1 <= shapes.largest <= 10:
+        return ""
+    return (
+        f"scale='eigenvalue' depends on the embedding's units, and the largest eigenvalue, {shapes.largest:.3g}, is "
+        "outside 0.1..10; scale='sqrt-eigenvalue' is free of units."
+    )
+
+
+def stack_means(messages: Sequence[Message]) -> tuple[Float, Float]:
+    """Counts (K, C) and means (K, C, p) of all clients."""
+    return np.stack([m.count for m in messages]), np.stack([m.mean for m in messages])

@@ -1,0 +1,121 @@
+"""Round 0 of clients whose rows lie in one table: the same functions that real sites and servers call, in a loop."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.errors import GgeurWarning
+from ggeur.core.message import Message, Statistics, merge
+from ggeur.core.types import Bool, Float, Int
+from ggeur.core.virtual import VirtualSet
+from ggeur.federation.augmentation import Augmentation
+from ggeur.federation.layout import Layout, with_prototypes
+from ggeur.federation.shapes import Shapes, merged_shapes, shapes_from_means, stack_means, units_note
+from ggeur.federation.summary import far_center, guided, protect, summarise, warn_about_digits
+from ggeur.federation.training_set import training_set
+
+_LOT_ROWS = 2048  # of clients that are summed up together
+
+
+class Clients(NamedTuple):
+    """Who holds which rows of a table."""
+
+    x: NDArray[Any]  # (N, p)
+    y: Int
+    n_classes: int
+    parts: Sequence[Int]  # each client's rows
+    homes: Sequence[int | None]  # the domain of each client's rows; None where they mix, or there are none
+
+    @classmethod
+    def of(cls, x: NDArray[Any], y: Int, domains: Int, n_classes: int, parts: Sequence[Int]) -> "Clients":
+        """Of a table's columns, its `domains` (N,) among them."""
+        each = [np.unique(domains[rows]) for rows in parts]
+        return cls(x, y, n_classes, parts, [int(d[0]) if len(d) == 1 else None for d in each])
+
+    def counts(self) -> Int:
+        """(K, C): everybody's rows of each class."""
+        return np.stack([np.bincount(self.y[rows], minlength=self.n_classes) for rows in self.parts])
+
+    def message(self, rows: Int, kind: Statistics, center: Float | None = None) -> Message:
+        """What is sent of these rows."""
+        return protect(summarise(self.x[rows], self.y[rows], self.n_classes, kind, center))
+
+
+class Augmented(NamedTuple):
+    """What Section 3 of the paper makes of the clients' rows."""
+
+    sets: list[VirtualSet]
+    prototypes: NDArray[Any]  # (D * C, p)
+    bank: NDArray[np.float32] | None
+
+
+def merged_total(clients: Clients, kind: Statistics, classes: Bool | None = None) -> Message:
+    """The total of all messages, about a center where zero would lose digits; of client k only `classes[k]`."""
+    kept = clients.parts
+    if classes is not None:
+        kept = [rows[classes[k, clients.y[rows]]] for k, rows in enumerate(kept)]
+    total = merge(clients.message(rows, kind) for rows in _lots(kept))
+    center = far_center(total)
+    if center is not None:
+        total = merge(clients.message(rows, kind, center) for rows in _lots(kept))
+    warn_about_digits(total)
+    return total
+
+
+def _lots(parts: Sequence[Int]) -> Iterator[Int]:
+    """The clients' rows, small clients together: the message of a lot is the sum of its clients' messages.
+
+    A client's second moments are a matrix per class however few its rows, so that ten thousand clients one by one would
+    take minutes to add up. Where something acts on one message alone, this must not be used.
+    """
+    lot: list[Int] = []
+    rows = 0
+    for part in parts:
+        lot.append(part)
+        rows += len(part)
+        if rows >= _LOT_ROWS:
+            yield np.concatenate(lot)
+            lot, rows = [], 0
+    if rows:
+        yield np.concatenate(lot)
+
+
+def global_shapes(clients: Clients, a: Augmentation) -> Shapes:
+    """The shape of every class, from what the augmentation lets clients send."""
+    if a.statistics == "means":
+        count, mean = stack_means([clients.message(rows, "means") for rows in clients.parts])
+        domain = np.array([-1 if home is None else home for home in clients.homes])
+        return shapes_from_means(count, mean, domain, a)
+    assert a.needs is not None
+    chosen = guided(clients.counts(), a.guided) if a.guided < 1 else None
+    return merged_shapes(merged_total(clients, a.needs, chosen), a)
+
+
+def augment_clients(clients: Clients, a: Augmentation, seed: int) -> Augmented:
+    """Every client's training set, and the prototypes and noise that they share."""
+    by_home: dict[int, Message] = {}
+    if with_prototypes(a, clients.homes):
+        for home in sorted({home for home in clients.homes if home is not None}):
+            theirs = [part for part, own in zip(clients.parts, clients.homes, strict=True) if own == home]
+            by_home[home] = clients.message(np.concatenate(theirs), "means")
+    elif a.prototypes:
+        why = "the clients mix domains" if None in clients.homes else "the table has one domain"
+        warnings.warn(f"Step 2 adds nothing: {why}, so there are no prototypes of others.", GgeurWarning, stacklevel=2)
+    p = clients.x.shape[1]
+    layout = Layout.of(clients.counts(), clients.homes, by_home, p, a)
+    bank = None
+    if a.noise is not None:
+        shapes = global_shapes(clients, a)
+        if note := units_note(shapes, a):
+            warnings.warn(note, GgeurWarning, stacklevel=2)
+        bank = layout.bank.whole().noise(shapes.factor, p, seed)
+    sets = []
+    for k, rows in enumerate(clients.parts):
+        others = np.zeros_like(layout.present)
+        others[layout.others(k)] = layout.present[layout.others(k)]  # the base holds the prototypes of all domains
+        noise = None if bank is None else (layout.bank.whole(), layout.bank.offset[k], k, seed)
+        sets.append(training_set(rows, clients.y[rows], a, others, noise, len(clients.x)))
+    return Augmented(sets, layout.prototypes.reshape(-1, p), bank)

@@ -1,0 +1,32 @@
+"""Where rounds start from: the first head, random or solved, and how much each client weighs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from ggeur.core.message import Message
+from ggeur.core.seeding import stream
+from ggeur.core.types import Float
+from ggeur.heads.head import Head, Params
+from ggeur.methods.algorithm import Solved, Task
+
+
+def random_head(head: Head, task: Task, seed: int, client: int | None = None) -> Params:
+    """The head that training starts from: the server's, shared by all arms of a seed, or one client's own."""
+    key = jax.random.fold_in(jax.random.key(seed), stream("head"))
+    if client is not None:
+        key = jax.random.fold_in(key, client)
+    return jax.tree.map(np.asarray, head.init(key, task.dimension, len(task.class_names)))
+
+
+def solved_head(solved: Solved, name: str, total: Message, task: Task, seed: int) -> Params:
+    """The head that `solved`, which goes by `name`, makes of the total; it draws by seed and name."""
+    return solved.solve(total, task._replace(key=jax.random.fold_in(jax.random.key(seed), stream(name))))
+
+
+def client_weights(rows: Sequence[int], originals: Sequence[int], kind: str) -> Float:
+    """A client's weight in the mean: the rows it trains on, its original rows, or one."""
+    weights: dict[str, Any] = {"samples": rows, "original": originals, "equal": np.ones(len(rows))}
+    return np.asarray(weights[kind], np.float64)
