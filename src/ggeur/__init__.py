@@ -9,29 +9,35 @@
 array([100, 100, 100])
 """
 
-from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from ggeur.core.augment import Prototypes, augment
-from ggeur.core.errors import GgeurError, GgeurWarning
-from ggeur.core.geometry import Geometry, similarity
-from ggeur.core.statistics import ClassStatistics
-from ggeur.data import partition
-from ggeur.data.table import EmbeddingTable
-
 if TYPE_CHECKING:
+    from ggeur.core.augment import Prototypes, augment
+    from ggeur.core.errors import GgeurError, GgeurWarning
+    from ggeur.core.geometry import Geometry, similarity
+    from ggeur.core.statistics import ClassStatistics
+    from ggeur.data import partition
+    from ggeur.data.table import EmbeddingTable
     from ggeur.experiment.runner import run
     from ggeur.runs.model import Model
     from ggeur.runs.result import Result
     from ggeur.settings.grid import Experiment
 
-# Loaded on first use, so that the NumPy part of the library starts without JAX.
-_LATER = {
+# Loaded on first use, so that `ggeur --help` starts without NumPy and the NumPy part of the library without JAX.
+_HOME = {
+    "ClassStatistics": "ggeur.core.statistics",
+    "EmbeddingTable": "ggeur.data.table",
     "Experiment": "ggeur.settings.grid",
+    "Geometry": "ggeur.core.geometry",
+    "GgeurError": "ggeur.core.errors",
+    "GgeurWarning": "ggeur.core.errors",
     "Model": "ggeur.runs.model",
+    "Prototypes": "ggeur.core.augment",
     "Result": "ggeur.runs.result",
+    "augment": "ggeur.core.augment",
+    "partition": "ggeur.data",
     "run": "ggeur.experiment.runner",
+    "similarity": "ggeur.core.geometry",
 }
 
 __all__ = [
@@ -57,7 +63,9 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
+        from importlib.metadata import version
+
         return version("ggeur")
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
+    if name in _HOME:
+        return getattr(__import__(_HOME[name], fromlist=[name]), name)  # what `from home import name` does
     raise AttributeError(f"module 'ggeur' has no attribute '{name}'")

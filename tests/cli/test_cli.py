@@ -5,15 +5,12 @@ import json
 import subprocess
 import sys
 import zipfile
-from importlib.metadata import version
 
 import numpy as np
 import pytest
 
 from ggeur.data.table import EmbeddingTable
 
-HEAVY = ("jax", "scipy", "sklearn", "matplotlib", "torch")
-COMMANDS = ("demo", "run", "predict", "methods", "datasets", "encoders")
 NAMES = ("ant", "[bold]bee", "cat")
 
 EXPERIMENT = """
@@ -57,25 +54,6 @@ def one_line(text):
 
 
 # ---------------------------------------------------------------- starting
-
-
-def test_help_and_version_load_nothing_heavy():
-    code = f"""
-import sys
-from ggeur.cli import main
-for argv in (["--help"], ["--version"], *([name, "--help"] for name in {COMMANDS!r})):
-    sys.argv = ["ggeur", *argv]
-    try:
-        main()
-    except SystemExit as end:
-        assert not end.code, (argv, end.code)
-loaded = [name for name in {HEAVY!r} if name in sys.modules]
-assert not loaded, loaded
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert f"ggeur {version('ggeur')}" in done.stdout
-    assert all(name in done.stdout for name in COMMANDS)
 
 
 def test_the_module_runs_as_the_command_does_and_a_mistake_has_no_traceback(tmp_path):

@@ -1,6 +1,7 @@
 """`ggeur federate`: its words, its refusals, the app it writes."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 import tomllib
@@ -36,9 +37,8 @@ def test_without_flower_the_extra_is_named(experiment, tmp_path):
         "import importlib.util as u\nreal = u.find_spec\n"
         "u.find_spec = lambda name, *a: None if name == 'flwr' else real(name, *a)\n"
     )
-    import os
-
-    said = ggeur("federate", "up", experiment, code=2, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    said = ggeur("federate", "up", experiment, code=2, env={**os.environ, "PYTHONPATH": path})
     assert 'pip install "ggeur[flower]"' in said and "Traceback" not in said
 
 

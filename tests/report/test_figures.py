@@ -196,3 +196,10 @@ def test_the_same_figure_is_the_same_file(table, tmp_path):
 def test_nothing_global_is_touched():
     code = "import sys, ggeur.report.figures; print('matplotlib.pyplot' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
+
+
+def test_lengths_by_domain_and_directions_that_carry_the_variance():
+    x = np.array([[3.0, 4.0], [0.0, 7.0], [6.0, 8.0]], np.float32)
+    table = EmbeddingTable(x=x, y=[0, 1, 0], domain=[0, 0, 2], domain_names=("a", "b", "c"))
+    assert inspection.norms(table) == [(6.0, 1.0), None, (10.0, 0.0)]
+    assert inspection.directions(np.array([[8.0, 1.5, 0.5], [9.5, 0.5, 0.0]]), 0.9).tolist() == [2, 1]

@@ -1,12 +1,13 @@
-"""The command line: `ggeur`, one thin module per command. A user's mistake is one sentence and exit code 2."""
+"""The command line. Here commands are declared, one module each, and shown; what decides or computes is below.
+
+Modules import nothing heavy before a command runs. A user's mistake is one sentence and exit code 2.
+"""
 
 import sys
 
 
 def main() -> None:
     """Entry point of the `ggeur` command."""
-    from rich.console import Console
-
     from ggeur.cli.app import app
     from ggeur.core.errors import GgeurError
     from ggeur.runs.interrupt import stop_on_signals
@@ -15,13 +16,10 @@ def main() -> None:
     try:
         app()
     except GgeurError as error:
-        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {_plain(str(error))}", highlight=False)
+        from rich.console import Console
+        from rich.markup import escape
+
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
-
-
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)

@@ -1,11 +1,15 @@
 """`ggeur demo`: the whole method on the built-in data, with the controls that say what the geometry adds."""
 
-from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from ggeur.cli.options import Out, Seeds
 from ggeur.cli.run import default_folder, execute
-from ggeur.cli.show import console
-from ggeur.runs.result import Result, Row
-from ggeur.settings.grid import Experiment
+from ggeur.cli.screen import console, say
+
+if TYPE_CHECKING:
+    from ggeur.runs.result import Result, Row
 
 ARMS = {
     "FedAvg": {"kind": "none"},
@@ -16,7 +20,14 @@ ARMS = {
 }
 
 
-def demo(out: Path | None, rounds: int, seeds: int) -> None:
+def demo(
+    out: Out = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of the federation.")] = 20,
+    seeds: Seeds = 3,
+) -> None:
+    """Compare FedAvg, its controls and GGEUR on the built-in digits, in about a minute."""
+    from ggeur.settings.grid import Experiment
+
     console.print(
         "Four sites each hold one domain of the built-in mini-digits (7,197 small pictures of digits), with the "
         "classes split by Dirichlet(0.1): most sites lack most classes. The data is made on the spot and embedded by "
@@ -38,12 +49,10 @@ def demo(out: Path | None, rounds: int, seeds: int) -> None:
     from ggeur.report.page import write_report
 
     page = write_report([folder], folder / "report.html")
-    console.print(
-        f"\nThe same with figures, to read in a browser: {page}", markup=False, highlight=False, soft_wrap=True
-    )
+    say(f"\nThe same with figures, to read in a browser: {page}", soft_wrap=True)
 
 
-def explain(result: Result) -> str:
+def explain(result: "Result") -> str:
     """What the table says, from its own numbers."""
     rows = {row.settings["arm"]: row for row in result.rows()}
     avg = {name: row.avg for name, row in rows.items()}
@@ -60,7 +69,7 @@ def explain(result: Result) -> str:
     )
 
 
-def _certainty(full: Row, prototypes: Row) -> str:
+def _certainty(full: "Row", prototypes: "Row") -> str:
     """Whether the seeds show that the geometry adds something."""
     from ggeur.runs.compare import paired_difference
 

@@ -1,88 +1,104 @@
 """`ggeur embed`: images, from a dataset or a folder, to an embedding table."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
-from rich.text import Text
+import typer
 
-from ggeur.cli.screen import console, notes
+from ggeur.cli.options import CLIP, Data
+from ggeur.cli.screen import console, mark, notes, say
 from ggeur.core.errors import GgeurError
-from ggeur.data.datasets import load
-from ggeur.encode.encoder import resolve
-from ggeur.encode.job import TEMPLATES, OnBatch
-from ggeur.encode.job import embed as embed_images
+
+if TYPE_CHECKING:
+    from ggeur.encode.job import OnBatch
 
 _LISTED = 20  # unreadable images named on the screen
+Colours = tuple[float, float, float]  # red, green, blue
 
 
 def embed(
-    source: str,
-    encoder_name: str,
-    out: Path,
-    *,
-    data: Path | None,
-    share: float | None,
-    batch: int,
-    skip_unreadable: bool,
-    prompts: Sequence[str],
-    normalize: bool,
-    **preprocessing: Any,
+    source: Annotated[str, typer.Argument(help="A dataset's name, or a folder <domain>/<class>/* or <class>/*.")],
+    out: Annotated[Path, typer.Option("--out", help="Embedding table to write (.npz).")],
+    encoder: Annotated[str, typer.Option(help="builtin, onnx:PATH, or a Hugging Face model's name or folder.")] = CLIP,
+    data: Data = None,
+    share: Annotated[
+        float | None, typer.Option(help="Share of each domain's training images to take; default: the paper's.")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Images per call of the encoder.")] = 64,
+    skip_unreadable: Annotated[
+        bool, typer.Option("--skip-unreadable", help="Leave unreadable images out, and list them.")
+    ] = False,
+    prompt: Annotated[
+        list[str] | None,
+        typer.Option(help="Template for class names, with {}; may be repeated. Default: 'a photo of a {}'."),
+    ] = None,
+    normalize: Annotated[bool, typer.Option("--normalize", help="Scale embeddings to unit length.")] = False,
+    size: Annotated[int | None, typer.Option(help="ONNX: side of the square that the model takes, in pixels.")] = None,
+    resize: Annotated[str | None, typer.Option(help="ONNX: shorter-side (and centre crop), or squeeze.")] = None,
+    interpolation: Annotated[str | None, typer.Option(help="ONNX: nearest, bilinear, bicubic or lanczos.")] = None,
+    mean: Annotated[Colours | None, typer.Option(help="ONNX: mean of red, green, blue; default: ImageNet's.")] = None,
+    std: Annotated[Colours | None, typer.Option(help="ONNX: standard deviation; default: ImageNet's.")] = None,
 ) -> None:
+    """Turn images into an embedding table: in batches, cached, and going on where it stopped."""
     if out.is_dir() or not out.absolute().parent.is_dir():  # better now than after hours of work
         raise GgeurError(f"Cannot write {out}: --out must name a file in a folder that exists.")
-    if any("{}" not in prompt for prompt in prompts):
+    if any("{}" not in template for template in prompt or []):
         raise GgeurError("A --prompt must contain {} where the name of the class goes.")
+    from ggeur.data.datasets import load
+    from ggeur.encode.encoder import resolve
+    from ggeur.encode.job import TEMPLATES
+    from ggeur.encode.job import embed as embed_images
+
+    shape = {"size": size, "resize": resize, "interpolation": interpolation, "mean": mean, "std": std}
     with notes():
         images = load(source, data, share)
-        encoder = resolve(encoder_name, normalize=normalize, **preprocessing)
-        console.print(
+        tower = resolve(encoder, normalize=normalize, **shape)
+        say(
             f"{len(images):,} images, {len(images.class_names)} classes, domains: {', '.join(images.domain_names)}; "
-            f"{encoder.name} gives {encoder.dimension} dimensions",
-            markup=False,
-            highlight=False,
+            f"{tower.name} gives {tower.dimension} dimensions"
         )
         with _progress(len(images)) as on_batch:
             table, unreadable = embed_images(
                 images,
-                encoder,
+                tower,
                 batch=batch,
                 skip_unreadable=skip_unreadable,
-                templates=prompts or TEMPLATES,
+                templates=prompt or TEMPLATES,
                 on_batch=on_batch,
             )
     table.save(out)
     for line in unreadable[:_LISTED]:
-        console.print(f"[yellow]skipped:[/] {escape(line)}", highlight=False, soft_wrap=True)
+        mark("skipped", line, soft_wrap=True)
     if len(unreadable) > _LISTED:
-        console.print(f"[yellow]skipped:[/] {len(unreadable) - _LISTED} more", highlight=False)
+        mark("skipped", f"{len(unreadable) - _LISTED} more")
     skipped = f"; left out as unreadable: {len(unreadable)}" if unreadable else ""
     text = "" if table.text is None else " and the class names"
-    console.print(f"{len(table):,} embeddings{text} are in {out}{skipped}", markup=False, highlight=False)
-
-
-class _Speed(ProgressColumn):
-    """Images per second that the encoder really computed: those from the cache would flatter it."""
-
-    def render(self, task: Task) -> Text:
-        computed = task.fields["computed"]
-        if not computed or not task.elapsed:
-            return Text("from the cache" if task.completed else "")
-        return Text(f"{computed / task.elapsed:.1f} images/s")
+    say(f"{len(table):,} embeddings{text} are in {out}{skipped}")
 
 
 @contextmanager
-def _progress(total: int) -> Iterator[OnBatch]:
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        _Speed(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+def _progress(total: int) -> Iterator["OnBatch"]:
+    from rich import progress as bars
+    from rich.text import Text
+
+    class Speed(bars.ProgressColumn):
+        """Images per second that the encoder really computed: those from the cache would flatter it."""
+
+        def render(self, task: bars.Task) -> Text:
+            computed = task.fields["computed"]
+            if not computed or not task.elapsed:
+                return Text("from the cache" if task.completed else "")
+            return Text(f"{computed / task.elapsed:.1f} images/s")
+
+    bar = bars.Progress(
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        Speed(),
+        bars.TextColumn("left"),
+        bars.TimeRemainingColumn(),
         console=console,
     )
     with bar:

@@ -2,63 +2,77 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
-from numpy.typing import NDArray
+import typer
 from rich.markup import escape
 from rich.table import Table
 
-from ggeur.cli.screen import console, notes
+from ggeur.cli.screen import console, notes, say
 from ggeur.core.errors import GgeurError
-from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.dealing import partition_rows
-from ggeur.report import inspection
-from ggeur.settings.schema import Settings, settings
+
+if TYPE_CHECKING:
+    from ggeur.core.types import Float
+    from ggeur.data.table import EmbeddingTable
+    from ggeur.report.inspection import Similarity
 
 
 def inspect(
-    path: Path, out: Path | None, kind: str | None, clients: int, betas: Sequence[float], client: int | None,
-    class_names: Sequence[str], seed: int,
-) -> None:  # fmt: skip
-    table = EmbeddingTable.load(path)
-    if not len(table):
-        raise GgeurError(f"{path} holds no rows, so there is nothing to inspect.")
-    if kind is None:
-        kind = "dirichlet" if table.n_domains == 1 else "label-and-domain"
-    points = [_point(kind, clients, beta, seed) for beta in (betas if kind != "domain" else betas[:1])]
-    _say_what_it_is(table, path)
-    console.print(_counts(table))
-    shapes = inspection.spectra(table)
-    console.print(_shapes(*shapes))
-    pairs = inspection.similarities(table)
+    table: Annotated[Path, typer.Argument(help="Embedding table (.npz).")],
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the figures; default: numbers only.")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help="Partition to draw: dirichlet, domain or label-and-domain. Default: by the number of domains."
+        ),
+    ] = None,
+    clients: Annotated[int, typer.Option(min=1, help="Clients of a dirichlet partition.")] = 10,
+    beta: Annotated[
+        list[float] | None, typer.Option(help="Skew; may be repeated. Default: the six of the paper's Figure 9.")
+    ] = None,
+    client: Annotated[
+        int | None, typer.Option(min=0, help="Client to look at, under the first beta; default: the largest.")
+    ] = None,
+    class_: Annotated[list[str] | None, typer.Option("--class", help="Class to look at; may be repeated.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of split, partition and draws.")] = 0,
+) -> None:
+    """Show what a table holds: counts, norms, spectra, similarity across domains, and the paper's figures."""
+    from ggeur.data.table import EmbeddingTable
+    from ggeur.report import inspection
+    from ggeur.report.table_figures import draw, partitions
+
+    held = EmbeddingTable.load(table)
+    if not len(held):
+        raise GgeurError(f"{table} holds no rows, so there is nothing to inspect.")
+    points = partitions(held, kind, clients, beta, seed)  # a mistake in them is told before anything is shown
+    _say_what_it_is(held, table)
+    console.print(_counts(held))
+    values, names = inspection.spectra(held)
+    console.print(_shapes(values, names))
+    pairs = inspection.similarities(held)
     if pairs:
-        console.print(_similarity(pairs, inspection.similarities(table, centred=False)))
+        console.print(_similarity(pairs, inspection.similarities(held, centred=False)))
     if out is not None:
         with notes():
-            _draw(table, shapes, pairs, points, out, client, class_names, seed)
+            drawn = draw(held, (values, names), pairs, points, out, client, class_ or [], seed)
+            say(f"{', '.join(drawn)} are in {out}, as PNG and SVG")
 
 
-def _point(kind: str, clients: int, beta: float, seed: int) -> Settings:
-    partition = {"kind": kind} | ({} if kind == "domain" else {"beta": beta})
-    partition |= {"clients": clients} if kind == "dirichlet" else {}
-    return settings({"data": {"table": "-"}, "partition": partition, "run": {"seeds": [seed]}})
-
-
-def _say_what_it_is(table: EmbeddingTable, path: Path) -> None:
+def _say_what_it_is(table: "EmbeddingTable", path: Path) -> None:
     test = "split 70/30 by the seed" if table.test is None else f"{int(table.test.sum()):,} of them for testing"
-    console.print(
+    say(
         f"{path}: {len(table):,} rows ({test}), {table.dimension} dimensions, {table.n_classes} classes, "
-        f"domains: {', '.join(table.domain_names)}; text embeddings: {'no' if table.text is None else 'yes'}",
-        markup=False,
-        highlight=False,
+        f"domains: {', '.join(table.domain_names)}; text embeddings: {'no' if table.text is None else 'yes'}"
     )
     for key, value in table.meta.items():
-        console.print(f"  {key}: {value}", markup=False, highlight=False, soft_wrap=True)
+        say(f"  {key}: {value}", soft_wrap=True)
 
 
-def _counts(table: EmbeddingTable) -> Table:
+def _counts(table: "EmbeddingTable") -> Table:
     """Rows of each class in each domain, and below them the domains' sums and the lengths of their embeddings."""
-    count, norm = inspection.counts(table), np.linalg.norm(table.x.astype(np.float32), axis=1)
+    from ggeur.report import inspection
+
+    count = inspection.counts(table)
     shown = Table(title="rows of each class", title_justify="left")
     shown.add_column("class")
     for name in table.domain_names:
@@ -66,26 +80,24 @@ def _counts(table: EmbeddingTable) -> Table:
     for c, name in enumerate(table.class_names):
         shown.add_row(escape(name), *(f"{n:,}" for n in count[:, c]))
     shown.add_section()
-    own = [norm[table.domains == d] for d in range(table.n_domains)]
     shown.add_row("all", *(f"{n:,}" for n in count.sum(axis=1)))
-    shown.add_row("norm", *(f"{n.mean():.3g} ± {n.std():.2g}" if len(n) else "-" for n in own))
+    shown.add_row("norm", *("-" if n is None else f"{n[0]:.3g} ± {n[1]:.2g}" for n in inspection.norms(table)))
     return shown
 
 
-def _shapes(values: NDArray[np.float64], names: Sequence[str]) -> Table:
-    total = values.sum(axis=1)
-    carried = np.cumsum(values, axis=1) / np.maximum(total, 1e-300)[:, None]
+def _shapes(values: "Float", names: Sequence[str]) -> Table:
+    from ggeur.report import inspection
+
     shown = Table(title="spectrum of each class", title_justify="left")
     for column in ("class", "variance", "largest", "second", "third", "directions with 90 %"):
         shown.add_column(column, justify="left" if column == "class" else "right")
-    for c, name in enumerate(names):
-        leading = [*values[c, :3], np.nan, np.nan][:3]
-        enough = int((carried[c] < 0.9).sum()) + 1
-        shown.add_row(escape(name), f"{total[c]:.3g}", *(f"{v:.3g}" for v in leading), str(enough))
+    for name, own, enough in zip(names, values, inspection.directions(values, 0.9), strict=True):
+        leading = [*own[:3], float("nan"), float("nan")][:3]
+        shown.add_row(escape(name), f"{own.sum():.3g}", *(f"{v:.3g}" for v in leading), str(enough))
     return shown
 
 
-def _similarity(pairs: Sequence[inspection.Similarity], uncentred: Sequence[inspection.Similarity]) -> Table:
+def _similarity(pairs: Sequence["Similarity"], uncentred: Sequence["Similarity"]) -> Table:
     shown = Table(title="geometric similarity across domains (Eq. 3, top 5)", title_justify="left",
                   caption="In brackets: uncentred moments, Eq. 1 as printed.", caption_justify="left")  # fmt: skip
     for column in ("domains", "same class", "other classes", "excess"):
@@ -98,38 +110,3 @@ def _similarity(pairs: Sequence[inspection.Similarity], uncentred: Sequence[insp
             f"{pair.same - pair.other:+.3f} ({raw.same - raw.other:+.3f})",
         )
     return shown
-
-
-def _draw(
-    table: EmbeddingTable, shapes: tuple[NDArray[np.float64], list[str]], pairs: Sequence[inspection.Similarity],
-    points: Sequence[Settings], out: Path, client: int | None, class_names: Sequence[str], seed: int,
-) -> None:  # fmt: skip
-    from ggeur.report import figures
-
-    split = table.split(seed)
-    parts = {_title(point): partition_rows(split, point, seed) for point in points}
-    first = next(iter(parts.values()))
-    drawn = {
-        "label-distribution": figures.label_distribution(
-            {title: inspection.client_counts(split, rows) for title, rows in parts.items()},
-            table.class_names,
-            inspection.client_names(split, first),
-        ),
-        "client-view": figures.client_view(
-            inspection.client_view(split, first, client, points[0].augment, class_names, seed)
-        ),
-        "spectra": figures.spectra(*shapes),
-    }
-    if pairs:
-        drawn["similarity"] = figures.similarity(pairs)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise GgeurError(f"Cannot make the folder {out}: {error.strerror or error}.") from error
-    for name, figure in drawn.items():
-        figures.save(figure, out / name)
-    console.print(f"{', '.join(drawn)} are in {out}, as PNG and SVG", markup=False, highlight=False)
-
-
-def _title(point: Settings) -> str:
-    return "one domain each" if point.partition.kind == "domain" else f"β = {point.partition.beta:g}"

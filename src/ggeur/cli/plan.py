@@ -1,13 +1,27 @@
 """`ggeur plan`: the cost of a federation of any size, on paper."""
 
+from typing import Annotated
+
+import typer
 from rich.table import Table
 
 from ggeur.cli.screen import console
-from ggeur.experiment.plan import KINDS, human_bytes, human_seconds
-from ggeur.experiment.plan import plan as plan_of
 
 
-def plan(clients: int | None, classes: int, dim: int, client_mbit: float, server_mbit: float, patience: float) -> None:
+def plan(
+    clients: Annotated[
+        int | None, typer.Option(min=1, help="Number of clients; default: from 10 to 100 million.", show_default=False)
+    ] = None,
+    classes: Annotated[int, typer.Option(min=1, help="Number of classes.")] = 10,
+    dim: Annotated[int, typer.Option(min=1, help="Dimensions of the embeddings.")] = 512,
+    client_mbit: Annotated[float, typer.Option(help="A client's link, in Mbit/s.")] = 20.0,
+    server_mbit: Annotated[float, typer.Option(help="A server's or aggregator's link, in Mbit/s.")] = 1000.0,
+    patience: Annotated[float, typer.Option(help="Seconds that one node may take in messages.")] = 600.0,
+) -> None:
+    """Print what a federation of any size costs: bytes, memory, work and time."""
+    from ggeur.experiment.plan import KINDS, human_bytes, human_seconds
+    from ggeur.experiment.plan import plan as plan_of
+
     sizes = [clients] if clients is not None else [10**e for e in range(1, 9)]
     table = Table(
         *("clients", "statistics", "up", "down", "own link", "server", "tree", "in all"),

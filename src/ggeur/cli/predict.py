@@ -3,32 +3,39 @@
 import csv
 import io
 from pathlib import Path
+from typing import Annotated
 
-import numpy as np
+import typer
 
-from ggeur.cli.show import console
-from ggeur.data.files import write_atomically
-from ggeur.data.table import EmbeddingTable
-from ggeur.runs.model import Model
+from ggeur.cli.screen import console, say
 
 
-def predict(model_path: Path, table_path: Path, out: Path | None) -> None:
-    model, table = Model.load(model_path), EmbeddingTable.load(table_path)
-    probabilities = model.probabilities(table)
+def predict(
+    model: Annotated[Path, typer.Argument(help="Run folder, or one model of it (RUN/model/cell-000).")],
+    table: Annotated[Path, typer.Argument(help="Embedding table (.npz) made with the same encoder.")],
+    out: Annotated[Path | None, typer.Option("--out", help="CSV file to write; default: print a summary.")] = None,
+) -> None:
+    """Classify the rows of a table with a trained head."""
+    from ggeur.data.files import write_atomically
+    from ggeur.data.table import EmbeddingTable
+    from ggeur.runs.model import Model
+
+    head, rows = Model.load(model), EmbeddingTable.load(table)
+    probabilities = head.probabilities(rows)
     best = probabilities.argmax(axis=1)
     if out is not None:
         text = io.StringIO()
         lines = csv.writer(text)
         lines.writerow(["row", "class", "probability"])
-        lines.writerows([i, model.class_names[c], f"{probabilities[i, c]:.4f}"] for i, c in enumerate(best))
+        lines.writerows([i, head.class_names[c], f"{probabilities[i, c]:.4f}"] for i, c in enumerate(best))
         with write_atomically(out) as file:
             file.write(text.getvalue().encode())
-        console.print(f"{len(best)} predictions are in {out}", markup=False, highlight=False)
+        say(f"{len(best)} predictions are in {out}")
         return
-    for c, n in enumerate(np.bincount(best, minlength=len(model.class_names))):
-        console.print(f"{n:7d}  {model.class_names[c]}", markup=False, highlight=False)
-    if table.class_names == model.class_names:
-        right = 100 * float((best == table.y).mean())
+    for c, name in enumerate(head.class_names):
+        say(f"{int((best == c).sum()):7d}  {name}")
+    if rows.class_names == head.class_names:
+        right = 100 * float((best == rows.y).mean())
         console.print(
             f"{right:.2f} % agree with the labels of all rows, any it was trained on included.", highlight=False
         )

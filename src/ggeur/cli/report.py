@@ -1,18 +1,27 @@
 """`ggeur report`: runs as one page to read."""
 
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
-from ggeur.cli.screen import console, notes
+import typer
+
+from ggeur.cli.screen import notes, say
 from ggeur.core.errors import GgeurError
-from ggeur.report.page import write_report
 
 
-def report(runs: Sequence[Path], out: Path, *, latex: bool) -> None:
-    """Write the page, and with `latex` the tables beside it."""
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    out: Annotated[Path, typer.Option("--out", help="Page to write.")] = Path("report.html"),
+    latex: Annotated[
+        bool, typer.Option("--latex", help="Also write the tables for a paper, as .tex beside it.")
+    ] = False,
+) -> None:
+    """Write one self-contained page about finished runs: tables, figures, costs, settings."""
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise GgeurError(f"Cannot write {out}: --out must name a file in a folder that exists.")
+    from ggeur.report.page import write_report
+
     with notes():
         write_report(runs, out, latex=latex)
     tables = f", its tables are in {out.with_suffix('.tex')}" if latex else ""
-    console.print(f"The report is {out}{tables}", markup=False, highlight=False, soft_wrap=True)
+    say(f"The report is {out}{tables}", soft_wrap=True)

@@ -3,49 +3,61 @@
 import shlex
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from ggeur.cli.show import console, progress, result_table, show_messages
+from ggeur.cli.options import ExperimentFile, Out, Overrides, Resume
+from ggeur.cli.screen import progress, say, show_result
 from ggeur.core.errors import GgeurError
-from ggeur.experiment.runner import run as run_experiment
-from ggeur.runs.result import Result
-from ggeur.settings.grid import Experiment
+
+if TYPE_CHECKING:
+    from ggeur.runs.result import Result
+    from ggeur.settings.grid import Experiment
 
 
-def run(path: Path | None, out: Path | None, resume: Path | None, overrides: list[str]) -> None:
+def run(experiment: ExperimentFile = None, out: Out = None, resume: Resume = None, set_: Overrides = None) -> None:
+    """Run an experiment file: every point of its grid, with every seed."""
+    asked, folder = asked_for(experiment, out, resume, set_)
+    title = experiment.stem if experiment is not None and resume is None else folder.name
+    execute(asked, folder, title=title, resume=resume is not None)
+
+
+def asked_for(
+    path: Path | None, out: Path | None, resume: Path | None, overrides: list[str] | None
+) -> tuple["Experiment", Path]:
+    """The experiment that a command line names, and its run folder: a new one, or the one to go on in."""
+    from ggeur.settings.grid import Experiment
+
+    if resume is not None and out is not None:
+        raise GgeurError("--out names a new run folder and --resume an old one; give one of them.")
     if resume is not None:
-        if out is not None:
-            raise GgeurError("--out names a new run folder and --resume an old one; give one of them.")
-        experiment = Experiment.load(path or resume / "config.toml", overrides)
-        execute(experiment, resume, title=resume.name, resume=True)
-    elif path is not None:
-        execute(Experiment.load(path, overrides), out or default_folder(path.stem), title=path.stem)
-    else:
+        return Experiment.load(path or resume / "config.toml", overrides or []), resume
+    if path is None:
         raise GgeurError("Name an experiment file to run, or a run folder to go on in with --resume.")
+    return Experiment.load(path, overrides or []), out or default_folder(path.stem)
 
 
-def execute(experiment: Experiment, out: Path, title: str, *, resume: bool = False) -> Result:
+def execute(experiment: "Experiment", out: Path, title: str, *, resume: bool = False) -> "Result":
     """Run with progress, print the table, and say where everything is."""
     result = followed(experiment, out, resume=resume, go_on=": ggeur run --resume")
-    console.print()
-    console.print(result_table(result, title))
-    show_messages(result)
-    console.print(f"Results and trained heads are in {out}", markup=False, highlight=False)
+    show_result(result, title)
+    say(f"Results and trained heads are in {out}")
     return result
 
 
-def followed(experiment: Experiment, out: Path, *, resume: bool, go_on: str) -> Result:
+def followed(experiment: "Experiment", out: Path, *, resume: bool, go_on: str) -> "Result":
     """Run with progress; a user who stops it is told how to "go on with" the folder."""
+    from ggeur.experiment.runner import run as run_experiment
+
     try:
         with progress(experiment, out) as on_round:
             return run_experiment(experiment, out=out, resume=resume, on_round=on_round)
     except KeyboardInterrupt as stopped:
         if (out / "config.toml").exists():
-            words = f"Stopped. Go on with{go_on} {shlex.quote(str(out))}"
+            say(f"Stopped. Go on with{go_on} {shlex.quote(str(out))}")
         else:
-            words = "Stopped before the first round was kept; there is nothing to go on from."
-        console.print(words, markup=False, highlight=False)
+            say("Stopped before the first round was kept; there is nothing to go on from.")
         raise typer.Exit(130) from stopped
 
 

@@ -59,12 +59,19 @@ def prepare(
     ), reading
 
 
-def _why_not(row: Row, protocol: str, embeddings: EmbeddingTable) -> str:
-    """Why a row cannot run, or nothing."""
+def not_yet(row: Row) -> str:
+    """Why a row cannot run on any embeddings, or nothing."""
     if row.needs:
         return f"needs an {row.needs}"
     if row.method in NOT_YET.get(("train", "method"), ()):
         return f"the method {row.method} is not there yet"
+    return ""
+
+
+def _why_not(row: Row, protocol: str, embeddings: EmbeddingTable) -> str:
+    """Why a row cannot run on these embeddings, or nothing."""
+    if why := not_yet(row):
+        return why
     if row.method == "zeroshot" and embeddings.text is None:
         return "needs embeddings of the class names, which this table does not hold"
     if protocol == "released" and row.method in SCRIPTED:

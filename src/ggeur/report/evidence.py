@@ -20,7 +20,6 @@ from ggeur.report.words import published_gain
 from ggeur.settings.schema import Settings
 
 _CLASSES = 30  # of which spectra are drawn
-_BETAS = (0.1, 0.3, 0.5, 0.7, 1.0, 5.0)  # of the paper's Figure 9
 _SHORT = {
     "gains": "Gains",
     "controls": "Is it the geometry?",
@@ -153,10 +152,10 @@ def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[Drawn]:
 
 def _partitions(points: Sequence[Settings]) -> list[Settings]:
     """Every partition of the run, up to six; of label and domain skew also the others that Figure 9 shows."""
-    own = list({point.partition: point for point in points}.values())[: len(_BETAS)]
+    own = list({point.partition: point for point in points}.values())[: len(inspection.BETAS)]
     if _further(points):
         partition = own[0].partition
-        others = [partition.model_copy(update={"beta": beta}) for beta in _BETAS if beta != partition.beta]
+        others = [partition.model_copy(update={"beta": beta}) for beta in inspection.BETAS if beta != partition.beta]
         own += [own[0].model_copy(update={"partition": other}) for other in others]
     return own
 

@@ -17,6 +17,7 @@ from ggeur.federation.augmentation import Augmentation
 from ggeur.federation.simulated import Clients, augment_clients
 
 TOP = 5  # eigenvectors that the paper compares (Section 2)
+BETAS = (0.1, 0.3, 0.5, 0.7, 1.0, 5.0)  # skews of its Figure 9
 
 
 def counts(table: EmbeddingTable) -> Int:
@@ -30,6 +31,13 @@ def client_counts(table: EmbeddingTable, parts: Sequence[Int]) -> Int:
     return np.stack([np.bincount(table.y[rows], minlength=table.n_classes) for rows in parts])
 
 
+def norms(table: EmbeddingTable) -> list[tuple[float, float] | None]:
+    """Mean and deviation of the embeddings' lengths in each domain; None where it has no rows."""
+    norm = np.linalg.norm(table.x.astype(np.float32), axis=1)
+    own = [norm[table.domains == d] for d in range(table.n_domains)]
+    return [(float(n.mean()), float(n.std())) if len(n) else None for n in own]
+
+
 def spectra(table: EmbeddingTable) -> tuple[Float, list[str]]:
     """Eigenvalues of the covariance of every class that has rows, (C', r) descending, and the classes' names."""
     held = np.unique(table.y)
@@ -38,6 +46,13 @@ def spectra(table: EmbeddingTable) -> tuple[Float, list[str]]:
         found, _ = _shape(table.x[table.y == c])
         values[i, : len(found)] = found
     return values, [table.class_names[c] for c in held]
+
+
+def directions(eigenvalues: Float, share: float) -> Int:
+    """How many of the largest eigenvalues, (C, r) descending, carry this share of each class's variance."""
+    total = np.maximum(eigenvalues.sum(axis=1), 1e-300)
+    carried = np.cumsum(eigenvalues, axis=1) / total[:, None]
+    return np.asarray((carried < share).sum(axis=1) + 1)
 
 
 def _shape(x: NDArray[Any], *, centred: bool = True) -> tuple[Float, Float]:

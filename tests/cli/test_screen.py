@@ -1,12 +1,15 @@
-"""The bar: what counts as done when a run goes on, and heads solved in one step; the table on narrow screens."""
+"""The terminal: notes; the bar, and what counts as done when a run goes on; the table on narrow screens."""
 
 import io
+import warnings
 
 import pytest
+from rich import progress
 from rich.console import Console
 
 from ggeur import Experiment
-from ggeur.cli import show
+from ggeur.cli import screen
+from ggeur.core.errors import GgeurWarning
 from ggeur.runs.result import Cell, Result
 
 TREE = {
@@ -21,7 +24,7 @@ def bar(monkeypatch):
     """What the bar was told: (completed, total) after each call."""
     told = []
 
-    class Bar(show.Progress):
+    class Bar(progress.Progress):
         def add_task(self, *arguments, **values):
             told.append((values["completed"], values["total"]))
             return super().add_task(*arguments, **values)
@@ -29,7 +32,7 @@ def bar(monkeypatch):
         def update(self, task, **values):
             told.append((values["completed"], told[0][1]))
 
-    monkeypatch.setattr(show, "Progress", Bar)
+    monkeypatch.setattr(progress, "Progress", Bar)
     return told
 
 
@@ -38,7 +41,7 @@ def event(cell, number):
 
 
 def test_a_solved_head_is_one_step_and_a_trained_one_its_rounds(tmp_path, bar):
-    with show.progress(Experiment.of(TREE), tmp_path) as on_round:
+    with screen.progress(Experiment.of(TREE), tmp_path) as on_round:
         for cell in (0, 1):
             on_round(event(cell, 0))
         for cell in (2, 3):
@@ -50,9 +53,19 @@ def test_cells_that_were_finished_before_count_as_done(tmp_path, bar):
     (tmp_path / "checkpoint").mkdir()
     for name in ("cell-00000", "cell-00002", "state-0"):
         (tmp_path / "checkpoint" / name).write_bytes(b"")
-    with show.progress(Experiment.of(TREE), tmp_path) as on_round:
+    with screen.progress(Experiment.of(TREE), tmp_path) as on_round:
         on_round(event(3, 5))
     assert bar == [(21, 42), (26, 42), (42, 42)]
+
+
+def test_a_warning_of_ours_is_a_note_once_and_those_of_libraries_are_not_shown(tmp_path, bar, capsys):
+    for block in (screen.notes(), screen.progress(Experiment.of(TREE), tmp_path)):
+        with block:
+            for _ in range(2):
+                warnings.warn("beware of [these]", GgeurWarning, stacklevel=1)
+                warnings.warn("a library's own", UserWarning, stacklevel=1)
+        out, err = capsys.readouterr()
+        assert out.count("note: beware of [these]") == 1 and "library" not in out + err
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
@@ -64,8 +77,8 @@ def test_the_table_fits_on_the_screen_with_its_last_column(monkeypatch, width):
         for seed in (0, 1, 2)
     ]
     console = Console(width=width, file=io.StringIO())
-    monkeypatch.setattr(show, "console", console)
-    console.print(show.result_table(Result(cells), "mini-digits"))
+    monkeypatch.setattr(screen, "console", console)
+    console.print(screen.result_table(Result(cells), "mini-digits"))
     lines = [line.rstrip() for line in console.file.getvalue().splitlines() if line[:1] in "│┃┏└"]
     assert len(lines) >= 5 and all(line[-1] in "│┃┓┘" for line in lines)
     assert "STD" in lines[1] and any(line.endswith("7.85 │") for line in lines)

@@ -1,0 +1,28 @@
+"""`ggeur encoders`: what turns images into embeddings."""
+
+from rich.markup import escape
+from rich.table import Table
+
+from ggeur.cli.options import CLIP
+from ggeur.cli.screen import console
+
+
+def encoders() -> None:
+    """List the encoders that turn images into embeddings."""
+    from ggeur.encode.builtin import BuiltinEncoder
+    from ggeur.encode.extras import EXTRAS, there
+
+    builtin = BuiltinEncoder()
+    hf, onnx = (
+        "installed" if there(*modules) else escape(f"pip install 'ggeur[{name}]'") for name, modules in EXTRAS.items()
+    )
+    table = Table("encoder", "what it is", "dimensions", "needs")
+    table.columns[0].no_wrap = True
+    for row in (
+        (CLIP, "CLIP ViT-B/16, the paper's and the default", "512", hf),
+        ("NAME or FOLDER", "any Hugging Face model of the CLIP, SigLIP or DINOv2 families", "its own", hf),
+        ("onnx:PATH", "any image tower exported to ONNX; preprocessing from options or PATH.json", "its own", onnx),
+        (builtin.name, "weight-free, for small pictures of shapes; no download", str(builtin.dimension), "nothing"),
+    ):
+        table.add_row(*row)
+    console.print(table)

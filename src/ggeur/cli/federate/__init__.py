@@ -1,0 +1,18 @@
+"""`ggeur federate`: the same experiment on real machines, one module per command."""
+
+from collections.abc import Callable
+
+import typer
+
+from ggeur.cli.federate.app import app
+from ggeur.cli.federate.certificates import certificates
+from ggeur.cli.federate.key import key
+from ggeur.cli.federate.link import link
+from ggeur.cli.federate.node import node
+from ggeur.cli.federate.up import up
+
+COMMANDS: tuple[Callable[..., None], ...] = (up, app, certificates, key, link, node)
+
+federate = typer.Typer(name="federate", help="Run an experiment on real machines, with Flower.", no_args_is_help=True)
+for command in COMMANDS:
+    federate.command()(command)

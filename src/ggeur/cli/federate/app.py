@@ -1,0 +1,35 @@
+"""`ggeur federate app`: an experiment as an app that Flower runs."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ggeur.cli.options import Overrides
+from ggeur.cli.screen import say
+from ggeur.core.errors import GgeurError
+
+
+def app(
+    experiment: Annotated[Path, typer.Argument(help="Experiment file (TOML) with [federate] nodes.")],
+    folder: Annotated[Path, typer.Argument(help="Folder to write the app to.")],
+    out: Annotated[str, typer.Option("--out", help="Run folder, on the SuperLink's machine.")],
+    set_: Overrides = None,
+) -> None:
+    """Write a Flower app that runs an experiment, for `flwr run`."""
+    from ggeur.deploy.machines.processes import require_flower
+
+    require_flower()
+    from ggeur.deploy.machines.flower_app import write_app
+    from ggeur.settings.grid import Experiment
+
+    if folder.exists() and not folder.is_dir():
+        raise GgeurError(f"{folder} is a file; name a new folder.")
+    if folder.exists() and any(folder.iterdir()):
+        raise GgeurError(f"The folder {folder} is not empty; name a new one.")
+    write_app(folder, Experiment.load(experiment, set_ or []), Path(out).absolute())
+    say(
+        f"A Flower app is in {folder}; run it with: flwr run {shlex.quote(str(folder))} SUPERLINK --stream",
+        soft_wrap=True,
+    )

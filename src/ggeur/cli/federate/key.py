@@ -1,0 +1,23 @@
+"""`ggeur federate key`: by which a server knows its nodes."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ggeur.cli.screen import say
+
+
+def key(
+    path: Annotated[Path, typer.Argument(help="File for the node's private key; .pub is written beside it.")],
+) -> None:
+    """Make the key by which a node proves who it is."""
+    from ggeur.deploy.machines.certificates import make_node_key
+    from ggeur.deploy.machines.processes import require_flower
+
+    require_flower()
+    make_node_key(path)
+    say(
+        f"{path} is the node's secret and stays with it; {path}.pub is to be registered at the SuperLink.",
+        soft_wrap=True,
+    )

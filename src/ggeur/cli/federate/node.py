@@ -1,0 +1,49 @@
+"""`ggeur federate node`: this process becomes a SuperNode."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ggeur.cli.federate.link import become
+from ggeur.core.errors import GgeurError
+
+
+def node(
+    superlink: Annotated[str, typer.Argument(help="HOST:PORT of the SuperLink.")],
+    authority: Annotated[Path, typer.Option("--ca", help="The federation's ca.crt.")],
+    key: Annotated[Path, typer.Option("--key", help="This node's private key.")],
+    partition: Annotated[int, typer.Option(min=0, help="This site's number, from 0 on, its own in the federation.")],
+    table: Annotated[Path | None, typer.Option(help="Embedding table (.npz) of this site.")] = None,
+    images: Annotated[Path | None, typer.Option(help="Or a folder of images, embedded here.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="Encoder for images; default: the experiment's.")] = None,
+    domain: Annotated[str | None, typer.Option(help="Name of this site's domain, where its table names none.")] = None,
+    store: Annotated[Path | None, typer.Option(help="Folder for its training set; default: in the cache.")] = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Loopback port for the node's own processes.")] = 9094,
+    own_methods: Annotated[
+        bool, typer.Option("--own-methods", help='Allow methods named "package.module:name", which are imported here.')
+    ] = False,
+    trusted: Annotated[
+        Path | None, typer.Option("--trusted-entities", help="Run only apps signed by a key in this file of Flower's.")
+    ] = None,
+) -> None:
+    """Run a SuperNode for this site's data, over TLS, without telemetry."""
+    from ggeur.deploy.machines.processes import node_command, require_flower
+
+    require_flower()
+    authority, key, trusted = authority.absolute(), key.absolute(), trusted and trusted.absolute()
+    for path in (authority, key, trusted):
+        if path is not None and not path.exists():
+            raise GgeurError(f"There is no file {path}.")
+    from ggeur.deploy.site.data import Site
+
+    config: dict[str, Any] = {"partition-id": partition}
+    paths = {"table": table, "images": images, "store": store}
+    config |= {name: str(path.absolute()) for name, path in paths.items() if path is not None}
+    config |= {name: text for name, text in (("encoder", encoder), ("domain", domain)) if text is not None}
+    config |= {"own-methods": True} if own_methods else {}
+    Site(config)  # better now than at the first message
+    data = Path(config.get("table") or config["images"])
+    if not data.exists():
+        raise GgeurError(f"There is no {data}; --table or --images names this site's data.")
+    become(node_command(authority, key, superlink, config, port, trusted))

@@ -1,0 +1,71 @@
+"""`ggeur federate up`: a whole federation on this machine, of real processes."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from ggeur.cli.options import ExperimentFile, Overrides, Resume
+from ggeur.cli.run import asked_for
+from ggeur.cli.screen import console, progress, say, show_result
+from ggeur.core.errors import GgeurError
+
+_SAID = {  # what of the journal is worth a line
+    "joined": "client {client} is there (node {node})",
+    "returned": "[green]client {client} is back[/] (node {node})",
+    "left": "[yellow]client {client} has left[/] (node {node}, round {round})",
+    "refused": "[red]refused[/] node {node} (client {client}, round {round}): {why}",
+    "missing": "[yellow]missing[/] client {client} in round {round}: {why}",
+    "silent": "[yellow]no greeting[/] from node {node}: {why}",
+    "resumed": "going on after round {round}",
+    "note": "[yellow]note:[/] {why}",
+}
+
+
+def up(
+    experiment: ExperimentFile = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="Nodes; as many as the partition makes clients.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Run folder to write; it must not exist.")] = None,
+    resume: Resume = None,
+    set_: Overrides = None,
+) -> None:
+    """Start a SuperLink and SuperNodes on this machine, with TLS and keys, and run an experiment over them."""
+    from ggeur.deploy.machines.processes import require_flower
+
+    require_flower()
+    from ggeur.deploy.machines.up import up as run_up
+    from ggeur.deploy.machines.up import with_nodes
+    from ggeur.deploy.server.serverapp import check_deployable
+
+    asked, folder = asked_for(experiment, out, resume, set_)
+    asked = with_nodes(asked, nodes)
+    check_deployable(asked)
+    console.print(f"Starting a SuperLink and {asked.points[0].federate.nodes} SuperNodes on loopback", highlight=False)
+    try:
+        with progress(asked, folder) as on_round:
+            result = run_up(asked, folder, resume=resume is not None, on_round=on_round, on_event=_say)
+    except KeyboardInterrupt as stopped:
+        _say_how_to_go_on(folder, "Stopped.")
+        raise typer.Exit(130) from stopped
+    except GgeurError:
+        _say_how_to_go_on(folder, "")
+        raise
+    show_result(result, folder.name)
+    say(f"Results, trained heads and federation.jsonl are in {folder}")
+
+
+def _say(event: dict[str, Any]) -> None:
+    text = _SAID.get(event["event"])
+    if text is not None:
+        values = {name: escape(str(value)) for name, value in event.items()}
+        console.print(text.format(**values), highlight=False, soft_wrap=True)
+
+
+def _say_how_to_go_on(folder: Path, first: str) -> None:
+    if (folder / "checkpoint").exists():
+        command = f"ggeur federate up --resume {shlex.quote(str(folder))}"
+        say(f"{first} Go on with: {command}".strip(), soft_wrap=True)
+    elif first:
+        say(f"{first} No round was kept; there is nothing to go on from.")

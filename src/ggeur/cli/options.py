@@ -1,0 +1,19 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+CLIP = "openai/clip-vit-base-patch16"  # the default encoder's name, where importing it would slow `--help` down
+
+ExperimentFile = Annotated[
+    Path | None, typer.Argument(help="Experiment file (TOML); may be left out with --resume.", show_default=False)
+]
+Out = Annotated[Path | None, typer.Option("--out", help="Run folder to write; it must not exist or be empty.")]
+Resume = Annotated[Path | None, typer.Option("--resume", help="Run folder to go on in.")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", help="Override a value: section.key=value; may be repeated.")
+]
+Data = Annotated[Path | None, typer.Option("--data", help="Folder with datasets' own files; default: $GGEUR_DATA.")]
+Seeds = Annotated[int, typer.Option(min=1, help="Repetitions, each with its own split and partition.")]

@@ -1,0 +1,58 @@
+"""The figures of an embedding table under one or more partitions: which there are, and where they are kept."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.types import Float
+from ggeur.data.table import EmbeddingTable
+from ggeur.experiment.dealing import partition_rows
+from ggeur.report import inspection
+from ggeur.settings.schema import Settings, settings
+
+
+def partitions(
+    table: EmbeddingTable, kind: str | None, clients: int, betas: Sequence[float] | None, seed: int
+) -> list[Settings]:
+    """Settings that deal a table out under every beta; without a kind, by labels and by domains if it has several."""
+    if kind is None:
+        kind = "dirichlet" if table.n_domains == 1 else "label-and-domain"
+    own = {"kind": kind} | ({"clients": clients} if kind == "dirichlet" else {})
+    skewed = [own] if kind == "domain" else [own | {"beta": beta} for beta in betas or inspection.BETAS]
+    return [settings({"data": {"table": "-"}, "partition": p, "run": {"seeds": [seed]}}) for p in skewed]
+
+
+def draw(
+    table: EmbeddingTable, shapes: tuple[Float, Sequence[str]], pairs: Sequence[inspection.Similarity],
+    points: Sequence[Settings], out: Path, client: int | None, class_names: Sequence[str], seed: int,
+) -> list[str]:  # fmt: skip
+    """Write every figure as PNG and SVG, a client's view under the first of the points; their names."""
+    from ggeur.report import figures  # matplotlib, which numbers alone do not need
+
+    split = table.split(seed)
+    parts = {_title(point): partition_rows(split, point, seed) for point in points}
+    first = next(iter(parts.values()))
+    drawn = {
+        "label-distribution": figures.label_distribution(
+            {title: inspection.client_counts(split, rows) for title, rows in parts.items()},
+            table.class_names,
+            inspection.client_names(split, first),
+        ),
+        "client-view": figures.client_view(
+            inspection.client_view(split, first, client, points[0].augment, class_names, seed)
+        ),
+        "spectra": figures.spectra(*shapes),
+    }
+    if pairs:
+        drawn["similarity"] = figures.similarity(pairs)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GgeurError(f"Cannot make the folder {out}: {error.strerror or error}.") from error
+    for name, figure in drawn.items():
+        figures.save(figure, out / name)
+    return list(drawn)
+
+
+def _title(point: Settings) -> str:
+    return "one domain each" if point.partition.kind == "domain" else f"β = {point.partition.beta:g}"
