@@ -54,11 +54,14 @@ def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
     """
     from rich import progress as bars
 
-    from ggeur.experiment.built import solved
+    from ggeur.methods import kind_of
+    from ggeur.methods.algorithm import Given, Solved
     from ggeur.report.tables import label
     from ggeur.runs.checkpoint import Checkpoints
 
-    rounds = [1 if solved(p) else p.train.rounds for p in experiment.points for _ in experiment.seeds]
+    once = [kind_of(p.train.method) in (Solved, Given) for p in experiment.points]
+    each = [1 if solved else p.train.rounds for p, solved in zip(experiment.points, once, strict=True)]
+    rounds = [number for number in each for _ in experiment.seeds]
     done = {cell: rounds[cell] for cell in Checkpoints(folder / "checkpoint").finished_numbers() if cell < len(rounds)}
     bar = bars.Progress(
         bars.TextColumn("{task.description}"),

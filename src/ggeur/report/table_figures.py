@@ -30,7 +30,7 @@ def draw(
     from ggeur.report import figures  # matplotlib, which numbers alone do not need
 
     split = table.split(seed)
-    parts = {_title(point): partition_rows(split, point, seed) for point in points}
+    parts = {_title(point): partition_rows(split, point.partition, seed) for point in points}
     first = next(iter(parts.values()))
     drawn = {
         "label-distribution": figures.label_distribution(
@@ -39,7 +39,7 @@ def draw(
             inspection.client_names(split, first),
         ),
         "client-view": figures.client_view(
-            inspection.client_view(split, first, client, points[0].augment, class_names, seed)
+            inspection.client_view(split, first, client, points[0].augment.build(), class_names, seed)
         ),
         "spectra": figures.spectra(*shapes),
     }
