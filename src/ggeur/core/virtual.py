@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from ggeur.core.augment import Draws
 from ggeur.core.geometry import Geometry, Scale
 from ggeur.core.seeding import generator
+from ggeur.core.threads import THREADS
 from ggeur.core.types import Int
 
 BANK_BYTES = 2**28  # benchmarks/README.md has what sharing costs and what a smaller bank saves
-_THREADS = 2
 _BLOCK = 256  # rows drawn from one stream, so that a site can make the few rows it needs
 
 
@@ -82,7 +82,7 @@ def noise_bank(geometry: Geometry, layout: BankLayout, scale: Scale, seed: int) 
             rows[first : first + _BLOCK] = eps[: len(rows) - first]
         rows[:] = rows @ geometry.factor(c, scale).astype(np.float32)
 
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(fill, np.flatnonzero(layout.size).tolist()))
     return bank
 

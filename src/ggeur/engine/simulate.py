@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.seeding import stream
+from ggeur.core.threads import THREADS
 from ggeur.core.types import Int, Tree
 from ggeur.engine import trees
-from ggeur.engine.chunks import THREADS, Chunks
+from ggeur.engine.chunks import Chunks
 from ggeur.engine.local import Lanes, aggregation, batch_order, local_training, power_of_two, preparation
 from ggeur.engine.stack import Run, few_sizes, stack_runs
 from ggeur.engine.training import Training
