@@ -23,6 +23,7 @@ from ggeur.deploy.server.rounds import Rounds, Start
 from ggeur.deploy.wire.packing import arrays_to_tree, tree_to_arrays
 from ggeur.engine import lane
 from ggeur.engine.compilation import keep_compiled_programs
+from ggeur.engine.messages import add_prepared
 from ggeur.engine.simulate import State
 from ggeur.experiment.built import head_of, method_of
 from ggeur.experiment.dealing import first_head
@@ -224,10 +225,10 @@ class _CellRun:
         return solved.solve(opening.total.unpacked(opening.center), task)
 
     def _stacked(self, prepared: dict[int, Tree], trained: Trained, agreement: Agreement) -> Tree:
-        """The sites' first messages by client, zeros for clients that sent none, as the simulation stacks them."""
+        """The sites' first messages, zeros for clients that sent none, added up as the simulation does."""
         zero = lane.zero_preparation(trained, self._point.train.batch, agreement.dimension, len(agreement.classes))
         every = [prepared.get(k, zero) for k in range(self._point.federate.nodes or 1)]
-        return jax.tree.map(lambda *leaves: np.stack(leaves), *every)
+        return add_prepared(trained.method, jax.tree.map(lambda *leaves: np.stack(leaves), *every))
 
 
 def like(agreement: Agreement) -> EmbeddingTable:
