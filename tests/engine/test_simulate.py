@@ -346,21 +346,21 @@ COUNTING_METHOD = Method(
     },
     init=lambda params, prepared, n_clients: ({"params": params, "prepared": prepared}, jnp.zeros((), jnp.int32)),
     broadcast=lambda server: {"params": server["params"]},
-    upload=lambda start, end, data, context, carry, steps, rate, key: (
-        {"params": end, "steps": steps},
-        context["client"] + 1,
-    ),
+    prepared_adds={"x": "every", "classes": "sum"},
+    upload=lambda work: ({"params": work.end, "steps": work.steps}, work.context["client"] + 1),
+    adds={"params": "weighted", "steps": "every"},
 )
 COUNTING = Trained.of(COUNTING_METHOD)
 
 
-def test_what_clients_prepare_reaches_the_server_in_their_order_with_zeros_from_the_empty_one(federation):
+def test_what_clients_prepare_reaches_the_server_summed_or_in_their_order_with_zeros_from_the_empty_one(federation):
     run = federation(noise=True)
     prepared = Simulation([run], COUNTING, training()).start().servers[0]["prepared"]
     base = np.concatenate([run.table, run.prototypes])
     for k, s in enumerate(run.sets):
         np.testing.assert_allclose(prepared["x"][k], s.materialise(base, run.bank).sum(axis=0), rtol=1e-4, atol=1e-4)
-        np.testing.assert_array_equal(prepared["classes"][k], np.bincount(s.y, minlength=3))
+    labels = np.concatenate([s.y for s in run.sets])
+    np.testing.assert_array_equal(prepared["classes"], np.bincount(labels, minlength=3))
 
 
 def test_absent_clients_keep_their_state(federation):

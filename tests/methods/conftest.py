@@ -4,6 +4,9 @@ The linear head is one matrix here, w = [W b] of shape (classes, p + 1), against
 from the complex step: Im f(w + ih) / h is exact to rounding where f is written in analytic functions.
 """
 
+import sys
+from textwrap import dedent
+
 import jax
 import numpy as np
 import pytest
@@ -159,6 +162,18 @@ def toy(x64):
 def build_toy(x64):
     """The builder: build_toy(sizes=, seed=)."""
     return Toy
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """own(name, source): a module in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def write(name, source):
+        (tmp_path / f"{name}.py").write_text(dedent(source))
+
+    return write
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,7 @@
 """A method's numbers are arguments of the compiled program: a stack of runs that differ in them is the runs alone."""
 
+import sys
+
 import jax
 import numpy as np
 import pytest
@@ -39,7 +41,8 @@ def test_a_method_with_a_part_replaced_is_not_rebuilt_without_it(toy):
     """Whoever starts from a method of ours and replaces a function means it."""
     w = toy.head(toy.random(3, 3))
     usual = toy.simulation("fedprox", w)
-    frozen = Trained.of(resolve("fedprox", HEAD, {"mu": 0.5}).method._replace(aggregate=lambda server, *rest: server))
+    method = resolve("fedprox", HEAD, {"mu": 0.5}).method
+    frozen = Trained.of(method._replace(aggregate=lambda server, total, facts: server))
     assert frozen.numbers == {} and frozen.recipe != resolve("fedprox", HEAD, {"mu": 0.5}).recipe
     last = list(Simulation(usual.runs, frozen, usual.training).rounds())[-1].params[0]
     jax.tree.map(toy.same, last, w)
@@ -83,3 +86,53 @@ def test_so_do_servers_of_the_adaptive_kinds(toy, server):
     found = list(Simulation([run, run], methods, training).rounds())[-1].params
     for stacked, simulation in zip(found, alone, strict=True):
         jax.tree.map(toy.same, stacked, list(simulation.rounds())[-1].params[0])
+
+
+# ---------------------------------------------------------------- one's own
+
+SWEPT = """
+    from ggeur.core.parameters import Positive, Traced
+    from ggeur.methods.method import Method, add_term, squared_distance
+
+    TRACES = []  # one for each time that a program is made of the loss
+
+    def pulled(head, mu):
+        def pull(w, batch, context):
+            TRACES.append(mu)
+            return mu / 2 * squared_distance(w, context["params"])
+
+        return Method(loss=add_term(head, pull))
+
+    def traced(head, *, mu: Traced[Positive] = 1.0):
+        return pulled(head, mu)
+
+    def branching(head, *, mu: Positive = 1.0):
+        return pulled(head, mu if mu < 0.6 else 0.0)
+"""
+
+
+def sweep(toy, name, values):
+    """The last head of a run at each of the values, one after the other, and how often a loss was traced for each."""
+    w, module = toy.head(toy.random(3, 3)), name.partition(":")[0]
+    heads, traces = [], [0]
+    for mu in values:
+        heads.append(list(toy.simulation(name, w, method={"mu": mu}).rounds())[-1].params[0])
+        traces.append(len(sys.modules[module].TRACES))
+    return heads, np.diff(traces).tolist()
+
+
+def test_a_parameter_of_ones_own_method_that_is_traced_is_swept_by_one_program(toy, own):
+    own("own_swept", SWEPT)
+    first, second = (resolve("own_swept:traced", HEAD, {"mu": mu}) for mu in (0.2, 0.9))
+    assert first.recipe == second.recipe and (first.numbers, second.numbers) == ({"mu": 0.2}, {"mu": 0.9})
+    heads, traces = sweep(toy, "own_swept:traced", [0.2, 0.9, 0.5])
+    assert traces[0] > 0 and traces[1:] == [0, 0], "another value compiles nothing"
+    assert not np.allclose(heads[0]["W"], heads[1]["W"], atol=1e-4), "the test is too weak"
+
+
+def test_a_parameter_that_is_not_traced_may_be_branched_on_and_each_value_has_a_program(toy, own):
+    own("own_branching", SWEPT)
+    first, second = (resolve("own_branching:branching", HEAD, {"mu": mu}) for mu in (0.5, 0.9))
+    assert first.recipe != second.recipe and first.numbers == second.numbers == {}
+    _, traces = sweep(toy, "own_branching:branching", [0.5, 0.9])
+    assert min(traces) > 0

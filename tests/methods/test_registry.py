@@ -1,8 +1,5 @@
 """Methods by name: what is told about a wrong one, one's own, and how all of them compose by configuration alone."""
 
-import sys
-from textwrap import dedent
-
 import numpy as np
 import pytest
 
@@ -14,18 +11,6 @@ from ggeur.methods.algorithm import Solved, Trained
 
 KINDS = ["none", "resample", "prototypes", "ggeur"]
 LINEAR = resolve_head("linear")
-
-
-@pytest.fixture
-def own(tmp_path, monkeypatch):
-    """own(name, source): a module in the working directory."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-
-    def write(name, source):
-        (tmp_path / f"{name}.py").write_text(dedent(source))
-
-    return write
 
 
 def told(call, *arguments):
@@ -113,7 +98,7 @@ def test_ones_own_method_may_be_one_of_ours_with_a_part_replaced(own, tree):
         from ggeur.methods import resolve
 
         def frozen(head, *, mu: float = 0.1):
-            return resolve("fedprox", head, {"mu": mu}).method._replace(aggregate=lambda server, *rest: server)
+            return resolve("fedprox", head, {"mu": mu}).method._replace(aggregate=lambda server, total, facts: server)
         """,
     )
     cell = ggeur.run(Experiment.of(tree(train={"method": "own_frozen:frozen", "rounds": 3}))).cells[0]

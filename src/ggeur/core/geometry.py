@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.statistics import ClassStatistics
+from ggeur.core.threads import THREADS
 from ggeur.core.types import Float
 from ggeur.core.validate import check_whole
 
@@ -111,14 +112,14 @@ class Geometry:
 
 
 def _eigh(matrices: Float) -> tuple[Float, Float]:
-    """np.linalg.eigh of a stack, matrix by matrix on two threads of one BLAS thread each.
+    """np.linalg.eigh of a stack, matrix by matrix on a few threads of one BLAS thread each.
 
     BLAS gains next to nothing from threads of its own here, and where something else runs they wait for each other:
     several times slower, seen often.
     """
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(1), ThreadPoolExecutor(2) as pool:
+    with threadpool_limits(1), ThreadPoolExecutor(THREADS) as pool:
         pairs = list(pool.map(np.linalg.eigh, matrices))
     return np.stack([values for values, _ in pairs]), np.stack([vectors for _, vectors in pairs])
 

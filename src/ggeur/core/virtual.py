@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from ggeur.core.augment import Draws
 from ggeur.core.seeding import generator
+from ggeur.core.threads import THREADS
 from ggeur.core.types import Int
 
 BANK_BYTES = 2**28  # benchmarks/README.md has what sharing costs and what a smaller bank saves
-_THREADS = 2
 _BLOCK = 256  # rows drawn from one stream, so that a site can make the few rows it needs
 
 
@@ -105,7 +105,7 @@ class BankPiece(NamedTuple):
                 done += len(some)
             rows[:] = rows @ factor(c)
 
-        with ThreadPoolExecutor(_THREADS) as pool:
+        with ThreadPoolExecutor(THREADS) as pool:
             list(pool.map(fill, held))
         return bank
 

@@ -1,14 +1,14 @@
-"""Which lanes run together in one compiled call: alike in steps, few enough for a cache, enough for two threads."""
+"""Which lanes run together in one compiled call: alike in steps, few enough for a cache, enough for all threads."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
+from ggeur.core.threads import THREADS
 from ggeur.core.types import Int
 from ggeur.engine.local import power_of_two
 
-THREADS = 2  # fixed, not the machine's count, so that grouping, and with it rounding, is the same everywhere
 _ORDER_BYTES = 64 * 2**20  # of batch orders, and what they pick, in one compiled call
 _BATCH_BYTES = 2**20  # of the rows that one step forms in one compiled call: about what a core's cache holds
 _CALL_STEPS = 128  # that a compiled call should at least be worth
@@ -21,7 +21,7 @@ class Chunks(NamedTuple):
     dimension: int
 
     def of(self, lanes: Int, steps: Int) -> list[Int]:
-        """The busiest first; at least two chunks, for two threads, where there are two lanes."""
+        """Chunks of `lanes`, which have `steps` to take: the busiest first, and one per thread where lanes suffice."""
         chunks: list[Int] = []
         for group, longest in _alike(lanes, steps):
             order_bytes = 16 * self.batch * power_of_two(longest)

@@ -1,6 +1,6 @@
-"""One client of a federation, with the very functions that the simulation runs on all of them.
+"""One client of a federation alone, and the server's part, by the compiled functions that the simulation runs.
 
-This is the only place that knows the signatures of `engine.local`; a test holds it to the simulation.
+Where clients are machines of their own, all that they compute goes through here; a test holds it to the simulation.
 """
 
 from typing import Any, NamedTuple
@@ -41,7 +41,10 @@ class Answer(NamedTuple):
 def train(
     lane: Lane, trained: Trained, training: Training, number: int, start: Tree, sent: Tree, state: Tree
 ) -> Answer:
-    """The client's part of round `number`."""
+    """The client's part of round `number`, trained as `trained` and `training` say.
+
+    It starts at the head `start`, with what the server `sent` and the client's own `state`.
+    """
     n = len(lane.set.y)
     steps, batch = training.steps(n), training.batch
     order = np.full((1, power_of_two(steps) * batch), -1, np.int32)
@@ -65,7 +68,7 @@ def train(
 
 
 def prepare(lane: Lane, trained: Trained, batch: int) -> Tree:
-    """The client's message before round 1; () where the method has none."""
+    """The client's message before round 1, its rows taken in batches of `batch`; () where the method has none."""
     if not trained.method.prepares:
         return ()
     bank = None if lane.bank is None else jnp.asarray(lane.bank)
@@ -75,7 +78,10 @@ def prepare(lane: Lane, trained: Trained, batch: int) -> Tree:
 
 
 def aggregate(trained: Trained, server: Tree, messages: list[Tree], ids: list[int], weights: Any, names: Any) -> Tree:
-    """The server's part of a round; `names` are seed and round."""
+    """The server's part of a round, from its state `server` and the `messages` of the clients `ids`, in their order.
+
+    `weights` are the clients', of any sum; `names` are seed and round.
+    """
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *messages)
     seed, number = names
     key_names = np.array([seed, stream("aggregate"), number], np.uint32)
@@ -88,7 +94,11 @@ def aggregate(trained: Trained, server: Tree, messages: list[Tree], ids: list[in
 def message_like(
     trained: Trained, training: Training, p: int, n_classes: int, sent: Tree, start: Tree, state: Tree
 ) -> Tree:
-    """Arrays that look like a client's message, found without computing anything."""
+    """Arrays that look like a client's message, found without computing anything.
+
+    Of a client with rows of `p` dimensions and `n_classes` labels that is given `sent`, `start` and `state` as in
+    `train`.
+    """
     lane = _tiny(p, n_classes)
 
     def message(start: Tree, sent: Tree, state: Tree) -> Tree:
@@ -104,7 +114,10 @@ def message_like(
 
 
 def zero_preparation(trained: Trained, batch: int, p: int, n_classes: int) -> Tree:
-    """What stands for the first message of a client that has no rows."""
+    """What stands for the first message of a client without rows, as `prepare` would make it of such batches.
+
+    Rows would have `p` dimensions, and labels be below `n_classes`.
+    """
     if not trained.method.prepares:
         return ()
     shapes = _preparation_shape(trained, batch, p, n_classes)

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from ggeur.core.seeding import generator
 from ggeur.core.types import Tree
 from ggeur.core.virtual import VirtualSet
+from ggeur.engine.messages import add_messages, check_message
 from ggeur.engine.training import Numbers, build_optimiser, steps_per_epoch
 from ggeur.methods.algorithm import Recipe
-from ggeur.methods.method import Batch, ClientData, Sent
+from ggeur.methods.method import Batch, ClientData, LocalWork, Parts, RoundFacts, Sent
 
 
 class Lanes(NamedTuple):
@@ -33,7 +34,7 @@ class Lanes(NamedTuple):
 
     @classmethod
     def of(cls, sets: Sequence[VirtualSet], width: int, n_classes: int) -> "Lanes":
-        """The clients' sets, each filled up to `width` rows."""
+        """The clients' `sets`, each filled up to `width` rows; labels are below `n_classes`."""
 
         def stacked(columns: list[NDArray[np.int32]]) -> NDArray[np.int32]:
             full = np.zeros((len(columns), width), np.int32)
@@ -51,7 +52,7 @@ class Lanes(NamedTuple):
 
 
 def folded_key(names: Any) -> jax.Array:
-    """The key of (seed, purpose, round, client); where a method draws nothing, the compiler drops it."""
+    """The random key of `names`, as (seed, purpose, round, client); where nothing is drawn, it is compiled away."""
     key = jax.random.key(names[0])
     for name in names[1:]:
         key = jax.random.fold_in(key, name)
@@ -59,9 +60,10 @@ def folded_key(names: Any) -> jax.Array:
 
 
 def batch_order(seed: int, round_: int, client: int, n: int, steps: int, batch: int) -> NDArray[np.int32]:
-    """Which rows the client takes in each step, (steps * batch,); -1 fills up an epoch's last, short batch.
+    """Which of its `n` rows `client` takes in each step of a round, (steps * batch,).
 
-    It depends on nothing else, so an engine that sees one client finds the same order as one that sees all.
+    -1 fills up an epoch's last, short batch. The order depends on nothing but these arguments, so an engine that sees
+    one client finds the same as one that sees all.
     """
     per_epoch = steps_per_epoch(n, batch)
     epochs = -(-steps // per_epoch)
@@ -119,9 +121,10 @@ def local_training(
 ) -> Callable[..., tuple[Tree, Tree, Tree, jax.Array]]:
     """(base, bank, lanes, order, steps, longest, start, sent, client, names, numbers) -> messages, states, ends, loss.
 
-    All arguments but base, bank and longest are stacked over lanes; so are `sent` and `numbers` unless there is
-    `one_server`, and `start` unless there is `one_start`. The method is built around its numbers inside the program, so
-    that other numbers are other arguments, and nothing is compiled anew.
+    `recipe` builds the method, `optimiser` is the kind of [train]'s, and steps take `batch` rows. All arguments but
+    base, bank and longest are stacked over lanes; so are `sent` and `numbers` unless there is `one_server`, and `start`
+    unless there is `one_start`. The method is built around its numbers inside the program, so that other numbers are
+    other arguments, and nothing is compiled anew.
     """
 
     def train_lane(
@@ -161,7 +164,9 @@ def local_training(
         end, _, carry, total = jax.lax.fori_loop(0, longest, step, begin)
         data = _client_data(base, bank, lane, batch)
         upload_key = jax.random.fold_in(key, 2**32 - 1)  # no step has this number
-        message, new_client = method.upload(start, end, data, context, carry, steps, rate, upload_key)
+        work = LocalWork(start, end, data, context, carry, steps, rate, upload_key)
+        message, new_client = method.upload(work)
+        check_message(method, "upload", message)
         return message, new_client, end, total / jnp.maximum(steps, 1)
 
     server = None if one_server else 0
@@ -171,26 +176,43 @@ def local_training(
 
 @lru_cache(maxsize=64)
 def preparation(recipe: Recipe, batch: int) -> Callable[..., Tree]:
-    """(base, bank, lanes, names, the method's numbers) -> every lane's message before round 1."""
+    """(base, bank, lanes, names, the method's numbers) -> every lane's message before round 1.
 
-    def prepare_lane(base: jax.Array, bank: jax.Array | None, lane: Lanes, names: jax.Array, numbers: Tree) -> Tree:
-        return recipe(numbers).prepare(_client_data(base, bank, lane, batch), folded_key(names))
+    `recipe` builds the method around its numbers; its rows come in batches of `batch`. All arguments but base and bank
+    are stacked over lanes.
+    """
+
+    def prepare_lane(base: jax.Array, bank: jax.Array | None, lane: Lanes, names: jax.Array, numbers: Tree) -> Parts:
+        method = recipe(numbers)
+        message = method.prepare(_client_data(base, bank, lane, batch), folded_key(names))
+        check_message(method, "prepare", message)
+        return message
 
     return jax.jit(jax.vmap(prepare_lane, in_axes=(None, None, 0, 0, 0)))
 
 
 @lru_cache(maxsize=64)
 def aggregation(recipe: Recipe) -> Callable[..., Tree]:
-    """(server, messages, ids, weights, names, the method's numbers) -> server: the method's, compiled."""
+    """(server, messages, ids, weights, names, the method's numbers) -> server: the method's, compiled.
+
+    `recipe` builds the method around its numbers. `messages` are stacked over the clients `ids`, whose `weights` sum to
+    1, and added up here; `names` are seed, purpose and round.
+    """
 
     def aggregate(
-        server: Tree, messages: Tree, ids: jax.Array, weights: jax.Array, names: jax.Array, numbers: Tree
+        server: Tree, messages: Parts, ids: jax.Array, weights: jax.Array, names: jax.Array, numbers: Tree
     ) -> Tree:
-        return recipe(numbers).aggregate(server, messages, ids, weights, folded_key(names))
+        method = recipe(numbers)
+        total = add_messages(method, messages, weights)
+        return method.aggregate(server, total, RoundFacts(len(ids), ids, weights, folded_key(names)))
 
     return jax.jit(aggregate)
 
 
 def power_of_two(n: int) -> int:
-    """n rounded up to one: sizes that programs are compiled for."""
+    """The least power of two that is not below `n`; arrays are filled up to it, so that few programs are compiled.
+
+    >>> [power_of_two(n) for n in (0, 1, 5, 8)]
+    [1, 1, 8, 8]
+    """
     return 1 << max(n - 1, 0).bit_length()

@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.seeding import stream
+from ggeur.core.threads import THREADS
 from ggeur.core.types import Int, Tree
 from ggeur.engine import trees
-from ggeur.engine.chunks import THREADS, Chunks
+from ggeur.engine.chunks import Chunks
 from ggeur.engine.local import Lanes, aggregation, batch_order, local_training, power_of_two, preparation
+from ggeur.engine.messages import add_prepared
 from ggeur.engine.stack import Run, few_sizes, stack_runs
 from ggeur.engine.training import Training
 from ggeur.methods.algorithm import Trained
@@ -57,9 +59,10 @@ class _Done(NamedTuple):
 
 
 class Simulation:
-    """A stack of runs, ready to train; iterate over `rounds`.
+    """A stack of `runs`, ready to train; iterate over `rounds`.
 
-    Method and training are one for all runs, or one for each, which may then differ in numbers such as rates.
+    The method `trained` and `training` are one for all runs, or one for each, which may then differ in numbers such as
+    rates.
     """
 
     def __init__(
@@ -99,14 +102,15 @@ class Simulation:
         servers, clients = [], []
         for r, (run, method) in enumerate(zip(self.runs, self._methods, strict=True)):
             own = slice(r * self.n_clients, (r + 1) * self.n_clients)
-            server, client = method.init(run.params, trees.take(prepared, own), len(self._able(r)))
+            total = add_prepared(method, trees.take(prepared, own))
+            server, client = method.init(run.params, total, len(self._able(r)))
             servers.append(server)
             clients.append(jax.tree.map(lambda a: np.broadcast_to(a, (self.n_clients, *np.shape(a))), client))
         own_heads = () if self.training.broadcast else trees.concatenate([run.own_params for run in self.runs])
         return State(0, servers, trees.concatenate(clients), own_heads)
 
     def rounds(self, state: State | None = None) -> Iterator[Round]:
-        """Train from `state` (default: the start) to the last round."""
+        """Train from `state` (by default the start) to the last round."""
         state = self.start() if state is None else state
         with ThreadPoolExecutor(THREADS) as pool:
             while state.round < self.training.rounds:
@@ -115,7 +119,7 @@ class Simulation:
                 state = result.state
 
     def heads(self, state: State) -> list[Tree]:
-        """The global head of every run."""
+        """The global head of every run, as of `state`."""
         return [sent["params"] for sent in self._sent(state)]
 
     def _sent(self, state: State) -> list[dict[str, Tree]]:

@@ -35,9 +35,9 @@ class Stack(NamedTuple):
 
 
 def stack_runs(runs: Sequence[Run], storage: str = "float32") -> Stack:
-    """Lay the runs' prototypes and banks end to end behind the one table they share.
+    """Lay the `runs`' prototypes and banks end to end behind the one table they share.
 
-    With storage "float16" half the bytes are fetched in a step; arithmetic stays in float32.
+    With `storage` "float16" half the bytes are fetched in a step; arithmetic stays in float32.
     """
     table = runs[0].table
     half = storage == "float16"
@@ -57,7 +57,7 @@ def stack_runs(runs: Sequence[Run], storage: str = "float32") -> Stack:
 
 
 def few_sizes(n: int) -> int:
-    """n rounded up by a quarter at most: 1 to 8, then 10, 12, 14, 16, 20, 24, ...
+    """`n` rounded up by a quarter at most: 1 to 8, then 10, 12, 14, 16, 20, 24, ...
 
     A program is compiled for each size of its arrays, so sizes that vary from seed to seed are rounded to a few.
     """

@@ -34,7 +34,7 @@ class LocalOptimiser(NamedTuple):
 
 
 def build_optimiser(kind: str, numbers: Numbers) -> optax.GradientTransformation:
-    """The optimiser of that kind around its numbers."""
+    """The optimiser of that `kind` (see `LocalOptimiser.kind`) around its `numbers`."""
     if kind == "adam":
         descent = optax.adam(numbers.rate)
     else:
@@ -43,6 +43,7 @@ def build_optimiser(kind: str, numbers: Numbers) -> optax.GradientTransformation
 
 
 def steps_per_epoch(n: int, batch: int) -> int:
+    """Of `n` rows in batches of `batch`, the last of which may be short."""
     return -(-n // batch)
 
 
@@ -61,20 +62,20 @@ class Training:
     storage: str = "float32"  # of embeddings and noise, or "float16"; arithmetic is float32
 
     def steps(self, n: int) -> int:
-        """Local steps in a round of a client with n rows."""
+        """Local steps in a round of a client with `n` rows."""
         if n == 0:
             return 0
         return self.local_steps or self.local_epochs * steps_per_epoch(n, self.batch)
 
     def participants(self, seed: int, number: int, able: Int) -> Int:
-        """Who trains in round `number`: all that are able, or as many of them as wanted, drawn by seed and round."""
+        """Who trains in round `number`: all that are `able`, or as many as wanted, drawn by `seed` and round."""
         wanted = self.clients_per_round
         if wanted is None or wanted >= len(able):
             return able
         return np.sort(generator(seed, "participants", number).choice(able, wanted, replace=False))
 
     def numbers(self, trained: Trained) -> Numbers:
-        """What may differ between runs that share a program with this one."""
+        """What may differ between runs that share a program with this one, which trains by the method `trained`."""
         return Numbers(self.rate, self.optimiser.momentum, self.optimiser.weight_decay, dict(trained.numbers))
 
     def without_numbers(self) -> tuple[Any, ...]:

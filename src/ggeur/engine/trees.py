@@ -11,11 +11,12 @@ from ggeur.core.types import Tree
 
 
 def take(tree: Tree, at: Any) -> Tree:
+    """The lanes `at` of `tree`: a number, numbers or a slice."""
     return jax.tree.map(lambda a: a[at], tree)
 
 
 def put(tree: Tree, at: Any, values: Tree) -> Tree:
-    """A copy with these lanes replaced."""
+    """A copy of `tree` with the lanes `at` replaced by `values`."""
 
     def replaced(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
         changed = np.array(old)
@@ -26,15 +27,17 @@ def put(tree: Tree, at: Any, values: Tree) -> Tree:
 
 
 def stack(trees: Sequence[Tree]) -> Tree:
+    """One lane from each of `trees`."""
     return jax.tree.map(lambda *a: np.stack(a), *trees)
 
 
 def concatenate(trees: Sequence[Tree]) -> Tree:
+    """The lanes of all `trees`, one after the other."""
     return jax.tree.map(lambda *a: np.concatenate(a), *trees)
 
 
 def scatter(trees: Sequence[Tree], at: Sequence[Any], length: int) -> Tree:
-    """Each tree's lanes at their places in one of `length`; every array is copied once, as there may be many."""
+    """The lanes of `trees` in one of `length`, each tree's where `at` says; every array is copied once."""
 
     def laid(*pieces: NDArray[Any]) -> NDArray[Any]:
         whole = np.empty((length, *pieces[0].shape[1:]), pieces[0].dtype)
@@ -46,4 +49,5 @@ def scatter(trees: Sequence[Tree], at: Sequence[Any], length: int) -> Tree:
 
 
 def size_in_bytes(tree: Tree) -> int:
+    """Of all arrays of `tree` together."""
     return sum(int(leaf.nbytes) for leaf in jax.tree.leaves(tree))

@@ -14,27 +14,25 @@ import jax.numpy as jnp
 from ggeur.core.parameters import Positive, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, ClientData, Method, Sent, add_term, inner, squared_distance, uniform_mean
+from ggeur.methods.method import Batch, LocalWork, Method, Parts, RoundFacts, Sent, add_term, inner, squared_distance
 
 
 def feddyn(head: Head, *, alpha: Traced[Positive] = 0.5) -> Method:
     """`alpha`: weight of the regulariser."""
 
-    def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:
+    def init(params: Params, prepared: Parts, n_clients: int) -> tuple[Tree, Tree]:
         zero = jax.tree.map(jnp.zeros_like, params)
         return {"params": params, "h": zero, "N": jnp.asarray(float(n_clients))}, {"g": zero}
 
     def regulariser(w: Params, batch: Batch, context: Sent) -> jax.Array:
         return alpha / 2 * squared_distance(w, context["params"]) - inner(context["client"]["g"], w)
 
-    def upload(
-        w_t: Params, w_k: Params, data: ClientData, context: Sent, carry: Tree, *rest: jax.Array
-    ) -> tuple[Tree, Tree]:
-        g = jax.tree.map(lambda g, w_k, w_t: g - alpha * (w_k - w_t), context["client"]["g"], w_k, context["params"])
-        return {"params": w_k}, {"g": g}
+    def upload(work: LocalWork) -> tuple[Parts, Tree]:
+        g, w_k, w_t = work.context["client"]["g"], work.end, work.context["params"]
+        return {"params": w_k}, {"g": jax.tree.map(lambda g, w_k, w_t: g - alpha * (w_k - w_t), g, w_k, w_t)}
 
-    def aggregate(server: Tree, messages: Tree, ids: jax.Array, weights: jax.Array, key: jax.Array) -> Tree:
-        mean, share = uniform_mean(messages["params"]), len(ids) / server["N"]
+    def aggregate(server: Tree, total: Parts, facts: RoundFacts) -> Tree:
+        mean, share = total["params"], facts.participants / server["N"]
         h = jax.tree.map(lambda h, m, w_t: h - alpha * share * (m - w_t), server["h"], mean, server["params"])
         return {"params": jax.tree.map(lambda m, h: m - h / alpha, mean, h), "h": h, "N": server["N"]}
 
@@ -43,5 +41,6 @@ def feddyn(head: Head, *, alpha: Traced[Positive] = 0.5) -> Method:
         init=init,
         broadcast=lambda server: {"params": server["params"]},
         upload=upload,
+        adds={"params": "equal"},
         aggregate=aggregate,
     )

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from ggeur.core.parameters import Fraction, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, ClientData, Method, Sent, cross_entropy, weighted_mean
+from ggeur.methods.method import Batch, LocalWork, Method, Parts, RoundFacts, Sent, cross_entropy
 
 MOMENTUM = 0.99
 
@@ -23,7 +23,7 @@ MOMENTUM = 0.99
 def fedfa(head: Head, *, probability: Traced[Fraction] = 0.5) -> Method:
     """`probability`: that a batch is perturbed."""
 
-    def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:
+    def init(params: Params, prepared: Parts, n_clients: int) -> tuple[Tree, Tree]:
         _, p = head.shape(params)
         return {"params": params, "gamma": jnp.ones(p)}, {"m": jnp.zeros(p)}
 
@@ -37,21 +37,19 @@ def fedfa(head: Head, *, probability: Traced[Fraction] = 0.5) -> Method:
         x = batch.x + on * jax.random.normal(k_eps, batch.x.shape) * spread
         return cross_entropy(head.logits(w, x), batch.y, batch.mask), MOMENTUM * m + (1 - MOMENTUM) * mean
 
-    def upload(
-        start: Params, end: Params, data: ClientData, context: Sent, m: Tree, *rest: jax.Array
-    ) -> tuple[Tree, Tree]:
-        return {"params": end, "m": m}, {"m": m}
+    def upload(work: LocalWork) -> tuple[Parts, Tree]:
+        return {"params": work.end, "m": work.carry}, {"m": work.carry}
 
-    def aggregate(server: Tree, messages: Tree, ids: jax.Array, weights: jax.Array, key: jax.Array) -> Tree:
-        several = len(ids) > 1
-        v = 1 / (1 + 1 / (jnp.var(messages["m"], axis=0) + 1e-6))
-        gamma = len(v) * v / jnp.sum(v) if several else server["gamma"]
-        return {"params": weighted_mean(messages["params"], weights), "gamma": gamma}
+    def aggregate(server: Tree, total: Parts, facts: RoundFacts) -> Tree:
+        v = 1 / (1 + 1 / (jnp.var(total["m"], axis=0) + 1e-6))
+        gamma = len(v) * v / jnp.sum(v) if facts.participants > 1 else server["gamma"]
+        return {"params": total["params"], "gamma": gamma}
 
     return Method(
         loss=loss,
         init=init,
         begin=lambda context: context["client"]["m"],
         upload=upload,
+        adds={"params": "weighted", "m": "every"},  # the variance is taken across clients
         aggregate=aggregate,
     )

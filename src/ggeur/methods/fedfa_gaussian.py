@@ -12,13 +12,13 @@ import jax.numpy as jnp
 
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, ClientData, Method, Sent, cross_entropy
+from ggeur.methods.method import Batch, ClientData, Method, Parts, Sent, cross_entropy
 
 
 def fedfa_gaussian(head: Head) -> Method:
     """It has no parameters."""
 
-    def prepare(data: ClientData, key: jax.Array) -> Tree:
+    def prepare(data: ClientData, key: jax.Array) -> Parts:
         """Count, sum and sum of squares of each class."""
         n_classes, p = len(data.class_count), data.take(jnp.zeros(1, int)).x.shape[1]
 
@@ -30,8 +30,7 @@ def fedfa_gaussian(head: Head) -> Method:
         s1, s2 = data.fold(add, (zero, zero))
         return {"n": data.class_count, "s1": s1, "s2": s2}
 
-    def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:
-        total = jax.tree.map(lambda a: jnp.sum(a, axis=0), prepared)
+    def init(params: Params, total: Parts, n_clients: int) -> tuple[Tree, Tree]:
         n = jnp.maximum(total["n"], 1)[:, None]
         mu = total["s1"] / n
         sigma = jnp.sqrt(jnp.maximum(total["s2"] / n - mu**2, 0))
@@ -44,4 +43,10 @@ def fedfa_gaussian(head: Head) -> Method:
         own = cross_entropy(head.logits(w, batch.x), batch.y, batch.mask)
         return (own + cross_entropy(head.logits(w, made), c, jnp.ones_like(batch.mask))) / 2, carry
 
-    return Method(loss=loss, prepare=prepare, init=init, constant=("mu", "sigma", "exists"))
+    return Method(
+        loss=loss,
+        prepare=prepare,
+        prepared_adds={"n": "sum", "s1": "sum", "s2": "sum"},
+        init=init,
+        constant=("mu", "sigma", "exists"),
+    )

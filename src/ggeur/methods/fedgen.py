@@ -19,7 +19,17 @@ import optax
 from ggeur.core.parameters import AtLeastZero, Count, Positive, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, ClientData, Method, Sent, cross_entropy, row_mean, weighted_mean
+from ggeur.methods.method import (
+    Batch,
+    LocalWork,
+    Method,
+    Parts,
+    RoundFacts,
+    Sent,
+    cross_entropy,
+    row_mean,
+    weighted_mean,
+)
 
 DECAY = 0.98
 
@@ -45,22 +55,21 @@ def fedgen(
         made: jax.Array = jax.nn.relu(z) @ g["W2"].T + g["b2"]
         return made
 
-    def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:
+    def init(params: Params, prepared: Parts, n_clients: int) -> tuple[Tree, Tree]:
         n_classes, p = head.shape(params)
-        k1, k2 = jax.random.split(jax.random.key(0))  # before round 1 nobody has seen the generator
+        k1, k2 = jax.random.split(jax.random.key(0))
         g = {
             "W1": jax.random.normal(k1, (hidden, noise + n_classes)) * (noise + n_classes) ** -0.5,
             "b1": jnp.zeros(hidden),
             "W2": jax.random.normal(k2, (p, hidden)) * hidden**-0.5,
             "b2": jnp.zeros(p),
         }
-        # round counts from 0, and the generator has no say until it has been trained once
         return {
             "params": params,
             "G": g,
             "memory": adam.init(g),
             "labels": jnp.ones(n_classes),
-            "strength": jnp.zeros(()),
+            "strength": jnp.zeros(()),  # the generator has no say until it has been trained once
         }, ()
 
     def loss(w: Params, batch: Batch, context: Sent, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
@@ -76,13 +85,12 @@ def fedgen(
         kl = jnp.sum(jnp.exp(teacher) * (teacher - jax.nn.log_softmax(logits)), axis=-1)
         return plain + context["strength"] * (a * generated + b * row_mean(kl, batch.mask)), carry
 
-    def upload(
-        start: Params, end: Params, data: ClientData, context: Sent, carry: Tree, *rest: jax.Array
-    ) -> tuple[Tree, Tree]:
-        return {"params": end, "n": data.class_count.astype(context["labels"].dtype)}, context["client"]
+    def upload(work: LocalWork) -> tuple[Parts, Tree]:
+        n = work.data.class_count.astype(work.context["labels"].dtype)
+        return {"params": work.end, "n": n}, work.context["client"]
 
-    def aggregate(server: Tree, messages: Tree, ids: jax.Array, weights: jax.Array, key: jax.Array) -> Tree:
-        n = messages["n"]  # (|S|, C)
+    def aggregate(server: Tree, every: Parts, facts: RoundFacts) -> Tree:
+        h, n = every["params"], every["n"]  # (|S|, ...), (|S|, C)
         share = n / jnp.maximum(n.sum(axis=0), 1)
         labels = n.sum(axis=0)
 
@@ -91,7 +99,7 @@ def fedgen(
             y = jax.random.categorical(k_y, jnp.log(labels), shape=(server_batch,))
             eps = jax.random.uniform(k_eps, (server_batch, noise))
             made = generate(g, y, eps)
-            log_p = jax.nn.log_softmax(jax.vmap(head.logits, in_axes=(0, None))(messages["params"], made))
+            log_p = jax.nn.log_softmax(jax.vmap(head.logits, in_axes=(0, None))(h, made))
             right = jnp.take_along_axis(log_p, y[None, :, None], axis=2)[..., 0]  # (|S|, batch)
             ensemble = -jnp.mean(jnp.sum(share[:, y] * right, axis=0))
             return ensemble + jnp.exp(-spread(made, distances(eps)))
@@ -101,11 +109,11 @@ def fedgen(
             update, memory = adam.update(jax.grad(objective)(g, key), memory, g)
             return (optax.apply_updates(g, update), memory), None
 
-        keys = jax.random.split(key, server_steps)
+        keys = jax.random.split(facts.key, server_steps)
         (g, memory), _ = jax.lax.scan(step, (server["G"], server["memory"]), keys)
         first = server["strength"] == 0
         return {
-            "params": weighted_mean(messages["params"], weights),
+            "params": weighted_mean(h, facts.weights),
             "G": g,
             "memory": memory,
             "labels": labels,
@@ -117,6 +125,7 @@ def fedgen(
         init=init,
         broadcast=lambda server: {k: server[k] for k in ("params", "G", "labels", "strength")},
         upload=upload,
+        adds={"params": "every", "n": "every"},  # the generator is taught by each client's head
         aggregate=aggregate,
     )
 

@@ -12,13 +12,13 @@ import jax.numpy as jnp
 from ggeur.core.parameters import Count, Fraction, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, ClientData, Method, Sent, row_mean
+from ggeur.methods.method import Batch, ClientData, Method, Parts, Sent, row_mean
 
 
 def fedmix(head: Head, *, lam: Traced[Fraction] = 0.05, group: Count = 5, groups: Count = 200) -> Method:
     """`lam`: l, the share of the mixed-in mean; `group`: M; `groups`: the most means that a client sends."""
 
-    def prepare(data: ClientData, key: jax.Array) -> Tree:
+    def prepare(data: ClientData, key: jax.Array) -> Parts:
         n_classes = len(data.class_count)
         lot = jax.random.uniform(key, (data.width,))
         shuffled = jnp.argsort(jnp.where(jnp.arange(data.width) < data.n, lot, 2.0))  # filling goes last
@@ -34,7 +34,7 @@ def fedmix(head: Head, *, lam: Traced[Fraction] = 0.05, group: Count = 5, groups
             "held": (count > 0).astype(rows.x.dtype),
         }
 
-    def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:
+    def init(params: Params, prepared: Parts, n_clients: int) -> tuple[Tree, Tree]:
         means = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), prepared)  # the clients' means, all together
         return {"params": params, "means": means}, ()
 
@@ -52,4 +52,10 @@ def fedmix(head: Head, *, lam: Traced[Fraction] = 0.05, group: Count = 5, groups
         mixed = (1 - lam) * each(u, y) + lam * each(u, y_g) + lam * slope @ x_g
         return row_mean(mixed, batch.mask), carry
 
-    return Method(loss=loss, prepare=prepare, init=init, constant=("means",))
+    return Method(
+        loss=loss,
+        prepare=prepare,
+        prepared_adds={"x": "every", "y": "every", "held": "every"},
+        init=init,
+        constant=("means",),
+    )

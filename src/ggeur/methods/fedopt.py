@@ -22,7 +22,7 @@ import optax
 from ggeur.core.parameters import Fraction, Positive, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Method, cross_entropy_loss, weighted_mean
+from ggeur.methods.method import Method, Parts, RoundFacts, cross_entropy_loss
 
 
 def fedopt(
@@ -41,12 +41,11 @@ def fedopt(
     else:
         server_optimiser = adaptive(server, eta, 0.0 if server == "adagrad" else momentum, beta2, tau)
 
-    def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:
+    def init(params: Params, prepared: Parts, n_clients: int) -> tuple[Tree, Tree]:
         return {"params": params, "memory": server_optimiser.init(params)}, ()
 
-    def aggregate(state: Tree, messages: Tree, ids: jax.Array, weights: jax.Array, key: jax.Array) -> Tree:
-        mean = weighted_mean(messages["params"], weights)
-        pseudo_gradient = jax.tree.map(jnp.subtract, state["params"], mean)  # -Delta_t
+    def aggregate(state: Tree, total: Parts, facts: RoundFacts) -> Tree:
+        pseudo_gradient = jax.tree.map(jnp.subtract, state["params"], total["params"])  # -Delta_t
         update, memory = server_optimiser.update(pseudo_gradient, state["memory"], state["params"])
         return {"params": optax.apply_updates(state["params"], update), "memory": memory}
 

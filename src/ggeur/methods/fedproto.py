@@ -14,13 +14,13 @@ import jax.numpy as jnp
 from ggeur.core.parameters import AtLeastZero, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, ClientData, Method, Sent, add_term, row_mean, weighted_mean
+from ggeur.methods.method import Batch, LocalWork, Method, Parts, RoundFacts, Sent, add_term, row_mean
 
 
 def fedproto(head: Head, *, lam: Traced[AtLeastZero] = 2.0) -> Method:
     """`lam`: lambda, the weight of the prototype term."""
 
-    def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:
+    def init(params: Params, prepared: Parts, n_clients: int) -> tuple[Tree, Tree]:
         n_classes, p = head.shape(params)
         z = jax.eval_shape(head.represent, params, jnp.zeros((1, p)))
         prototypes = jnp.zeros((n_classes, z.shape[1]), z.dtype)
@@ -31,23 +31,28 @@ def fedproto(head: Head, *, lam: Traced[AtLeastZero] = 2.0) -> Method:
         square = jnp.mean((z - context["P"][batch.y]) ** 2, axis=-1)
         return lam * row_mean(square * context["held"][batch.y], batch.mask)
 
-    def upload(
-        start: Params, end: Params, data: ClientData, context: Sent, carry: Tree, *rest: jax.Array
-    ) -> tuple[Tree, Tree]:
+    def upload(work: LocalWork) -> tuple[Parts, Tree]:
         def add(total: jax.Array, batch: Batch) -> jax.Array:
             member = jax.nn.one_hot(batch.y, len(total), axis=0) * batch.mask
-            return total + member @ head.represent(end, batch.x)
+            return total + member @ head.represent(work.end, batch.x)
 
-        total = data.fold(add, jnp.zeros_like(context["P"]))
-        return {"params": end, "total": total, "n": data.class_count.astype(total.dtype)}, context["client"]
+        z = work.data.fold(add, jnp.zeros_like(work.context["P"]))
+        n = work.data.class_count.astype(z.dtype)
+        return {"params": work.end, "z": z, "n": n}, work.context["client"]
 
-    def aggregate(server: Tree, messages: Tree, ids: jax.Array, weights: jax.Array, key: jax.Array) -> Tree:
-        n = jnp.sum(messages["n"], axis=0)
-        fresh = jnp.sum(messages["total"], axis=0) / jnp.maximum(n, 1)[:, None]
+    def aggregate(server: Tree, total: Parts, facts: RoundFacts) -> Tree:
+        n = total["n"]
+        fresh = total["z"] / jnp.maximum(n, 1)[:, None]
         return {
-            "params": weighted_mean(messages["params"], weights),
+            "params": total["params"],
             "P": jnp.where(n[:, None] > 0, fresh, server["P"]),  # a class nobody brought this round keeps its own
             "held": jnp.where(n > 0, 1.0, server["held"]),
         }
 
-    return Method(loss=add_term(head, pull), init=init, upload=upload, aggregate=aggregate)
+    return Method(
+        loss=add_term(head, pull),
+        init=init,
+        upload=upload,
+        adds={"params": "weighted", "z": "sum", "n": "sum"},
+        aggregate=aggregate,
+    )

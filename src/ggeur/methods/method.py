@@ -1,82 +1,94 @@
 """A federated method is a handful of pure functions; the defaults are FedAvg's.
 
 The engine vectorises them over clients, so each is written for one client (or, for `aggregate`, for one server).
-`sent` and `context` are dictionaries: what the server sends, and that plus the client's own state under "client".
+All that a method's file needs can be had from here.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
+from ggeur.methods.parts import (
+    Aggregate,
+    Batch,
+    Begin,
+    Broadcast,
+    ClientData,
+    Init,
+    LocalWork,
+    LossFunction,
+    MakeOptimiser,
+    Parts,
+    Prepare,
+    PreparedSum,
+    RoundFacts,
+    Sent,
+    Sum,
+    Term,
+    Upload,
+)
 
-Sent = dict[str, Tree]
-
-
-class Batch(NamedTuple):
-    """Rows of one step; a short last batch is filled up, and `mask` is 0 on the filling."""
-
-    x: jax.Array  # (B, p)
-    y: jax.Array  # (B,)
-    mask: jax.Array  # (B,)
-
-
-class ClientData(NamedTuple):
-    """All that a client holds, without holding it at once."""
-
-    n: jax.Array  # rows
-    width: int  # rows as padded: a bound on n that is known when compiling
-    class_count: jax.Array  # (C,)
-    take: Callable[[jax.Array], Batch]  # positions -> rows; masked out from n on
-    fold: Callable[[Callable[[Tree, Batch], Tree], Tree], Tree]  # (f, start) -> f over all batches of its rows
-
-
-Loss = Callable[[Params, Batch, Sent, Tree, jax.Array], tuple[jax.Array, Tree]]
+__all__ = [
+    "Batch",
+    "ClientData",
+    "LocalWork",
+    "LossFunction",
+    "Method",
+    "Parts",
+    "PreparedSum",
+    "RoundFacts",
+    "Sent",
+    "Sum",
+    "Term",
+    "add_term",
+    "cross_entropy",
+    "cross_entropy_loss",
+    "inner",
+    "row_mean",
+    "squared_distance",
+    "uniform_mean",
+    "weighted_mean",
+]
 
 
 class Method(NamedTuple):
     """What distinguishes a method from FedAvg; see `docs/methods.md` for how to write one."""
 
-    loss: Loss
+    loss: LossFunction
     """(params, batch, context, carry, key) -> loss, carry: minimised by the local steps."""
 
-    prepare: Callable[[ClientData, jax.Array], Tree] = lambda data, key: ()
-    """(data, key) -> message, once, before round 1; the messages of all clients reach `init`, stacked."""
+    prepare: Prepare = lambda data, key: {}
+    """(data, key) -> message, once, before round 1."""
 
-    init: Callable[[Params, Tree, int], tuple[Tree, Tree]] = lambda params, prepared, n_clients: (
-        {"params": params},
-        (),
-    )
+    prepared_adds: Mapping[str, PreparedSum] = {}
+    """How each part of what `prepare` returns adds up over the clients."""
+
+    init: Init = lambda params, prepared, n_clients: ({"params": params}, ())
     """(params, prepared, n_clients) -> the server's state, and the state every client starts with."""
 
-    broadcast: Callable[[Tree], Sent] = lambda server: server
+    broadcast: Broadcast = lambda server: server
     """(server) -> sent; sent["params"] is what is evaluated and where local training starts."""
 
-    begin: Callable[[Sent], Tree] = lambda context: ()
+    begin: Begin = lambda context: ()
     """(context) -> carry: what the loss carries from step to step, at the first step of a round."""
 
-    upload: Callable[..., tuple[Tree, Tree]] = lambda start, end, data, context, carry, steps, rate, key: (
-        {"params": end},
-        context["client"],
-    )
-    """(start, end, data, context, carry, steps, rate, key) -> message, the client's new state."""
+    upload: Upload = lambda work: ({"params": work.end}, work.context["client"])
+    """(work) -> message, the client's new state."""
 
-    aggregate: Callable[[Tree, Tree, jax.Array, jax.Array, jax.Array], Tree] = (
-        lambda server, messages, ids, weights, key: {
-            **server,
-            "params": weighted_mean(messages["params"], weights),
-        }
-    )
-    """(server, messages, ids, weights, key) -> server; messages stacked on axis 0, weights sum to 1."""
+    adds: Mapping[str, Sum] = {"params": "weighted"}
+    """How each part of the message adds up over a round's participants."""
+
+    aggregate: Aggregate = lambda server, total, facts: {**server, "params": total["params"]}
+    """(server, total, facts) -> server, from the messages as they add up."""
 
     constant: tuple[str, ...] = ()
     """What of `sent` never changes, and so travels once: the means of FedMix, say."""
 
-    optimiser: Callable[[jax.Array], optax.GradientTransformation] | None = None
+    optimiser: MakeOptimiser | None = None
     """(rate) -> the local optimiser, where a method may not use [train]'s."""
 
     @property
@@ -86,33 +98,33 @@ class Method(NamedTuple):
 
 
 def weighted_mean(trees: Tree, weights: jax.Array) -> Tree:
-    """sum_k w_k x_k over axis 0 of every leaf."""
+    """sum_k w_k x_k over axis 0 of every leaf of `trees`, stacked x_k; `weights` (|S|,) are the w_k."""
     return jax.tree.map(lambda leaf: jnp.tensordot(weights, leaf, axes=1), trees)
 
 
 def uniform_mean(trees: Tree) -> Tree:
-    """The plain mean over axis 0 of every leaf."""
+    """sum_k x_k / |S| over axis 0 of every leaf of `trees`, stacked x_k."""
     return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), trees)
 
 
 def inner(a: Tree, b: Tree) -> jax.Array:
-    """<a, b> over all leaves."""
+    """<a, b> over all leaves of two trees that are built alike."""
     return sum(jax.tree.leaves(jax.tree.map(jnp.vdot, a, b)), start=jnp.zeros(()))
 
 
 def squared_distance(a: Tree, b: Tree) -> jax.Array:
-    """||a - b||^2 over all leaves."""
+    """||a - b||^2 over all leaves of two trees that are built alike."""
     d = jax.tree.map(jnp.subtract, a, b)
     return inner(d, d)
 
 
 def row_mean(each: jax.Array, mask: jax.Array) -> jax.Array:
-    """Mean over the real rows of a batch."""
+    """Mean of `each` (B,) over the real rows of a batch, where `mask` (B,) is 1."""
     return jnp.sum(each * mask) / jnp.maximum(jnp.sum(mask), 1)
 
 
 def cross_entropy(logits: jax.Array, y: jax.Array, mask: jax.Array) -> jax.Array:
-    """Mean over the real rows of a batch.
+    """Mean over the real rows of a batch, where `mask` (B,) is 1, of `logits` (B, C) against labels `y` (B,).
 
     One-hot labels compile far better than a gather, and reductions over a leading axis better than over a trailing one.
     """
@@ -121,8 +133,8 @@ def cross_entropy(logits: jax.Array, y: jax.Array, mask: jax.Array) -> jax.Array
     return row_mean(jax.nn.logsumexp(z, axis=0) - hit, mask)
 
 
-def cross_entropy_loss(head: Head) -> Loss:
-    """FedAvg's local objective, and the first term of most others'."""
+def cross_entropy_loss(head: Head) -> LossFunction:
+    """The mean cross-entropy of `head`: FedAvg's local objective, and the first term of most others'."""
 
     def loss(params: Params, batch: Batch, context: Sent, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
         return cross_entropy(head.logits(params, batch.x), batch.y, batch.mask), carry
@@ -130,8 +142,8 @@ def cross_entropy_loss(head: Head) -> Loss:
     return loss
 
 
-def add_term(head: Head, term: Callable[[Params, Batch, Sent], jax.Array]) -> Loss:
-    """Cross-entropy plus `term(params, batch, context)`."""
+def add_term(head: Head, term: Term) -> LossFunction:
+    """The cross-entropy of `head`, plus `term(params, batch, context)`."""
 
     def loss(params: Params, batch: Batch, context: Sent, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
         plain = cross_entropy(head.logits(params, batch.x), batch.y, batch.mask)

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 from ggeur.core.parameters import AtLeastZero, Positive, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, ClientData, Method, Sent, add_term, row_mean
+from ggeur.methods.method import Batch, LocalWork, Method, Parts, Sent, add_term, row_mean
 
 
 def moon(head: Head, *, mu: Traced[AtLeastZero] = 1.0, tau: Traced[Positive] = 0.5) -> Method:
     """`mu`: weight of the contrast; `tau`: its temperature."""
 
-    def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:
+    def init(params: Params, prepared: Parts, n_clients: int) -> tuple[Tree, Tree]:
         return {"params": params}, {"previous": params}
 
     def contrast(w: Params, batch: Batch, context: Sent) -> jax.Array:
@@ -29,10 +29,8 @@ def moon(head: Head, *, mu: Traced[AtLeastZero] = 1.0, tau: Traced[Positive] = 0
         towards, away = cosine(z, z_glob) / tau, cosine(z, z_prev) / tau
         return mu * row_mean(jnp.logaddexp(towards, away) - towards, batch.mask)
 
-    def upload(
-        start: Params, end: Params, data: ClientData, context: Sent, carry: Tree, *rest: jax.Array
-    ) -> tuple[Tree, Tree]:
-        return {"params": end}, {"previous": end}
+    def upload(work: LocalWork) -> tuple[Parts, Tree]:
+        return {"params": work.end}, {"previous": work.end}
 
     return Method(loss=add_term(head, contrast), init=init, upload=upload)
 

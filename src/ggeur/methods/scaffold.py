@@ -16,34 +16,32 @@ import optax
 from ggeur.core.parameters import Positive, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import ClientData, Method, Sent, add_term, inner, uniform_mean
+from ggeur.methods.method import Batch, LocalWork, Method, Parts, RoundFacts, Sent, add_term, inner
 
 
 def scaffold(head: Head, *, server_rate: Traced[Positive] = 0.25) -> Method:
     """`server_rate`: eta_g, the step of the server along the mean update."""
 
-    def init(params: Params, prepared: Tree, n_clients: int) -> tuple[Tree, Tree]:
+    def init(params: Params, prepared: Parts, n_clients: int) -> tuple[Tree, Tree]:
         zero = jax.tree.map(jnp.zeros_like, params)
         return {"params": params, "c": zero, "N": jnp.asarray(float(n_clients))}, {"c_i": zero}
 
-    def correction(y: Params, batch: object, context: Sent) -> jax.Array:
+    def correction(y: Params, batch: Batch, context: Sent) -> jax.Array:
         """Linear in y: its gradient is c - c_i."""
         return inner(jax.tree.map(jnp.subtract, context["c"], context["client"]["c_i"]), y)
 
-    def upload(
-        x: Params, y: Params, data: ClientData, context: Sent, carry: Tree, K: jax.Array, eta: jax.Array, key: jax.Array
-    ) -> tuple[Tree, Tree]:
-        c, c_i = context["c"], context["client"]["c_i"]
+    def upload(work: LocalWork) -> tuple[Parts, Tree]:
+        x, y, K, eta = work.start, work.end, work.steps, work.rate
+        c, c_i = work.context["c"], work.context["client"]["c_i"]
         new = jax.tree.map(lambda c_i, c, x, y: c_i - c + (x - y) / (K * eta), c_i, c, x, y)
         message = {"dy": jax.tree.map(jnp.subtract, y, x), "dc": jax.tree.map(jnp.subtract, new, c_i)}
         return message, {"c_i": new}
 
-    def aggregate(server: Tree, messages: Tree, ids: jax.Array, weights: jax.Array, key: jax.Array) -> Tree:
-        share = len(ids) / server["N"]
-        dy, dc = uniform_mean(messages["dy"]), uniform_mean(messages["dc"])
+    def aggregate(server: Tree, total: Parts, facts: RoundFacts) -> Tree:
+        share = facts.participants / server["N"]
         return {
-            "params": jax.tree.map(lambda x, d: x + server_rate * d, server["params"], dy),
-            "c": jax.tree.map(lambda c, d: c + share * d, server["c"], dc),
+            "params": jax.tree.map(lambda x, dy: x + server_rate * dy, server["params"], total["dy"]),
+            "c": jax.tree.map(lambda c, dc: c + share * dc, server["c"], total["dc"]),
             "N": server["N"],
         }
 
@@ -52,6 +50,7 @@ def scaffold(head: Head, *, server_rate: Traced[Positive] = 0.25) -> Method:
         init=init,
         broadcast=lambda server: {"params": server["params"], "c": server["c"]},
         upload=upload,
+        adds={"dy": "equal", "dc": "equal"},
         aggregate=aggregate,
         optimiser=optax.sgd,
     )

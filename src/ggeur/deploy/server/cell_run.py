@@ -20,6 +20,7 @@ from ggeur.deploy.server.round_zero import RoundZero
 from ggeur.deploy.server.rounds import Rounds, Start
 from ggeur.deploy.wire.packing import arrays_to_tree, tree_to_arrays
 from ggeur.engine import lane
+from ggeur.engine.messages import add_prepared
 from ggeur.engine.simulate import State
 from ggeur.experiment.evaluation import by_class
 from ggeur.experiment.setup import Setup
@@ -113,11 +114,11 @@ class CellRun:
         opening = open_federation(self._roster, self._setup.augmentation, None if solving is None else solving.needs)
         self._roster.closed = True
         params, method, settled = self._first_params(opening), self._trained.method, opening.settled
-        unprepared = Start(*method.init(params, self._stacked({}, settled.agreement), len(settled.clients)))
+        unprepared = Start(*method.init(params, self._prepared({}, settled.agreement), len(settled.clients)))
         rounds = self._rounds(settled, unprepared)
-        stacked = self._stacked(rounds.prepare_sites(0), settled.agreement)
-        rounds.start = Start(*method.init(params, stacked, len(rounds.able)))
-        tree, shape = tree_to_arrays({"params": params, "prepared": stacked}, "rest")
+        prepared = self._prepared(rounds.prepare_sites(0), settled.agreement)
+        rounds.start = Start(*method.init(params, prepared, len(rounds.able)))
+        tree, shape = tree_to_arrays({"params": params, "prepared": prepared}, "rest")
         settled.save(self._path, {**tree, "shape": np.array(shape), "run": np.array(self._common["run"])})
         return rounds, rounds.first_state()
 
@@ -151,11 +152,12 @@ class CellRun:
         assert opening.total is not None
         return solved_head(solving, train.method if self._solved else train.start, opening.total, task, seed)
 
-    def _stacked(self, prepared: dict[int, Tree], agreement: Agreement) -> Tree:
-        """The sites' first messages by client, zeros for clients that sent none, as the simulation stacks them."""
+    def _prepared(self, each: dict[int, Tree], agreement: Agreement) -> Tree:
+        """The sites' first messages, added up as the method says; of clients that sent none zeros."""
         batch, nodes = self._tracker.point.train.batch, self._tracker.point.federate.nodes or 1
         zero = lane.zero_preparation(self._trained, batch, agreement.dimension, len(agreement.classes))
-        return jax.tree.map(lambda *leaves: np.stack(leaves), *(prepared.get(k, zero) for k in range(nodes)))
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *(each.get(k, zero) for k in range(nodes)))
+        return add_prepared(self._trained.method, stacked)
 
 
 def like(agreement: Agreement) -> EmbeddingTable:
