@@ -32,7 +32,7 @@ CLIENTS = [np.arange(0, 20), np.arange(20, 23), np.zeros(0, np.int64), np.arange
 
 
 def noise_bank(geometry, layout, scale, seed):
-    return layout.whole().noise(lambda c: geometry.factor(c, scale).astype(np.float32), P, seed)
+    return layout.whole().noise(geometry.factors(scale).astype(np.float32), np.arange(C), seed)
 
 
 def federation(table, geometry, *, bank_bytes=2**20, target=40, prototypes=None, per_prototype=7, seed=0):
@@ -217,12 +217,12 @@ def test_count_draws_counts_every_client_and_class():
 def test_a_site_makes_its_own_rows_of_the_whole_bank(geometry, bank_bytes):
     draws = np.array([[300, 0, 20], [10, 0, 700], [280, 5, 0]])
     layout = BankLayout.of(draws, P, bank_bytes)
-    factors = [geometry.factor(c, "sqrt-eigenvalue").astype(np.float32) for c in range(3)]
-    bank = layout.whole().noise(factors.__getitem__, P, 4)
+    factors = geometry.factors("sqrt-eigenvalue").astype(np.float32), np.arange(3)
+    bank = layout.whole().noise(*factors, 4)
     for k, counts in enumerate(draws):
         label = np.repeat(np.arange(3), counts)
         piece = BankPiece(layout.offset[k], counts, layout.size)
-        own, noise = piece.noise(factors.__getitem__, P, 4), piece.noise_rows(np.zeros(3, int), k, label, 4)
+        own, noise = piece.noise(*factors, 4), piece.noise_rows(np.zeros(3, int), k, label, 4)
         assert len(own) == 1 + counts.sum(), "no row of another site"
         signed = layout.noise_rows(k, label, 4)
         theirs = np.sign(signed)[:, None] * bank[np.abs(signed)]

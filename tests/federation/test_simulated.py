@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ggeur.core.errors import GgeurWarning
+from ggeur.core.message import Message
 from ggeur.core.statistics import ClassStatistics
 from ggeur.data.table import EmbeddingTable
 from ggeur.federation import simulated
@@ -155,15 +156,18 @@ def test_small_clients_are_summed_up_together_and_nobody_is_left_out(table, monk
     monkeypatch.setattr(simulated, "_LOT_ROWS", rows)
     parts = np.split(np.random.default_rng(0).permutation(100), [0, 3, 3, 40, 41, 90, 100])  # the last 20 are nobody's
     one_by_one = [ClassStatistics.from_embeddings(table.x[p], table.y[p], C) for p in parts if len(p)]
-    found, expected = merged_total(clients_of(table, parts), "per-class").statistics, ClassStatistics.merge(one_by_one)
+    found, expected = (
+        merged_total(clients_of(table, parts), "per-class").of_kind("per-class"),
+        ClassStatistics.merge(one_by_one),
+    )
     for name in ("count", "mean", "covariance"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-12, atol=1e-14)
 
 
 def test_many_small_clients_are_not_a_matrix_each(monkeypatch):
     made = []
-    usual = ClassStatistics.from_embeddings
-    monkeypatch.setattr(ClassStatistics, "from_embeddings", lambda *a, **k: made.append(a) or usual(*a, **k))
+    usual = Message.from_embeddings
+    monkeypatch.setattr(Message, "from_embeddings", lambda *a, **k: made.append(a) or usual(*a, **k))
     table = EmbeddingTable(x=np.random.default_rng(0).normal(size=(6000, 2)).astype(np.float32), y=np.arange(6000) % 3)
     merged_total(clients_of(table, np.split(np.arange(6000), 3000)), "per-class")
     assert len(made) == 3
@@ -176,7 +180,7 @@ def test_shapes_keep_their_precision_however_far_the_mean_is_from_zero(offset):
     y = np.arange(400) % 2
     table = EmbeddingTable(x=(offset + rng.normal(size=(400, 3))).astype(np.float32), y=y)
     parts = [np.arange(0, 200), np.arange(200, 400)]
-    statistics = merged_total(clients_of(table, parts), "per-class").statistics
+    statistics = merged_total(clients_of(table, parts), "per-class")
     expected = [np.cov(table.x[y == c].astype(np.float64).T, bias=True) for c in (0, 1)]
     np.testing.assert_allclose(statistics.covariance, expected, rtol=1e-9, atol=1e-10)
     assert statistics.center.any() == (offset > 0)

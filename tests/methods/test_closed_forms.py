@@ -11,7 +11,6 @@ from sklearn.neighbors import NearestCentroid
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.message import Message
-from ggeur.core.statistics import ClassStatistics
 from ggeur.methods import names, resolve_solved
 from ggeur.methods.algorithm import Solved, Task
 from ggeur.methods.zeroshot import zeroshot
@@ -37,13 +36,13 @@ def table(rng, classes, offset=0.0):
 def merged(x, y, owner=None, n_classes=CLASSES):
     owner = np.zeros(len(y), int) if owner is None else np.array(owner)
     parts = [owner == k for k in np.unique(owner)]
-    return ClassStatistics.merge(ClassStatistics.from_embeddings(x[m], y[m], n_classes) for m in parts)
+    return Message.merge(Message.from_embeddings(x[m], y[m], n_classes) for m in parts)
 
 
 def solve(name, s, seed=0, **parameters):
     task = Task(s.dimension, tuple(map(str, range(s.n_classes))), None, jax.random.key(seed))
     solved = resolve_solved(name, parameters)
-    return solved.solve(Message.of(s, solved.needs), task)
+    return solved.solve(s.of_kind(solved.needs), task)
 
 
 def decide(params, x):
@@ -132,7 +131,7 @@ def test_a_class_without_samples_is_never_the_answer(gaussians, name):
 
 def test_no_samples_at_all_is_one_sentence():
     with pytest.raises(GgeurError, match="no samples at all"):
-        solve("ncm", ClassStatistics.from_embeddings(np.zeros((0, 2)), np.zeros(0, int), 3))
+        solve("ncm", Message.from_embeddings(np.zeros((0, 2)), np.zeros(0, int), 3))
 
 
 def test_a_lone_class_or_a_direction_without_spread_is_no_trouble():

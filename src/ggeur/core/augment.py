@@ -54,13 +54,13 @@ class DrawRule(NamedTuple):
         return np.where(held > 0, extra, 0)
 
     def prototypes(self, held: Int, present: Bool) -> Bool:
-        """(D, C): which of the prototypes that exist are drawn around."""
-        first = np.cumsum(present, axis=0) == 1
-        return present & (first | (held > 0)) if self.empty_cell == "first" else present
+        """(..., D, C): which of the prototypes that exist are drawn around."""
+        first = np.cumsum(present, axis=-2) == 1
+        return present & (first | (held > 0)[..., None, :]) if self.empty_cell == "first" else present
 
     def draws(self, held: Int, present: Bool) -> Int:
-        """(C,): all draws of each class; a matter of counts alone, however absurd they are."""
-        used = np.count_nonzero(self.prototypes(held, present), axis=0)
+        """(..., C): all draws of each class, of one client or of many; counts alone decide, however absurd they are."""
+        used = np.count_nonzero(self.prototypes(held, present), axis=-2)
         return np.asarray(self.around_own(held) + used * self.per_prototype)
 
 

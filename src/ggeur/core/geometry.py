@@ -99,6 +99,10 @@ class Geometry:
         values, vectors = self.eigenvalues[c], self.eigenvectors[c]
         return np.asarray((vectors * (values if scale == "eigenvalue" else np.sqrt(values))) @ vectors.T)
 
+    def factors(self, scale: Scale) -> Float:
+        """(C, p, p): those of all classes."""
+        return np.stack([self.factor(c, scale) for c in range(self.n_classes)])
+
     def warn_about_units(self) -> None:
         """The printed formula scales noise by lambda, in squared units: it fits only where lambda is about 1."""
         top = float(self.eigenvalues.max(initial=0.0))

@@ -2,7 +2,7 @@
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,14 @@ def is_own(name: str) -> bool:
     return ":" in name
 
 
-def load_own(name: str, what: str) -> Callable[..., Any]:
-    """The function that `name` stands for; `what` says in an error what it was to be, as in "method".
+def load_own(name: str, what: str, ours: Iterable[str]) -> Callable[..., Any]:
+    """The function that a user's `name` stands for; an error says `what` it was to be, and which are `ours`.
 
     A module beside the experiment file is found as `python -m` would find it, from the current folder.
     """
+    if not is_own(name):
+        known = ", ".join(ours)
+        raise GgeurError(f"There is no {what} '{name}'; there are {known}, or your own as package.module:name.")
     module, _, attribute = name.partition(":")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)

@@ -29,10 +29,15 @@ def parameters(build: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return {p.name: p for p in declared if p.kind is p.KEYWORD_ONLY}
 
 
-def checked(build: Callable[..., Any], given: Mapping[str, Any], section: str) -> dict[str, Any]:
-    """`given`, converted to the types that `build` declares; unknown names and values are errors about `section`."""
+def checked(
+    build: Callable[..., Any], given: Mapping[str, Any], section: str, shared: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """`given`, converted to the types that `build` declares; unknown names and values are errors about `section`.
+
+    Of `shared`, what `build` declares is taken too, and the rest is for others.
+    """
     known, values = parameters(build), {}
-    for key, value in given.items():
+    for key, value in {**{key: value for key, value in (shared or {}).items() if key in known}, **given}.items():
         if key not in known:
             allowed = ", ".join(known) or "none"
             raise GgeurError(f"[{section}] has no parameter '{key}'; it has: {allowed}.")

@@ -23,3 +23,6 @@ def generator(seed: int, purpose: str, *names: int | str) -> np.random.Generator
 def stream(name: str) -> int:
     """A stable number for a name (Python's own hash differs from process to process)."""
     return zlib.crc32(name.encode())
+
+
+HEAD, TRAIN, PREPARE, AGGREGATE = map(stream, ("head", "train", "prepare", "aggregate"))  # of JAX's keys

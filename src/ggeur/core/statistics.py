@@ -8,8 +8,6 @@ paper's "local covariances plus scatter of the local means" is the same number w
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import add
 from typing import Any, Self
 
 import numpy as np
@@ -75,12 +73,17 @@ class ClassStatistics:
 
     @classmethod
     def merge(cls, parts: Iterable[Self]) -> Self:
-        """Fold many clients into one, holding two at a time."""
+        """Fold many clients into one, in the order in which they come, holding two at a time."""
         parts = iter(parts)
         first = next(parts, None)
         if first is None:
             raise GgeurError("There are no statistics to merge: the federation has no clients.")
-        return reduce(add, parts, first)
+        total = replace(first, count=first.count.copy(), sum=first.sum.copy(), second=first.second.copy())
+        for one in parts:
+            total._check_alike(one)
+            for mine, theirs in ((total.count, one.count), (total.sum, one.sum), (total.second, one.second)):
+                mine += theirs
+        return total
 
     @property
     def n_classes(self) -> int:
@@ -131,12 +134,7 @@ class ClassStatistics:
         return self.about(np.zeros(self.dimension)).second / self._n[:, None, None]
 
     def __add__(self, other: Any) -> Self:
-        if not isinstance(other, ClassStatistics):
-            return NotImplemented
-        self._check_alike(other)
-        return replace(
-            self, count=self.count + other.count, sum=self.sum + other.sum, second=self.second + other.second
-        )
+        return self.merge([self, other]) if isinstance(other, type(self)) else NotImplemented
 
     def __sub__(self, other: Any) -> Self:
         if not isinstance(other, ClassStatistics):
@@ -158,10 +156,10 @@ class ClassStatistics:
         )
 
     def _check_alike(self, other: "ClassStatistics") -> None:
-        if self.sum.shape != other.sum.shape:
+        if self.sum.shape != other.sum.shape or len(self.second) != len(other.second):
             raise GgeurError(
                 f"Cannot merge statistics of shape {self.sum.shape} and {other.sum.shape} (classes, dimensions): "
-                "all clients must use the same classes and the same encoder."
+                "all clients must use the same classes, the same encoder and the same kind of statistics."
             )
         if not np.array_equal(self.center, other.center):
             raise GgeurError("Cannot merge statistics about different centers: use s.about(center) first.")

@@ -7,7 +7,7 @@ client draws, if that is more) the bank wraps around: draws of one client stay d
 then share a noise vector up to its sign.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.augment import Draws
+from ggeur.core.augment import DrawRule, Draws, plan_draws
 from ggeur.core.seeding import generator
 from ggeur.core.threads import THREADS
-from ggeur.core.types import Int
+from ggeur.core.types import Bool, Int
 
 BANK_BYTES = 2**28  # benchmarks/README.md has what sharing costs and what a smaller bank saves
 _BLOCK = 256  # rows drawn from one stream, so that a site can make the few rows it needs
@@ -84,12 +84,12 @@ class BankPiece(NamedTuple):
         sign = generator(seed, "signs", client).choice(np.array([-1, 1]), len(label))
         return np.asarray(sign * np.concatenate([np.zeros(0, np.int64), *rows]), np.int32)
 
-    def noise(self, factor: Callable[[int], NDArray[np.float32]], p: int, seed: int) -> NDArray[np.float32]:
+    def noise(self, factors: NDArray[np.float32], factor_of: Int, seed: int) -> NDArray[np.float32]:
         """The piece itself, (1 + sum of lengths, p): a zero row, then each class's noise vectors in turn.
 
-        `factor` gives the (p, p) of class c that turns white noise into noise along its shape.
+        `factors` (m, p, p) turn white noise into noise along a shape; `factor_of` (C,) says which is a class's.
         """
-        held = np.flatnonzero(self.length).tolist()
+        held, p = np.flatnonzero(self.length).tolist(), factors.shape[-1]
         bank = np.zeros((1 + int(self.length.sum()), p), np.float32)
         end = 1 + np.cumsum(self.length)
 
@@ -103,11 +103,34 @@ class BankPiece(NamedTuple):
                 eps = generator(seed, "noise", c, block).standard_normal((_BLOCK, p), np.float32)
                 some[:] = eps[skip : skip + len(some)]
                 done += len(some)
-            rows[:] = rows @ factor(c)
+            rows[:] = rows @ factors[factor_of[c]]
 
         with ThreadPoolExecutor(THREADS) as pool:
             list(pool.map(fill, held))
         return bank
+
+
+class NoisePlace(NamedTuple):
+    """Where a client's draws find their noise."""
+
+    piece: BankPiece
+    offset: Int  # (C,) where the client starts in it
+    client: int
+    seed: int
+
+
+def training_set(
+    own: Int, y: Int, rule: DrawRule | None, present: Bool, noise: NoisePlace | None, prototypes_at: int
+) -> VirtualSet:
+    """The set of a client that holds base rows `own` with labels `y` and draws by `rule`, or not at all.
+
+    `present` (D, C) marks the prototypes it may draw around, which lie in the base from `prototypes_at` on.
+    """
+    draws = Draws(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    if rule is not None:
+        draws = plan_draws(y, present.shape[1], prototypes=present, **rule._asdict())
+    signed = None if noise is None else noise.piece.noise_rows(noise.offset, noise.client, draws.label, noise.seed)
+    return virtual_set(own, y, draws, signed, prototypes_at)
 
 
 def virtual_set(own: Int, y: Int, draws: Draws, noise: NDArray[np.int32] | None, prototypes_at: int) -> VirtualSet:

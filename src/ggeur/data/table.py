@@ -6,6 +6,7 @@ import os
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -117,7 +118,9 @@ class EmbeddingTable:
             rows = np.flatnonzero(self.domains == d)
             order = generator(seed, "split", name).permutation(len(rows))
             test[rows[order[int(TRAIN_SHARE * len(rows)) :]]] = True
-        return replace(self, test=test)
+        split = copy(self)  # not `replace`, which would check every row again
+        object.__setattr__(split, "test", test)
+        return split
 
     def fingerprint(self) -> str:
         """A hash of everything that a result depends on: embeddings, labels, domains, mask, names and text."""

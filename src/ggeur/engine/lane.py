@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.seeding import stream
+from ggeur.core.seeding import AGGREGATE, PREPARE, TRAIN
 from ggeur.core.types import Tree
 from ggeur.core.virtual import VirtualSet
 from ggeur.engine.local import Lanes, aggregation, batch_order, local_training, power_of_two, preparation
@@ -60,7 +60,7 @@ def train(
         start,
         sent,
         jax.tree.map(lambda a: np.asarray(a)[None], state),
-        _names(lane.seed, "train", number, lane.client),
+        _names(lane.seed, TRAIN, number, lane.client),
         _numbers(training.numbers(trained)),
     )
     message, new, end, losses = jax.tree.map(lambda a: np.asarray(a)[0], out)
@@ -72,7 +72,7 @@ def prepare(lane: Lane, trained: Trained, batch: int) -> Tree:
     if not trained.method.prepares:
         return ()
     bank = None if lane.bank is None else jnp.asarray(lane.bank)
-    names = _names(lane.seed, "prepare", 0, lane.client)
+    names = _names(lane.seed, PREPARE, 0, lane.client)
     out = preparation(trained.recipe, batch)(jnp.asarray(lane.base), bank, _lanes(lane), names, _of_one(trained))
     return jax.tree.map(lambda a: np.asarray(a)[0], out)
 
@@ -84,7 +84,7 @@ def aggregate(trained: Trained, server: Tree, messages: list[Tree], ids: list[in
     """
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *messages)
     seed, number = names
-    key_names = np.array([seed, stream("aggregate"), number], np.uint32)
+    key_names = np.array([seed, AGGREGATE, number], np.uint32)
     weights = np.asarray(weights, np.float64)
     share = jnp.asarray(weights / weights.sum(), jnp.float32)
     numbers = _numbers(dict(trained.numbers))
@@ -106,7 +106,7 @@ def message_like(
         run = local_training(trained.recipe, training.optimiser.kind, batch, one_server=True, one_start=True)
         stacked = jax.tree.map(lambda a: jnp.asarray(a)[None], state)
         one, order = np.ones(1, np.int32), np.zeros((1, batch), np.int32)
-        names, numbers = _names(0, "train", 1, 0), _numbers(training.numbers(trained))
+        names, numbers = _names(0, TRAIN, 1, 0), _numbers(training.numbers(trained))
         return run(lane.base, None, _lanes(lane), order, one, np.int32(1), start, sent, stacked, names, numbers)[0]
 
     stacked = jax.eval_shape(message, start, sent, state)
@@ -125,7 +125,7 @@ def zero_preparation(trained: Trained, batch: int, p: int, n_classes: int) -> Tr
 
 
 def _preparation_shape(trained: Trained, batch: int, p: int, n_classes: int) -> Tree:
-    lane, names = _tiny(p, n_classes), _names(0, "prepare", 0, 0)
+    lane, names = _tiny(p, n_classes), _names(0, PREPARE, 0, 0)
     run, numbers = preparation(trained.recipe, batch), _of_one(trained)
     return jax.eval_shape(lambda base: run(base, None, _lanes(lane), names, numbers), lane.base)
 
@@ -139,8 +139,8 @@ def _lanes(lane: Lane) -> Lanes:
     return Lanes.of([lane.set], power_of_two(len(lane.set.y)), lane.n_classes)
 
 
-def _names(seed: int, purpose: str, number: int, client: int) -> NDArray[np.uint32]:
-    return np.array([[seed, stream(purpose), number, client]], np.uint32)
+def _names(seed: int, purpose: int, number: int, client: int) -> NDArray[np.uint32]:
+    return np.array([[seed, purpose, number, client]], np.uint32)
 
 
 def _numbers(tree: Tree) -> Tree:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.seeding import stream
+from ggeur.core.seeding import AGGREGATE, PREPARE, TRAIN
 from ggeur.core.threads import THREADS
 from ggeur.core.types import Int, Tree
 from ggeur.engine import trees
@@ -80,6 +80,7 @@ class Simulation:
         self._dtype = jnp.promote_types(self._base.dtype, jnp.float32)
         self._bank = None if stack.bank is None else jnp.asarray(stack.bank)
         self._sets = [s for run in stack.sets for s in run]
+        self._ids = np.concatenate([np.arange(self.n_clients) if run.ids is None else run.ids for run in runs])
         self._steps = np.array([self.training.steps(len(s.y)) for s in self._sets])
         each = [t.numbers(one) for t, one in zip(trainings, each_trained, strict=True)]
         self._numbers = jax.tree.map(lambda *a: np.array(a, self._dtype), *each)  # stacked over runs
@@ -143,7 +144,11 @@ class Simulation:
         for r, (ids, end) in enumerate(zip(chosen, ends, strict=True)):
             at = slice(end - len(ids), end)
             weights = self.runs[r].weights[ids] / self.runs[r].weights[ids].sum()
-            servers.append(self._aggregate(r, number, state.servers[r], trees.take(done.messages, at), ids, weights))
+            servers.append(
+                self._aggregate(
+                    r, number, state.servers[r], trees.take(done.messages, at), self._ids[active[at]], weights
+                )
+            )
             losses.append(float(np.sum(weights * done.losses[at])))
         new = State(
             number,
@@ -155,7 +160,7 @@ class Simulation:
         return Round(new, self.heads(new), losses, chosen, up, down)
 
     def _aggregate(self, r: int, number: int, server: Tree, messages: Tree, ids: Int, weights: NDArray[Any]) -> Tree:
-        names = np.array([self.runs[r].seed, stream("aggregate"), number], np.uint32)
+        names = np.array([self.runs[r].seed, AGGREGATE, number], np.uint32)
         numbers = trees.take(self._numbers.method, r)
         return aggregation(self._recipe)(server, messages, ids, weights.astype(self._dtype), names, numbers)
 
@@ -185,9 +190,8 @@ class Simulation:
         filled = np.resize(lanes, size)  # filling repeats lanes, with no steps to take
         order = np.full((size, power_of_two(int(steps.max())) * batch), -1, np.int32)
         for line, lane, count in zip(order, lanes, steps, strict=False):
-            r, k = divmod(int(lane), self.n_clients)
-            n = len(self._sets[lane].y)
-            line[: count * batch] = batch_order(self.runs[r].seed, number, k, n, int(count), batch)
+            seed, client, n = self.runs[lane // self.n_clients].seed, int(self._ids[lane]), len(self._sets[lane].y)
+            line[: count * batch] = batch_order(seed, number, client, n, int(count), batch)
         broadcast, run = self.training.broadcast, filled // self.n_clients
         own_sent = sent[run[0]] if apart else trees.stack([sent[r] for r in run])
         kind = self.training.optimiser.kind
@@ -202,7 +206,7 @@ class Simulation:
             own_sent["params"] if broadcast else trees.take(state.own, filled),
             own_sent,
             trees.take(state.clients, filled),
-            self._names("train", number, filled),
+            self._names(TRAIN, number, filled),
             trees.take(self._numbers, run[0] if apart else run),
         )
         messages, clients, ends, losses = trees.take(jax.tree.map(np.asarray, out), slice(len(lanes)))
@@ -222,16 +226,16 @@ class Simulation:
         made = []
         for lanes in chunks:
             numbers = trees.take(self._numbers.method, lanes // self.n_clients)
-            out = run(self._base, self._bank, self._lane_data(lanes), self._names("prepare", 0, lanes), numbers)
+            out = run(self._base, self._bank, self._lane_data(lanes), self._names(PREPARE, 0, lanes), numbers)
             made.append(jax.tree.map(np.asarray, out))
         whole = jax.tree.map(lambda a: np.zeros((len(self._sets), *a.shape[1:]), a.dtype), made[0])
         for lanes, out in zip(chunks, made, strict=True):
             whole = trees.put(whole, lanes, out)
         return whole
 
-    def _names(self, purpose: str, number: int, lanes: Int) -> NDArray[np.uint32]:
+    def _names(self, purpose: int, number: int, lanes: Int) -> NDArray[np.uint32]:
         """(L, 4): seed, purpose, round and client of each lane, from which its random key is folded."""
         seeds = np.array([run.seed for run in self.runs])[lanes // self.n_clients]
         names = np.empty((len(lanes), 4), np.uint32)
-        names[:] = np.stack(np.broadcast_arrays(seeds, stream(purpose), number, lanes % self.n_clients), axis=1)
+        names[:] = np.stack(np.broadcast_arrays(seeds, purpose, number, self._ids[lanes]), axis=1)
         return names

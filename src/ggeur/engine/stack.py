@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.types import Int
 from ggeur.core.virtual import VirtualSet
 from ggeur.heads.head import Params
 
@@ -24,6 +25,7 @@ class Run(NamedTuple):
     params: Params
     n_classes: int
     own_params: Any = ()  # (K, ...), where clients start from heads of their own and nothing is broadcast
+    ids: Int | None = None  # (K,) the clients' numbers, on which what they draw depends; default: 0, 1, 2, ...
 
 
 class Stack(NamedTuple):

@@ -6,13 +6,15 @@ import numpy as np
 from ggeur.core.virtual import VirtualSet
 from ggeur.engine.stack import Run
 
-_EMPTY = VirtualSet(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int32), 0)
-
 
 def local_runs(run: Run) -> list[Run]:
     """One federation per client that has samples, in which it is alone; their accuracies are averaged."""
-    clients = [k for k, s in enumerate(run.sets) if len(s.y)]
-    return [run._replace(sets=[s if k == only else _EMPTY for k, s in enumerate(run.sets)]) for only in clients]
+    clients = [(k, s, jax.tree.map(lambda a, k=k: a[k : k + 1], run.own_params)) for k, s in enumerate(run.sets)]
+    return [
+        run._replace(sets=[s], weights=np.ones(1), own_params=own, ids=np.array([k]))
+        for k, s, own in clients
+        if len(s.y)
+    ]
 
 
 def central_run(run: Run) -> Run:

@@ -82,7 +82,7 @@ class Dealer:
     def augmented(self, setup: Setup, seed: int) -> Augmented:
         """What the clients train on; kept for the next method of the grid where the noise is small."""
         s = setup.settings
-        key = (s.data, s.partition, s.augment.key(), seed)
+        key = (setup.dealt, seed)
         if key not in self._augmented:
             clients = clients_of(self.split(s.data, seed), s.partition, seed)
             made = augment_clients(clients, setup.augmentation, seed)

@@ -49,7 +49,7 @@ def run(
     if not isinstance(experiment, Experiment):
         raise GgeurError("run takes an Experiment: make one with Experiment.of({...}) or Experiment.load(path).")
     keep_compiled_programs()
-    if (done := finished_result(out, experiment, resume=resume)) is not None:
+    if resume and out is not None and (done := finished_result(out, experiment)) is not None:
         return done
     with nullcontext() if out is None else opened(out, experiment, resume=resume) as folder:
         dealer = Dealer()
@@ -98,8 +98,8 @@ def _jobs(cells: list[Work], dealer: Dealer) -> list[_Job]:
     first = 0
     laid = {}  # kept while the stack is laid out: cells of a sweep share their noise, however large
     for work in cells:
-        setup, seed, point = work.setup, work.tracker.seed, work.setup.settings
-        key = (point.partition, point.augment.key(), seed)
+        setup, seed = work.setup, work.tracker.seed
+        key = (setup.dealt, seed)
         if key not in laid:
             laid[key] = dealer.augmented(setup, seed)
         runs = _runs(setup, dealer.run(setup, seed, laid[key]))

@@ -1,6 +1,8 @@
 """What a point of the grid stands for: head, algorithm, training and augmentation, built once and handed on."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
 
 from ggeur.engine.training import LocalOptimiser, Training
 from ggeur.federation.augmentation import Augmentation
@@ -27,6 +29,11 @@ class Setup:
         head = resolve_head(t.head, hidden=t.hidden, softmax=t.softmax)
         algorithm = resolve(t.method, head, settings.method.get(t.method, {}))
         return cls(settings, head, algorithm, settings.augment.build(), training_of(settings))
+
+    @cached_property
+    def dealt(self) -> Hashable:
+        """Equal for setups whose clients hold and draw the same, whatever they then do."""
+        return self.settings.data, self.settings.partition, self.settings.augment.key()
 
     @property
     def trained(self) -> Trained | None:

@@ -41,8 +41,7 @@ def stacks(cells: Sequence[Work], dealer: Dealer) -> list[list[Work]]:
             facts[id(setup)] = _Facts.of(setup, dealer.table(point.data))
         program, noise, heads = facts[id(setup)]
         # Noise is held once by the cells that share it.
-        shared = (point.partition, point.augment.key(), work.tracker.seed)
-        more: dict[Hashable, int] = {shared: noise, work.tracker.number: heads}
+        more: dict[Hashable, int] = {(setup.dealt, work.tracker.seed): noise, work.tracker.number: heads}
         group, held = filling.get(program, ([], {}))
         if not group or len(group) == _STACK_CELLS or sum((held | more).values()) > _STACK_BYTES:
             group, held = [], {}

@@ -6,18 +6,19 @@ Step 1 without it only repeats rows (`resample`), Steps 1 and 2 repeat rows and 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 from ggeur.core.augment import DrawRule
 from ggeur.core.errors import GgeurError
 from ggeur.core.geometry import Geometry, Scale
 from ggeur.core.message import Statistics
-from ggeur.core.names import build_own, is_own, load_own
+from ggeur.core.names import build_own, load_own
 from ggeur.core.parameters import checked, parameters
 from ggeur.core.types import Float
 from ggeur.core.virtual import BANK_BYTES
 
-Factor = Callable[[Geometry, int], Float]  # (shapes, class) -> (p, p), which turns white noise into this noise
+Noise = Callable[[Geometry], Float]  # (shapes of m classes) -> (m, p, p), which turn white noise into this noise
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Augmentation:
     prototypes: bool = False
     """Whether draws are also made around the class means of the other domains (Step 2)."""
 
-    noise: Factor | None = None
+    noise: Noise | None = None
     """What turns white noise into a class's; None draws the very points."""
 
     statistics: Statistics = "per-class"
@@ -100,16 +101,12 @@ def ggeur(
         "GGEUR",
         DrawRule(target, per_sample, per_prototype, empty_cell),
         prototypes=steps == 2,
-        noise=_along_the_shape(scale),
+        noise=lambda geometry: geometry.factors(scale),
         statistics=statistics,
         guided=guided,
         unit_free=scale != "eigenvalue",
         bank_bytes=bank_mib * 2**20,
     )
-
-
-def _along_the_shape(scale: Scale) -> Factor:
-    return lambda geometry, c: geometry.factor(c, scale)
 
 
 KINDS: dict[str, Callable[..., Augmentation]] = {
@@ -122,12 +119,7 @@ KINDS: dict[str, Callable[..., Augmentation]] = {
 
 def factory(kind: str) -> Callable[..., Any]:
     """The function that makes it, whose keywords are its numbers."""
-    if is_own(kind):
-        return load_own(kind, "augmentation")
-    if kind not in KINDS:
-        there = ", ".join(KINDS)
-        raise GgeurError(f"There is no augmentation '{kind}'; there are {there}, or your own as package.module:name.")
-    return KINDS[kind]
+    return KINDS[kind] if kind in KINDS else load_own(kind, "augmentation", KINDS)
 
 
 def steps_of(kind: str) -> tuple[int, ...]:
@@ -138,11 +130,8 @@ def steps_of(kind: str) -> tuple[int, ...]:
 
 def build(kind: str, shared: Mapping[str, Any], own: Mapping[str, Any]) -> Augmentation:
     """The augmentation of that kind, from [augment]'s keys as far as it declares them, and parameters of its own."""
-    make = factory(kind)
-    declared = parameters(make)
-    given = {key: value for key, value in shared.items() if key in declared}
-    values = checked(make, {**given, **own}, "augment.parameters")
-    made = build_own(kind, "augmentation", lambda: make(**values)) if is_own(kind) else make(**values)
-    if not isinstance(made, Augmentation):
+    make = partial(factory(kind), **checked(factory(kind), own, "augment.parameters", shared))
+    found = make() if kind in KINDS else build_own(kind, "augmentation", make)
+    if not isinstance(found, Augmentation):
         raise GgeurError(f"'{kind}' is not an augmentation: it must return a ggeur Augmentation.")
-    return made
+    return found

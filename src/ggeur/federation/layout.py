@@ -40,14 +40,14 @@ class Layout:
             present = np.stack([by_home[d].present for d in domains.tolist()])
         draws = np.zeros((n_clients, n_classes), np.int64)
         if a.rule is not None:
-            for k, held in enumerate(count):
-                draws[k] = a.rule.draws(held, present[_others(int(homes[k]), domains)])
+            others = (homes[:, None] >= 0) & (homes[:, None] != domains)  # (K, D)
+            draws = a.rule.draws(count, present & others[:, :, None])
         bank = BankLayout.of(draws if a.noise is not None else np.zeros_like(draws), p, a.bank_bytes)
         return cls(count, homes, domains, prototypes, present, draws, bank)
 
     def others(self, k: int) -> Int:
         """Whose prototypes client k draws around: all domains' but its own; nobody's if it mixes them."""
-        return _others(int(self.home[k]), self.domains)
+        return np.flatnonzero((self.domains != self.home[k]) & (self.home[k] >= 0))
 
     def rows(self, k: int) -> int:
         """How many rows client k trains on."""
@@ -56,10 +56,6 @@ class Layout:
     def piece(self, k: int) -> BankPiece:
         """The rows of the bank that client k draws."""
         return BankPiece(self.bank.offset[k], self.draws[k], self.bank.size)
-
-
-def _others(home: int, domains: Int) -> Int:
-    return np.flatnonzero(domains != home) if home >= 0 else np.zeros(0, np.int64)
 
 
 def with_prototypes(a: Augmentation, home: Sequence[int | None]) -> bool:

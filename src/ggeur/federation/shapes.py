@@ -15,7 +15,7 @@ from ggeur.core.means import covariance_from_means
 from ggeur.core.message import Message
 from ggeur.core.statistics import ClassStatistics
 from ggeur.core.types import Bool, Float, Int
-from ggeur.federation.augmentation import Augmentation, Factor
+from ggeur.federation.augmentation import Augmentation, Noise
 
 _AT_ONCE = 8  # classes whose covariances and eigenvectors are held together
 
@@ -38,10 +38,6 @@ class Shapes(NamedTuple):
         place[rows] = np.arange(len(rows))
         return Shapes(self.factors[rows], np.where(classes, place[self.factor_of], -1), self.largest)
 
-    def factor(self, c: int) -> NDArray[np.float32]:
-        """Of class c."""
-        return np.asarray(self.factors[self.factor_of[c]])
-
 
 def merged_shapes(total: Message, augmentation: Augmentation) -> Shapes:
     """From the total: a shape for each class that somebody holds, or one for all where moments are pooled."""
@@ -52,7 +48,7 @@ def merged_shapes(total: Message, augmentation: Augmentation) -> Shapes:
     held = np.flatnonzero(total.present)
     factor_of = np.full(total.n_classes, -1)
     factor_of[held] = np.arange(len(held))
-    return _shapes(_covariances(total.statistics, held), factor_of, augmentation.noise)
+    return _shapes(_covariances(total, held), factor_of, augmentation.noise)
 
 
 def shapes_from_means(count: Float, mean: Float, domain: Int, augmentation: Augmentation) -> Shapes:
@@ -62,21 +58,21 @@ def shapes_from_means(count: Float, mean: Float, domain: Int, augmentation: Augm
     return _shapes(iter([sigma]), np.where(count.sum(axis=0) > 0, np.arange(len(sigma)), -1), augmentation.noise)
 
 
-def _covariances(s: ClassStatistics, held: Int) -> Iterator[Float]:
+def _covariances(s: Message, held: Int) -> Iterator[Float]:
     """Class by class, so that of all of them only the second moments are held."""
     for first in range(0, len(held), _AT_ONCE):
         some = held[first : first + _AT_ONCE]
         yield ClassStatistics(s.count[some], s.sum[some], s.second[some], s.center).covariance
 
 
-def _shapes(covariances: Iterator[Float], factor_of: Int, noise: Factor) -> Shapes:
+def _shapes(covariances: Iterator[Float], factor_of: Int, noise: Noise) -> Shapes:
     factors: list[NDArray[np.float32]] = []
     largest = 0.0
     for some in covariances:
         geometry = Geometry.from_covariance(some, np.ones(len(some), np.bool_))
-        factors += [np.asarray(noise(geometry, i), np.float32) for i in range(len(some))]
+        factors.append(np.asarray(noise(geometry), np.float32))
         largest = max(largest, float(geometry.eigenvalues.max(initial=0.0)))
-    return Shapes(np.stack(factors), factor_of, largest)
+    return Shapes(np.concatenate(factors), factor_of, largest)
 
 
 def units_note(shapes: Shapes, augmentation: Augmentation) -> str:

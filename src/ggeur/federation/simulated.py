@@ -8,14 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurWarning
-from ggeur.core.message import Message, Statistics, merge
+from ggeur.core.message import Message, Statistics
 from ggeur.core.types import Bool, Float, Int
-from ggeur.core.virtual import VirtualSet
+from ggeur.core.virtual import NoisePlace, VirtualSet, training_set
 from ggeur.federation.augmentation import Augmentation
 from ggeur.federation.layout import Layout, with_prototypes
 from ggeur.federation.shapes import Shapes, merged_shapes, shapes_from_means, stack_means, units_note
 from ggeur.federation.summary import far_center, guided, protect, summarise, warn_about_digits
-from ggeur.federation.training_set import training_set
 
 _LOT_ROWS = 2048  # of clients that are summed up together
 
@@ -57,10 +56,10 @@ def merged_total(clients: Clients, kind: Statistics, classes: Bool | None = None
     kept = clients.parts
     if classes is not None:
         kept = [rows[classes[k, clients.y[rows]]] for k, rows in enumerate(kept)]
-    total = merge(clients.message(rows, kind) for rows in _lots(kept))
+    total = Message.merge(clients.message(rows, kind) for rows in _lots(kept))
     center = far_center(total)
     if center is not None:
-        total = merge(clients.message(rows, kind, center) for rows in _lots(kept))
+        total = Message.merge(clients.message(rows, kind, center) for rows in _lots(kept))
     warn_about_digits(total)
     return total
 
@@ -106,16 +105,16 @@ def augment_clients(clients: Clients, a: Augmentation, seed: int) -> Augmented:
         warnings.warn(f"Step 2 adds nothing: {why}, so there are no prototypes of others.", GgeurWarning, stacklevel=2)
     p = clients.x.shape[1]
     layout = Layout.of(clients.counts(), clients.homes, by_home, p, a)
-    bank = None
+    bank, whole = None, layout.bank.whole()
     if a.noise is not None:
         shapes = global_shapes(clients, a)
         if note := units_note(shapes, a):
             warnings.warn(note, GgeurWarning, stacklevel=2)
-        bank = layout.bank.whole().noise(shapes.factor, p, seed)
+        bank = whole.noise(shapes.factors, shapes.factor_of, seed)
     sets = []
     for k, rows in enumerate(clients.parts):
         others = np.zeros_like(layout.present)
         others[layout.others(k)] = layout.present[layout.others(k)]  # the base holds the prototypes of all domains
-        noise = None if bank is None else (layout.bank.whole(), layout.bank.offset[k], k, seed)
-        sets.append(training_set(rows, clients.y[rows], a, others, noise, len(clients.x)))
+        noise = None if bank is None else NoisePlace(whole, layout.bank.offset[k], k, seed)
+        sets.append(training_set(rows, clients.y[rows], a.rule, others, noise, len(clients.x)))
     return Augmented(sets, layout.prototypes.reshape(-1, p), bank)

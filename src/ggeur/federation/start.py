@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from ggeur.core.message import Message
-from ggeur.core.seeding import stream
+from ggeur.core.seeding import HEAD, stream
 from ggeur.core.types import Float
 from ggeur.heads.head import Head, Params
 from ggeur.methods.algorithm import Solved, Task
@@ -15,7 +15,7 @@ from ggeur.methods.algorithm import Solved, Task
 
 def random_head(head: Head, task: Task, seed: int, client: int | None = None) -> Params:
     """The head that training starts from: the server's, shared by all arms of a seed, or one client's own."""
-    key = jax.random.fold_in(jax.random.key(seed), stream("head"))
+    key = jax.random.fold_in(jax.random.key(seed), HEAD)
     if client is not None:
         key = jax.random.fold_in(key, client)
     return jax.tree.map(np.asarray, head.init(key, task.dimension, len(task.class_names)))

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurWarning
 from ggeur.core.means import class_sums
 from ggeur.core.message import Message, Statistics
-from ggeur.core.statistics import ClassStatistics
 from ggeur.core.types import Bool, Float, Int
 
 _FAR = 1e3  # mean over spread beyond which second moments about zero lose half of their sixteen digits
@@ -17,14 +16,13 @@ _FAR = 1e3  # mean over spread beyond which second moments about zero lose half 
 def summarise(
     x: NDArray[np.floating], y: Int, n_classes: int, kind: Statistics, center: Float | None = None
 ) -> Message:
-    """What a site with rows `x` (n, p) of classes `y` sends: moments of that `kind` about `center`, or zero."""
-    p = x.shape[1]
-    origin = np.zeros(p) if center is None else center
+    """What a site with rows `x` (n, p) of classes `y` sends: moments of that `kind` about `center` (default: zero)."""
     if kind == "means":
-        return Message(*class_sums(x, y, n_classes), np.zeros((0, p, p)), np.zeros(p)).about(origin)
+        p = x.shape[1]
+        return Message(*class_sums(x, y, n_classes), np.zeros((0, p, p)), np.zeros(p))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GgeurWarning)  # whether zero is too far off is the server's to see
-        return Message.of(ClassStatistics.from_embeddings(x, y, n_classes, center=origin), kind)
+        return Message.from_embeddings(x, y, n_classes, center=center).of_kind(kind)
 
 
 def protect(message: Message) -> Message:

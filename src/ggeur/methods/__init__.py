@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.names import build_own, is_own, load_own
+from ggeur.core.names import build_own, load_own
 from ggeur.core.parameters import checked, is_traced
 from ggeur.core.parameters import parameters as declared_by
 from ggeur.methods.algorithm import Algorithm, Bound, Given, Recipe, Solved, Trained
@@ -50,21 +50,18 @@ def names(*kinds: type[Algorithm]) -> tuple[str, ...]:
 
 def kind_of(name: str) -> type[Algorithm]:
     """Which kind of algorithm it is; of a user's own, the kind that its function's arguments make it."""
-    if is_own(name):
-        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        takes_head = any(p.kind in positional for p in inspect.signature(factory(name)).parameters.values())
-        return Trained if takes_head else Solved
-    if name not in _KINDS:
-        known = ", ".join(_KINDS)
-        raise GgeurError(f"There is no method '{name}'; there are {known}, or your own as package.module:name.")
-    return _KINDS[name]
+    if name in _KINDS:
+        return _KINDS[name]
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    takes_head = any(p.kind in positional for p in inspect.signature(factory(name)).parameters.values())
+    return Trained if takes_head else Solved
 
 
 def factory(name: str) -> Callable[..., Any]:
     """The function that builds it: (head, *, parameters) -> Method, or (*, parameters) -> Solved or Given."""
-    if is_own(name):
-        return load_own(name, "method")
-    kind = kind_of(name)
+    if name not in _KINDS:
+        return load_own(name, "method", _KINDS)
+    kind = _KINDS[name]
     room = "ggeur.methods.solved" if kind is Solved else "ggeur.methods"
     name = "fedavg" if kind is Bound else name
     found: Callable[..., Any] = getattr(importlib.import_module(f"{room}.{name}"), name)
@@ -115,7 +112,8 @@ def _build(name: str, head: "Head", values: tuple[tuple[str, Any], ...]) -> Algo
 
 
 def _without_head(name: str, values: Mapping[str, Any]) -> Solved | Given:
-    found = build_own(name, "method", lambda: factory(name)(**values)) if is_own(name) else factory(name)(**values)
+    make = partial(factory(name), **values)
+    found = make() if name in _KINDS else build_own(name, "method", make)
     if not isinstance(found, Solved | Given):
         raise GgeurError(f"'{name}' is not a method: without a head it must return a ggeur Solved.")
     return found
@@ -134,7 +132,7 @@ def _trained(name: str, head: "Head", values: Mapping[str, Any]) -> Trained:
     except TypeError:
         build, fixed = partial(build, **dict(fixed)), ()
     found = Trained(Recipe(build, head, fixed), traced)
-    method = build_own(name, "method", lambda: found.method) if is_own(name) else found.method
+    method = found.method if name in _KINDS else build_own(name, "method", lambda: found.method)
     if not isinstance(method, Method):
         raise GgeurError(f"'{name}' is not a method: called with a head it must return a ggeur Method.")
     return found

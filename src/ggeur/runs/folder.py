@@ -182,9 +182,9 @@ def opened(path: str | os.PathLike[str], experiment: Experiment, *, resume: bool
         raise
 
 
-def finished_result(path: str | os.PathLike[str] | None, experiment: Experiment, *, resume: bool) -> Result | None:
+def finished_result(path: str | os.PathLike[str], experiment: Experiment) -> Result | None:
     """The result of a run that is asked to go on but has nothing left to do."""
-    if not resume or path is None or not (Path(path) / "result.json").exists():
+    if not (Path(path) / "result.json").exists():
         return None
     check_same(Path(path), experiment)
     return Result.load(path)

@@ -8,7 +8,6 @@ from hypothesis.extra.numpy import arrays
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.message import Message
-from ggeur.core.statistics import ClassStatistics
 from ggeur.deploy.wire.check import check_leaves, checked_message
 from ggeur.deploy.wire.packing import pack_message, triangles
 
@@ -24,7 +23,7 @@ tables = st.integers(0, 12).flatmap(
 @given(tables, st.sampled_from(["per-class", "pooled", "means"]))
 def test_every_sites_true_statistics_pass(table, matrices):
     """Also of one row, of equal rows, of a class without rows."""
-    message = Message.of(ClassStatistics.from_embeddings(*table, CLASSES), matrices)
+    message = Message.from_embeddings(*table, CLASSES).of_kind(matrices)
     found = checked_message(pack_message(message), matrices, CLASSES, P, None, message.count)
     for name in ("count", "sum", "second"):
         np.testing.assert_array_equal(getattr(found, name), getattr(message, name))
@@ -33,7 +32,7 @@ def test_every_sites_true_statistics_pass(table, matrices):
 def test_the_tolerance_is_a_hundred_millionth_of_the_trace():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(50, P))
-    message = Message.of(ClassStatistics.from_embeddings(x - x.mean(axis=0), np.zeros(50, int), 1), "per-class")
+    message = Message.from_embeddings(x - x.mean(axis=0), np.zeros(50, int), 1).of_kind("per-class")
     packed, scatter = pack_message(message), message.scatter_of(0)
     values, vectors = np.linalg.eigh(scatter)
     for share, fine in ((-0.5e-8, True), (-3e-8, False)):

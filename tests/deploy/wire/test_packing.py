@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.message import Message
-from ggeur.core.statistics import ClassStatistics
 from ggeur.deploy.wire.packing import (
     arrays_to_tree,
     from_triangles,
@@ -65,7 +64,7 @@ def rows(n=40, p=4, classes=3, seed=0):
 
 @pytest.mark.parametrize("kind", ["per-class", "pooled", "means"])
 def test_a_message_arrives_as_it_was(kind):
-    message = Message.of(ClassStatistics.from_embeddings(*rows(), 3), kind)
+    message = Message.from_embeddings(*rows(), 3).of_kind(kind)
     found = unpack_message(pack_message(message), message.center)
     assert found.kind == kind
     for name in ("count", "sum", "second", "center"):

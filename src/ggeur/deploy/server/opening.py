@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import Message, Statistics, largest, merge
+from ggeur.core.message import Message, Statistics, largest
 from ggeur.core.types import Bool, Float
 from ggeur.deploy.server.agreement import Agreement, Client
 from ggeur.deploy.server.roster import Roster
@@ -85,7 +85,7 @@ def _shapes(spool: _Spool, a: Augmentation, chosen: Bool, homes: list[int | None
         return shapes_from_means(*stack_means(list(spool.messages(means=True))), domain, a)
     total = spool.total
     if a.guided < 1:
-        total = merge(message.only(chosen[k]) for k, message in enumerate(spool.messages()))
+        total = Message.merge(message.only(chosen[k]) for k, message in enumerate(spool.messages()))
     return merged_shapes(total, a)
 
 
@@ -143,7 +143,7 @@ def _statistics(roster: Roster, kind: Statistics, folder: Path) -> _Spool:
 
 
 def _total(paths: Mapping[int, Path], center: Float | None) -> Message:
-    return merge(_read(path, center) for path in paths.values())
+    return Message.merge(_read(path, center) for path in paths.values())
 
 
 def _collect(roster: Roster, kind: Statistics, center: Float | None, folder: Path) -> dict[int, Path]:

@@ -59,7 +59,7 @@ def run_over(grid: "Grid", experiment: Experiment, out: Path, *, resume: bool) -
     """Run every cell over the nodes of `grid`."""
     check_deployable(experiment)
     keep_compiled_programs()
-    if finished_result(out, experiment, resume=resume) is not None:
+    if resume and finished_result(out, experiment) is not None:
         return
     if not resume:
         forget(out)

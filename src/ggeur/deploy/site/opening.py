@@ -5,14 +5,12 @@ from typing import Any
 import numpy as np
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.virtual import BankPiece
+from ggeur.core.virtual import BankPiece, NoisePlace, training_set
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.site.data import Reply, Request
 from ggeur.deploy.site.training import first_message
 from ggeur.deploy.wire.packing import Arrays, from_triangles, pack_message
-from ggeur.federation.shapes import Shapes
 from ggeur.federation.summary import protect, summarise
-from ggeur.federation.training_set import training_set
 from ggeur.settings.schema import Settings
 
 
@@ -58,10 +56,10 @@ def augment(request: Request, arrays: Arrays) -> Reply:
     if a.noise is not None and a.rule is not None:
         draws = a.rule.draws(np.bincount(y, minlength=table.n_classes), present)
         piece = BankPiece(arrays["offset"], draws, arrays["size"])
-        shapes = Shapes(from_triangles(arrays["factors"], p), arrays["factor_of"], 0.0)
-        bank = piece.noise(shapes.factor, p, request.seed)
-        noise = (piece, np.zeros_like(draws), request.site.client, request.seed)
-    made = training_set(np.arange(len(own)), y, a, present, noise, len(own))
+        factors = from_triangles(arrays["factors"], p)
+        bank = piece.noise(factors, arrays["factor_of"], request.seed)
+        noise = NoisePlace(piece, np.zeros_like(draws), request.site.client, request.seed)
+    made = training_set(np.arange(len(own)), y, a.rule, present, noise, len(own))
     test = _test(table)
     base = np.concatenate([table.x[own].astype(np.float32), means.reshape(-1, p)])
     request.store.keep(

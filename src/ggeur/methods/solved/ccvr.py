@@ -26,7 +26,7 @@ def ccvr(*, draws: Count = 2000, epochs: Count = 10, batch: Count = 64, rate: Po
 
     def solve(s: Message, task: Task) -> Params:
         assert task.key is not None
-        geometry, classes = Geometry.from_statistics(s.statistics), np.flatnonzero(s.present)
+        geometry, classes = Geometry.from_statistics(s), np.flatnonzero(s.present)
         rng = np.random.default_rng(np.asarray(jax.random.key_data(task.key)))
         noise = [shape_noise(geometry, int(c), draws, "sqrt-eigenvalue", rng) for c in classes]
         x = np.concatenate([s.mean[c].astype(np.float32) + z for c, z in zip(classes, noise, strict=True)])
