@@ -9,8 +9,9 @@ from ggeur.settings.schema import Settings
 
 
 def head_of(settings: Settings) -> Head:
+    """[train] head, with its parameters."""
     t = settings.train
-    return resolve_head(t.head, hidden=t.hidden, softmax=t.softmax)
+    return resolve_head(t.head, softmax=t.softmax, **settings.head_parameters())
 
 
 def solved(settings: Settings) -> bool:

@@ -32,7 +32,7 @@ class Site:
         self.client = partition
         if ("table" in config) == ("images" in config):
             raise GgeurError('Start the node with either table="FILE.npz" or images="FOLDER" in --node-config.')
-        self.imports = config.get("own-methods") is True  # methods that are named by a module, which is then imported
+        self.imports = config.get("own-methods") is True  # what the server names by a module, which is then imported
         self.root = Path(str(config.get("store") or cache_folder() / "federate"))
 
     def load(self, point: Settings, seed: int, store: Store, *, fresh: bool) -> EmbeddingTable:
@@ -70,10 +70,9 @@ class Asked:
     def __init__(self, site: Site, facts: Facts) -> None:
         self.site, self.facts = site, facts
         self.point = Settings.model_validate(facts["point"])
-        if is_own(self.point.train.method) and not site.imports:
-            raise GgeurError(
-                f"this site does not import the method '{self.point.train.method}'; start its node with --own-methods"
-            )
+        for what, name in (("method", self.point.train.method), ("head", self.point.train.head)):
+            if is_own(name) and not site.imports:
+                raise GgeurError(f"this site does not import the {what} '{name}'; start its node with --own-methods")
         self.seed = int(facts["seed"])
         self.store = Store(site.root, str(facts["run"]), int(facts["cell"]), site.client)
 
