@@ -102,7 +102,7 @@ class Model:
                 "if you trust it, use Model.load(path, own=True)."
             )
         arrays = read_arrays(folder / "head.npz")
-        if head == "mlp" and "b1" in arrays:
+        if head == "mlp" and "b1" in arrays:  # as wide as it is, where model.json does not say
             parameters = {"hidden": max(arrays["b1"].size, 1)} | parameters
         built = resolve_head(head, **parameters)
         key = jax.random.key(0)
