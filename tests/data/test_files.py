@@ -1,13 +1,17 @@
 """Files appear whole or not at all, and only what was asked for is read. (Damaged ones: see test_table.)"""
 
 import os
+import subprocess
+import sys
+import threading
 import zipfile
+from textwrap import dedent
 
 import numpy as np
 import pytest
 
 from ggeur.core.errors import GgeurError
-from ggeur.data.files import read_arrays, write_atomically
+from ggeur.data.files import lock_file, read_arrays, write_atomically
 
 
 def test_what_was_written_is_there_and_nothing_else(tmp_path):
@@ -95,3 +99,57 @@ def test_a_damaged_array_matters_only_to_those_who_ask_for_it(tmp_path):
     assert list(read_arrays(path, ("good",))) == ["good"]
     with pytest.raises(GgeurError, match="a.npz is damaged"):
         read_arrays(path)
+
+
+# ---------------------------------------------------------------- locks
+
+
+def taken(path):
+    with pytest.raises(GgeurError, match="^It is in use.$"):
+        lock_file(path, "It is in use.")
+    return True
+
+
+def test_a_lock_is_held_by_one_until_it_is_closed_by_whichever_thread(tmp_path):
+    path = tmp_path / ".lock"
+    lock = lock_file(path, "")
+    assert taken(path) and os.listdir(tmp_path) == [".lock"]
+    thread = threading.Thread(target=lock.close)
+    thread.start()
+    thread.join()
+    with lock_file(path, ""):
+        assert taken(path)
+    lock.close()  # again
+    lock_file(path, "").close()
+
+
+def test_a_lock_ends_with_the_process_that_is_killed(tmp_path):
+    script = """
+        import sys, time
+        from pathlib import Path
+        from ggeur.data.files import lock_file
+        lock = lock_file(Path(sys.argv[1]), "")
+        print("held", flush=True)
+        time.sleep(60)
+    """
+    path = tmp_path / ".lock"
+    command = [sys.executable, "-c", dedent(script), str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None and other.stdout.readline() == "held\n"
+        assert taken(path)
+        other.kill()
+    lock_file(path, "").close()
+
+
+def test_a_lock_of_an_earlier_version_is_seen(tmp_path):
+    fcntl = pytest.importorskip("fcntl")
+    with (tmp_path / ".lock").open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert taken(tmp_path / ".lock")
+    lock_file(tmp_path / ".lock", "").close()
+
+
+def test_a_place_that_cannot_be_locked_is_an_error_of_the_system(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(OSError):
+        lock_file(tmp_path / "file" / ".lock", "")

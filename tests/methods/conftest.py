@@ -40,7 +40,7 @@ class Toy:
     # ------------------------------------------------------------ what the package does
 
     def simulation(self, name, params, *, rounds=2, head="linear", method=None, **train):
-        made = resolve(name, resolve_head(head, hidden=HIDDEN), method or {})
+        made = resolve(name, resolve_head(head, **({"hidden": HIDDEN} if head == "mlp" else {})), method or {})
         values = {"batch": BATCH, "rate": RATE, "local_epochs": 1, "optimiser": LocalOptimiser("sgd", MOMENTUM, DECAY)}
         training = Training(rounds=rounds, **(values | train))
         return Simulation([self.run._replace(params=params)], made, training)

@@ -1,7 +1,11 @@
 """A trained head, saved with what is needed to use it."""
 
+import datetime
 import json
+import sys
+from textwrap import dedent
 
+import jax
 import numpy as np
 import pytest
 
@@ -139,3 +143,83 @@ def test_a_head_of_any_hidden_width_reads_back(tmp_path, table):
     hidden = np.maximum(table.x @ params["W1"].T + params["b1"], 0)
     expected = (hidden @ params["W2"].T + params["b2"]).argmax(axis=1)
     np.testing.assert_array_equal(Model.load(tmp_path / "m").probabilities(table).argmax(axis=1), expected)
+
+
+# ---------------------------------------------------------------- heads of any kind
+
+OWN = """
+    from typing import NamedTuple
+
+    import jax.numpy as jnp
+
+    from ggeur.heads.head import Head
+
+    class Layer(NamedTuple):
+        W: object
+        b: object
+
+    def deep(*, widths: list[int], until: object = None) -> Head:
+        def init(key, p, classes):
+            sizes = [p, *widths, classes]
+            layers = [Layer(jnp.ones((i, o)), jnp.zeros(o)) for i, o in zip(sizes, sizes[1:])]
+            return {"a/b": {"~": (layers, jnp.ones(()))}, "a": {"b": jnp.ones(2)}, "file": jnp.ones(1)}
+
+        def logits(params, x):
+            layers, scale = params["a/b"]["~"]
+            for layer in layers:
+                x = x @ layer.W + layer.b
+            return scale * x
+
+        return Head(init, logits, logits, lambda params: (4, 5))
+
+    def bare() -> Head:
+        return Head(lambda key, p, classes: jnp.ones((p, classes)), lambda w, x: x @ w, lambda w, x: x @ w, None)
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "own_deep.py").write_text(dedent(OWN))
+    yield
+    sys.modules.pop("own_deep", None)
+
+
+def test_any_tree_of_arrays_reads_back_by_path(own, table, tmp_path):
+    from ggeur.heads import resolve
+
+    given = {"widths": [3, 2], "until": datetime.date(2026, 1, 2)}
+    params = resolve("own_deep:deep", **given).init(jax.random.key(0), 5, 4)
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), params)
+    made = model(params=params, head="own_deep:deep", parameters=given)
+    made.save(tmp_path / "m")
+    assert {"a~1b/~0/0/1/W", "a~1b/~0/1", "a/b", "file"} <= set(np.load(tmp_path / "m" / "head.npz").files)
+    loaded = Model.load(tmp_path / "m", own=True)
+    assert jax.tree.structure(loaded.params) == jax.tree.structure(params)
+    jax.tree.map(np.testing.assert_array_equal, loaded.params, params)
+    np.testing.assert_array_equal(loaded.probabilities(table), made.probabilities(table))
+    assert loaded.parameters == {"widths": [3, 2], "until": "2026-01-02"}
+
+
+def test_a_head_may_be_a_single_array(own, table, tmp_path):
+    made = model(params=np.ones((5, 4), np.float32), head="own_deep:bare")
+    made.save(tmp_path / "m")
+    np.testing.assert_array_equal(Model.load(tmp_path / "m", own=True).params, made.params)
+
+
+def test_a_module_that_a_model_names_is_imported_only_where_that_is_allowed(own, tmp_path):
+    model(params=np.ones((5, 4), np.float32), head="own_deep:bare").save(tmp_path / "m")
+    assert "'own_deep:bare'" in refused(tmp_path / "m") and "own_deep" not in sys.modules
+
+
+def test_parameters_that_do_not_fit_the_arrays_are_refused(own, saved, tmp_path):
+    about = json.loads((saved / "model.json").read_text())
+    for parameters, why in (({"hidden": 3}, "no parameter"), (3, "damaged"), ([1], "damaged")):
+        (saved / "model.json").write_text(json.dumps(about | {"parameters": parameters}))
+        assert why in refused(saved)
+    shapes = {"W1": (7, 5), "b1": (7,), "W2": (4, 7), "b2": (4,)}
+    params = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    model(params=params, head="mlp", parameters={"hidden": 6}).save(tmp_path / "m")
+    assert "does not hold the head" in refused(tmp_path / "m")

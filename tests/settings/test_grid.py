@@ -1,5 +1,6 @@
 """Experiments: lists span a grid, arms belong together, overrides, and TOML that reads back."""
 
+import datetime
 import os
 import tomllib
 from pathlib import Path
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ggeur.core.errors import GgeurError
-from ggeur.settings.grid import Experiment, override, to_toml
+from ggeur.settings.grid import Experiment, differences, override, to_toml
 
 DATA = {"data": {"dataset": "mini-digits"}}
 
@@ -255,6 +256,25 @@ def test_a_whole_experiment_reads_back_the_same():
     )
     back = Experiment.of(tomllib.loads(e.to_toml()))
     assert back.points == e.points and back.varied == e.varied and back.seeds == e.seeds
+
+
+def test_a_date_among_the_parameters_of_ones_own_reads_back(tmp_path):
+    when = {"day": datetime.date(2026, 1, 2), "at": datetime.datetime(2026, 1, 2, 3, 4, 5), "time": datetime.time(6)}
+    tree = {**DATA, "method": {"mine:method": when}, "arm": [{"name": "a", "method": {"mine:method": when}}]}
+    text = to_toml(tree)
+    assert tomllib.loads(text) == tree and text.count("[[arm]]") == 1
+
+
+def test_what_toml_has_no_word_for_is_said_in_a_sentence():
+    for value in (object(), [None], "\ud800"):
+        with pytest.raises(GgeurError, match=r"^The experiment cannot be written as TOML: [^\n]*\.$"):
+            to_toml({"method": {"mine:method": {"value": value}}})
+
+
+def test_an_experiment_written_as_toml_is_the_same_tree(tmp_path):
+    e = of(partition={"beta": [0.5, 0.1]}, arm=[{"name": "a", "train": {"rounds": 2}}, {"name": "b"}])
+    path = write(tmp_path, e.to_toml())
+    assert Experiment.load(path).tree == e.tree and not differences(Experiment.load(path).tree, e.tree)
 
 
 def test_a_value_twice_in_a_list_is_refused():

@@ -123,6 +123,33 @@ def test_a_methods_parameters_are_checked():
     assert "[method]" in sentence(method={"fedavg": 3})
 
 
+def test_a_heads_parameters_are_checked():
+    assert settled(train={"head": "mlp"}, head={"mlp": {"hidden": 64}}).head_parameters() == {"hidden": 64}
+    assert settled(train={"head": "mlp", "hidden": 8}).head_parameters() == {"hidden": 8}
+    assert settled(train={"head": "mlp"}).head_parameters() == settled(train={"hidden": 8}).head_parameters() == {}
+    assert "[head.mlp] has no parameter 'colour'" in sentence(head={"mlp": {"colour": 1}})
+    assert "[head.mlp] hidden = 0" in sentence(head={"mlp": {"hidden": 0}})
+    assert "'conv'" in sentence(head={"conv": {"hidden": 1}})
+    assert "[head]" in sentence(head={"mlp": 3})
+
+
+def test_the_width_of_an_mlp_is_given_once():
+    both = {"train": {"head": "mlp", "hidden": 8}, "head": {"mlp": {"hidden": 8}}}
+    assert settled(**both).head_parameters() == {"hidden": 8}
+    text = sentence(**both | {"head": {"mlp": {"hidden": 64}}})
+    assert text == "train.hidden is 8 and [head.mlp] hidden 64: give one of them."
+
+
+@pytest.mark.parametrize("name", [":f", ".m:f", "no_such_module:f", "math:no_such_function", "math:pi", "math:"])
+def test_a_head_of_ones_own_that_cannot_be_loaded_is_named(name):
+    assert f"'{name}'" in sentence(train={"head": name})
+
+
+def test_a_solved_head_is_linear():
+    for train in ({"method": "lda"}, {"start": "lda"}, {"method": "zeroshot"}):
+        assert "closed-form heads are linear" in sentence(train=train | {"head": "mlp"})
+
+
 @pytest.mark.parametrize("section, key, name", [(*place, name) for place, names in NOT_YET.items() for name in names])
 def test_what_later_work_fills_answers_not_yet_by_name(section, key, name):
     text = sentence(**{section: {key: name}})

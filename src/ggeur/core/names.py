@@ -4,7 +4,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ggeur.core.errors import GgeurError
 
@@ -38,11 +38,22 @@ def load_own(name: str, what: str, ours: Iterable[str]) -> Callable[..., Any]:
     return found
 
 
-def build_own(name: str, what: str, build: Callable[[], Any]) -> Any:
+T = TypeVar("T")
+
+
+def build_own(name: str, what: str, build: Callable[[], T]) -> T:
     """`build()`, where what goes wrong in a user's function is said in a sentence that names it."""
+    return run_own(name, what, build, "cannot be built")
+
+
+def run_own(name: str, what: str, work: Callable[[], T], went_wrong: str = "failed") -> T:
+    """`work()`, likewise; what is ours goes wrong as it does."""
     try:
-        return build()
+        return work()
     except GgeurError:
         raise
     except Exception as error:
-        raise GgeurError(f"The {what} '{name}' cannot be built: {type(error).__name__}: {error}.") from error
+        if not is_own(name):
+            raise
+        first = (str(error).splitlines() or [""])[0].rstrip(".")
+        raise GgeurError(f"The {what} '{name}' {went_wrong}: {type(error).__name__}: {first}.") from error

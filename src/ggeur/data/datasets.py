@@ -1,10 +1,14 @@
-"""Datasets by name: the paper's, from native files or the hub, the built-in one, and a user's own folder."""
+"""Datasets by name: the paper's, from native files or the hub, the built-in one, and a user's folder or function."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ggeur.core.errors import GgeurError
+from ggeur.core.names import build_own, is_own, load_own
 from ggeur.data.datasets_paper import DATASETS, Dataset, Source, plain
 from ggeur.data.readers import ImageSet, Read, Split, folders, image_folder, pixels, shown
 from ggeur.data.readers_hub import read_hub
@@ -13,10 +17,10 @@ MINI_DIGITS = "mini-digits"  # built in
 
 
 def load(source: str, data: Path | None = None, share: float | None = None) -> ImageSet:
-    """A dataset by name, or a user's own folder of images by its path.
+    """The dataset that `source` names: one of ours, a folder of images, or a user's own function.
 
-    A name is looked up in its native files below `data` (default: $GGEUR_DATA), else on the hub. `share` of the
-    training pictures replaces the paper's.
+    One of ours is looked up in its native files below `data` (default: $GGEUR_DATA), else on the hub; a function is
+    package.module:name, () -> ImageSet. `share` of the training pictures replaces the paper's.
     """
     if source == MINI_DIGITS:
         images = _mini_digits()
@@ -25,9 +29,14 @@ def load(source: str, data: Path | None = None, share: float | None = None) -> I
         share = DATASETS[source].share if share is None else share
     elif Path(source).is_dir():
         images = image_folder(Path(source))
+    elif is_own(source) and not os.path.dirname(source):
+        images = _own(source)
     else:
         known = ", ".join((*DATASETS, MINI_DIGITS))
-        raise GgeurError(f"'{source}' is neither a dataset nor a folder of images; datasets are {known}.")
+        raise GgeurError(
+            f"'{source}' is neither a dataset nor a folder of images; datasets are {known}, "
+            "or your own as package.module:name."
+        )
     return images if share is None else images.take(share)
 
 
@@ -90,6 +99,16 @@ def _not_found(dataset: Dataset, source: Source, below: Path | None) -> str:
     what = dataset.name if len(dataset.sources) == 1 else f"{source.domains[0]}, a domain of {dataset.name},"
     where = f"in {shown(below)}" if below is not None else "because neither --data nor $GGEUR_DATA names a folder"
     return f"{what} was not found {where}: get {source.get}."
+
+
+def _own(source: str) -> ImageSet:
+    images = build_own(source, "dataset", load_own(source, "dataset", ()))
+    if not isinstance(images, ImageSet):
+        raise GgeurError(f"'{source}' is not a dataset: called without arguments it must return a ggeur ImageSet.")
+    rows = [images.y, images.domain, *([] if images.test is None else [images.test])]
+    if any(np.shape(values) != (len(images),) for values in rows):
+        raise GgeurError(f"The dataset '{source}' has {len(images)} images, and its labels or domains are not as many.")
+    return replace(images, meta={"dataset": source, **images.meta})
 
 
 def _mini_digits() -> ImageSet:

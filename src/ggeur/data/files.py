@@ -2,18 +2,21 @@
 
 import math
 import os
-import tempfile
+import secrets
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 _MOST_INFLATED = 1032  # bytes that one deflated byte can give
 
@@ -26,14 +29,15 @@ class CannotWrite(GgeurError):
 def write_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A binary file that appears as `path` when the block ends well, and not at all otherwise."""
     path = Path(path)
-    temporary: str | None = None
+    temporary: Path | None = None
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
+        # Not mkstemp, whose 0600 would hide results from a user's colleagues.
+        name = path.parent / f".{path.name}.{secrets.token_hex(4)}"
+        with name.open("xb") as file:
+            temporary = name
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp's 0600 would hide results from a user's colleagues
         os.replace(temporary, path)
         temporary = None
     except OSError as error:
@@ -42,12 +46,6 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         if temporary is not None:
             with suppress(OSError):
                 os.unlink(temporary)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def read_arrays(
@@ -90,16 +88,30 @@ def _read_array(archive: zipfile.ZipFile, member: str, path: Path) -> NDArray[An
     return array
 
 
-def lock_file(path: Path, taken: str) -> IO[bytes]:
-    """Hold a lock until the returned file is closed or the process ends, however it ends; GgeurError(taken) if held."""
+class Lock:
+    """A lock that is held until it is closed, or the process ends, however it ends."""
+
+    def __init__(self, held: "BaseFileLock") -> None:
+        self._held = held
+
+    def close(self) -> None:
+        """Let go of it; more than once does no harm."""
+        self._held.release(force=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def lock_file(path: Path, taken: str) -> Lock:
+    """Lock the file `path`, which is made and stays; GgeurError(`taken`) at once where it is locked already."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, thread_local=False)  # any thread may close it
     try:
-        import fcntl
-    except ImportError:  # no such locks on this system
-        return path.open("ab")
-    file = path.open("ab")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        file.close()
+        lock.acquire(blocking=False)
+    except Timeout as error:
         raise GgeurError(taken) from error
-    return file
+    return Lock(lock)

@@ -1,5 +1,6 @@
 """What an encoder is, and which one a name stands for."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -8,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.names import build_own, is_own, load_own
 from ggeur.core.types import FloatArray
 
 Image = NDArray[np.uint8]  # (H, W, 3), RGB
@@ -19,7 +21,8 @@ class Encoder(Protocol):
     """A frozen map from images to vectors, in two halves so that one can run ahead of the other.
 
     `prepare` is per image, cheap, and called from several threads; `forward` takes a stack of prepared images.
-    `weights_hash` and `preprocessing` together say which map it is: the cache and a table's meta rely on them.
+    `weights_hash` and `preprocessing` together say which map it is: the cache and a table's meta rely on them, so two
+    encoders that differ in what they compute differ in one of these.
     """
 
     name: str
@@ -51,11 +54,32 @@ class TextEncoder(Protocol):
         ...
 
 
-def resolve(name: str = DEFAULT, *, normalize: bool = False, **preprocessing: Any) -> Encoder:
-    """The encoder `name` stands for: builtin, onnx:PATH, or a Hugging Face name or folder.
+def is_own_encoder(name: str) -> bool:
+    """Whether `name` is a user's own, package.module:name, and neither onnx:PATH nor a folder."""
+    return is_own(name) and not name.startswith("onnx:") and not os.path.dirname(name) and not Path(name).is_dir()
 
-    `normalize` scales embeddings to unit length. `preprocessing` (size, resize, interpolation, mean, std) is for ONNX
-    files, which do not bring their own; the side file PATH.json may hold the same.
+
+def _own(name: str) -> Encoder:
+    found: Encoder = build_own(name, "encoder", load_own(name, "encoder", ()))
+    for part in ("name", "preprocessing", "weights_hash"):  # a cache goes by the last two, so they are not left empty
+        text = getattr(found, part, None)
+        if not isinstance(text, str) or not text:
+            raise GgeurError(f"'{name}' is not an encoder: its {part} must be a text that is not empty.")
+    dimension = getattr(found, "dimension", None)
+    if not isinstance(dimension, int | np.integer) or dimension < 1:
+        raise GgeurError(f"'{name}' is not an encoder: its dimension must be a positive whole number.")
+    for part in ("prepare", "forward"):
+        if not callable(getattr(found, part, None)):
+            raise GgeurError(f"'{name}' is not an encoder: its {part} must be a function.")
+    return found
+
+
+def resolve(name: str = DEFAULT, *, normalize: bool = False, **preprocessing: Any) -> Encoder:
+    """The encoder `name` stands for: builtin, onnx:PATH, a Hugging Face name or folder, or a user's own function.
+
+    The function is package.module:name, () -> Encoder. `normalize` scales embeddings to unit length. `preprocessing`
+    (size, resize, interpolation, mean, std) is for ONNX files, which do not bring their own; the side file PATH.json
+    may hold the same.
     """
     kind, _, path = name.partition(":")
     given = {key: value for key, value in preprocessing.items() if value is not None}
@@ -72,6 +96,10 @@ def resolve(name: str = DEFAULT, *, normalize: bool = False, **preprocessing: An
         if normalize:
             raise GgeurError("The builtin encoder has no normalize; its embeddings are used as they are.")
         return BuiltinEncoder()
+    if is_own_encoder(name):
+        if normalize:
+            raise GgeurError(f"The encoder {name} has no normalize; its embeddings are used as they are.")
+        return _own(name)
     from ggeur.encode.huggingface import HuggingFaceEncoder
 
     return HuggingFaceEncoder(name, normalize=normalize)

@@ -2,14 +2,13 @@
 
 import os
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.names import is_own
+from ggeur.core.names import run_own
 from ggeur.engine.compilation import keep_compiled_programs
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
@@ -133,7 +132,7 @@ def _train(number: int, cells: list[Work], folder: RunFolder | None, dealer: Dea
     stack = _jobs(cells, dealer)
     simulation = _simulation(stack)
     first = cells[0].setup.settings
-    state = _or_say_whose(simulation.start, first.train.method)
+    state = run_own(first.train.method, "method", simulation.start)
     if snapshot is not None:
         state = snapshot.state(state)
         for work, memory in zip(cells, snapshot.cells, strict=True):
@@ -143,7 +142,7 @@ def _train(number: int, cells: list[Work], folder: RunFolder | None, dealer: Dea
             _begin(job, simulation.training, dealer)
     every = first.run.checkpoint_every
     ahead = simulation.rounds(state)
-    while (result := _or_say_whose(lambda: next(ahead, None), first.train.method)) is not None:
+    while (result := run_own(first.train.method, "method", lambda: next(ahead, None))) is not None:
         check()
         state = result.state
         for job in stack:
@@ -167,22 +166,6 @@ def _simulation(stack: list[_Job]) -> Simulation:
     setups = [job.work.setup for job in stack for _ in job.runs]
     runs = [run for job in stack for run in job.runs]
     return Simulation(runs, [s.trained for s in setups if s.trained is not None], [s.training for s in setups])
-
-
-T = TypeVar("T")
-
-
-def _or_say_whose(work: Callable[[], T], method: str) -> T:
-    """What goes wrong in a user's own method is said in a sentence that names it."""
-    try:
-        return work()
-    except GgeurError:
-        raise
-    except Exception as error:
-        if not is_own(method):
-            raise
-        first = (str(error).splitlines() or [""])[0].rstrip(".")
-        raise GgeurError(f"The method '{method}' failed: {type(error).__name__}: {first}.") from error
 
 
 def _begin(job: _Job, training: Training, dealer: Dealer) -> None:

@@ -26,7 +26,7 @@ class Setup:
     @classmethod
     def of(cls, settings: Settings) -> "Setup":
         t = settings.train
-        head = resolve_head(t.head, hidden=t.hidden, softmax=t.softmax)
+        head = resolve_head(t.head, softmax=t.softmax, **settings.head_parameters())
         algorithm = resolve(t.method, head, settings.method.get(t.method, {}))
         return cls(settings, head, algorithm, settings.augment.build(), training_of(settings))
 

@@ -1,24 +1,76 @@
-"""The heads by name."""
+"""The registry of heads: every name that [train] head knows, what may stand under [head.NAME], and how it is built.
 
-from functools import cache
-from typing import TYPE_CHECKING
+`resolve("mlp", hidden=64)`, or a user's own "package.module:name": a function (*, parameters) that returns a `Head`.
+`softmax` is a key of [train], and no parameter; a user's function may take it as a keyword.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.names import build_own, load_own, run_own
+from ggeur.core.parameters import checked, parameters
 
 if TYPE_CHECKING:
     from ggeur.heads.head import Head
 
-HEADS = ("linear", "mlp")
+HEADS = ("linear", "mlp")  # each a function of that name in the module of that name
 
 
-@cache
-def resolve(name: str, *, hidden: int = 256, softmax: bool = False) -> "Head":
-    """The head of that name; the same object for the same arguments, so that nothing is compiled twice."""
-    from ggeur.heads.linear import linear
-    from ggeur.heads.mlp import mlp
+def factory(name: str) -> Callable[..., Any]:
+    """The function that builds the head `name`: (*, parameters) -> Head."""
+    if name not in HEADS:
+        return load_own(name, "head", HEADS)
+    found: Callable[..., Any] = getattr(importlib.import_module(f"ggeur.heads.{name}"), name)
+    return found
 
-    if name == "linear":
-        return linear(softmax=softmax)
-    if name == "mlp":
-        return mlp(hidden=hidden, softmax=softmax)
-    raise GgeurError(f"There is no head '{name}'; there are {', '.join(HEADS)}.")
+
+def arguments(name: str, given: Mapping[str, Any], *, softmax: bool = False) -> dict[str, Any]:
+    """What the function of the head `name` is called with: `given`, checked, over its defaults, and `softmax`."""
+    build = factory(name)
+    known = parameters(build)
+    if softmax and "softmax" not in known:
+        raise GgeurError(f"[train] softmax = true is not for the head '{name}': its function has no keyword softmax.")
+    if "softmax" in given:
+        raise GgeurError(f"[head.{name}] has no parameter 'softmax'; it is a key of [train].")
+    defaults = {key: p.default for key, p in known.items() if p.default is not p.empty}
+    return defaults | checked(build, given, f"head.{name}", {"softmax": softmax})
+
+
+def described(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a saved model says of the head `name`: what was `given`, and defaults that are plain values.
+
+    Defaults too, so that a model stays what it is when a function's default becomes another.
+    """
+    values = {key: value for key, value in arguments(name, given).items() if key != "softmax"}
+    return {key: v for key, v in values.items() if key in given or isinstance(v, bool | int | float | str)}
+
+
+def resolve(name: str, /, *, softmax: bool = False, **given: Any) -> "Head":
+    """The head `name` with the parameters `given`; with `softmax`, probabilities take the place of logits.
+
+    The same arguments give the same object, so that nothing is compiled twice.
+    """
+    values = tuple(sorted(arguments(name, given, softmax=softmax).items()))
+    try:
+        return _build(name, values)
+    except TypeError:  # a parameter that cannot be a key, such as a list: a head for itself
+        return _build.__wrapped__(name, values)
+
+
+@lru_cache(maxsize=64)
+def _build(name: str, values: tuple[tuple[str, Any], ...]) -> "Head":
+    from ggeur.heads.head import Head
+
+    make = partial(factory(name), **dict(values))
+    found = make() if name in HEADS else build_own(name, "head", make)
+    if not isinstance(found, Head):
+        raise GgeurError(f"'{name}' is not a head: called with its parameters it must return a ggeur Head.")
+    return found if name in HEADS else Head(*(partial(_call, name, function) for function in found))
+
+
+def _call(name: str, function: Callable[..., Any], *given: Any) -> Any:
+    """A function of a user's own head."""
+    return run_own(name, "head", lambda: function(*given))

@@ -1,14 +1,19 @@
 """One hidden layer: a head with a representation of its own, which MOON and FedProto act on."""
 
+from typing import Annotated
+
 import jax
 import jax.numpy as jnp
+from pydantic import Field
 
 from ggeur.heads.head import Head, Params
 from ggeur.heads.linear import torch_linear
 
+Width = Annotated[int, Field(gt=0, le=10**7)]  # past which memory would run out, not sense begin
 
-def mlp(*, hidden: int = 256, softmax: bool = False) -> Head:
-    """logits = W2 relu(W1 x + b1) + b2."""
+
+def mlp(*, hidden: Width = 256, softmax: bool = False) -> Head:
+    """logits = W2 relu(W1 x + b1) + b2, with `hidden` units. With `softmax`, probabilities take the place of logits."""
 
     def init(key: jax.Array, p: int, n_classes: int) -> Params:
         key_1, key_2 = jax.random.split(key)

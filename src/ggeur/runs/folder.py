@@ -12,6 +12,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.data.files import CannotWrite, lock_file, write_atomically
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.simulate import State
+from ggeur.heads import described
 from ggeur.heads.head import Params
 from ggeur.runs.checkpoint import Checkpoints, InFlight, Snapshot
 from ggeur.runs.interrupt import uninterrupted
@@ -112,7 +113,9 @@ class RunFolder:
         with uninterrupted():
             if params is not None:
                 encoder = {k: table.meta[k] for k in ("encoder", "weights", "preprocessing") if k in table.meta}
-                model = Model(params, point.train.head, table.dimension, table.class_names, encoder)
+                head = point.train.head
+                parameters = described(head, point.head_parameters())
+                model = Model(params, head, table.dimension, table.class_names, encoder, parameters)
                 model.save(self.path / "model" / f"cell-{number:03d}")
             self._checkpoints.finish_cell(number, cell)
 

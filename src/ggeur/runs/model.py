@@ -2,17 +2,22 @@
 
 import json
 import os
+import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import keystr, tree_flatten_with_path
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.names import build_own, is_own
+from ggeur.core.types import Tree
 from ggeur.data.files import read_arrays, write_atomically
 from ggeur.data.table import EmbeddingTable
 from ggeur.heads import resolve as resolve_head
@@ -22,11 +27,14 @@ from ggeur.runs.result import Result
 
 @dataclass(frozen=True, eq=False)
 class Model:
+    """`params` are those of the head `head`, built with `parameters`; `encoder` is what a table's meta says of it."""
+
     params: Params
     head: str
     dimension: int
     class_names: tuple[str, ...]
     encoder: Mapping[str, Any]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def probabilities(self, table: EmbeddingTable) -> NDArray[np.float32]:
         """(N, C) class probabilities of the table's rows; the table must come from the model's encoder."""
@@ -40,29 +48,37 @@ class Model:
                 f"The table was embedded by '{table.meta.get('encoder')}', the model was trained on "
                 f"'{self.encoder.get('encoder')}' with other weights: use one encoder for both."
             )
-        logits = resolve_head(self.head).logits(self.params, jnp.asarray(table.x, jnp.float32))
+        logits = resolve_head(self.head, **self.parameters).logits(self.params, jnp.asarray(table.x, jnp.float32))
         return np.asarray(jax.nn.softmax(logits))
 
     def save(self, folder: Path) -> None:
-        """Write `head.npz` and `model.json`."""
+        """Write `head.npz` and `model.json` to `folder`, which is made where it is not there."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise GgeurError(f"Cannot write {folder}: {error.strerror or error}.") from error
-        with write_atomically(folder / "head.npz") as file:
-            np.savez(file, allow_pickle=False, **{k: np.asarray(v) for k, v in self.params.items()})
+        # As np.savez, which would take an array called "file" for an argument of its own.
+        with write_atomically(folder / "head.npz") as file, zipfile.ZipFile(file, "w") as archive:
+            for name, leaf in _by_path(self.params).items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    npy.write_array(member, np.asarray(leaf), allow_pickle=False)
         about = {
             "head": self.head,
+            "parameters": dict(self.parameters),
             "dimension": self.dimension,
             "class_names": list(self.class_names),
             "encoder": dict(self.encoder),
         }
         with write_atomically(folder / "model.json") as file:
-            file.write(json.dumps(about, indent=1).encode())
+            file.write(json.dumps(about, indent=1, default=str).encode())  # a date as text, which a date is read from
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read one model, or the best of a run folder's."""
+    def load(cls, path: str | os.PathLike[str], *, own: bool = False) -> Self:
+        """Read the model in the folder `path`, or the best of a run folder's.
+
+        `own` allows a head that model.json names as package.module:name. Its module is then imported, which runs code:
+        say so only of a model that you trust.
+        """
         folder = Path(path)
         if (folder / "result.json").exists():
             cells = enumerate(Result.load(folder).cells)
@@ -73,18 +89,39 @@ class Model:
             about = json.loads((folder / "model.json").read_text(encoding="utf-8"))
             names, dimension = tuple(map(str, about["class_names"])), int(about["dimension"])
             head, encoder = str(about["head"]), dict(about["encoder"])
+            parameters = dict(about.get("parameters", {}))  # older models do not say
             if dimension < 1:
                 raise ValueError("its dimension is not positive")
         except FileNotFoundError as error:
             raise GgeurError(f"There is no trained model at {folder}.") from error
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise GgeurError(f"{folder / 'model.json'} is damaged: {error!r}.") from error
-        params = read_arrays(folder / "head.npz")
-        built = resolve_head(head, hidden=max(params["b1"].size, 1)) if "b1" in params else resolve_head(head)
-        expected = jax.eval_shape(lambda key: built.init(key, dimension, len(names)), jax.random.key(0))
-        shapes = {name: leaf.shape for name, leaf in expected.items()}
-        if {name: a.shape for name, a in params.items()} != shapes or not all(
-            a.dtype.kind == "f" and np.isfinite(a).all() for a in params.values()
+        if is_own(head) and not own:
+            raise GgeurError(
+                f"The model at {folder} has the head '{head}', and to load it is to import that module; "
+                "if you trust it, use Model.load(path, own=True)."
+            )
+        arrays = read_arrays(folder / "head.npz")
+        if head == "mlp" and "b1" in arrays:  # as wide as it is, where model.json does not say
+            parameters = {"hidden": max(arrays["b1"].size, 1)} | parameters
+        built = resolve_head(head, **parameters)
+        key = jax.random.key(0)
+        expected = build_own(
+            head, "head", lambda: jax.eval_shape(lambda key: built.init(key, dimension, len(names)), key)
+        )
+        shapes = {name: leaf.shape for name, leaf in _by_path(expected).items()}
+        if {name: a.shape for name, a in arrays.items()} != shapes or not all(
+            a.dtype.kind == "f" and np.isfinite(a).all() for a in arrays.values()
         ):
             raise GgeurError(f"{folder / 'head.npz'} does not hold the head that model.json describes.")
-        return cls(params, head, dimension, names, encoder)
+        params = jax.tree.unflatten(jax.tree.structure(expected), [arrays[name] for name in shapes])
+        return cls(params, head, dimension, names, encoder, parameters)
+
+
+def _by_path(tree: Tree) -> dict[str, Any]:
+    """The leaves by where they are: those of {"W": w, "deep": [{"b": b}]} are "W" and "deep/0/b"."""
+
+    def name(step: Any) -> str:
+        return keystr((step,), simple=True).replace("~", "~0").replace("/", "~1")  # as in a JSON pointer: no two alike
+
+    return {"/".join(map(name, path)): leaf for path, leaf in tree_flatten_with_path(tree)[0]}

@@ -12,8 +12,8 @@ from ggeur.core.virtual import BANK_BYTES
 from ggeur.data.datasets import paper_partition
 from ggeur.federation.augmentation import Augmentation, steps_of
 from ggeur.federation.augmentation import build as build_augmentation
-from ggeur.methods import checked_parameters, factory, kind_of
-from ggeur.methods.algorithm import Given, Solved
+from ggeur.methods import checked_parameters, factory
+from ggeur.settings.head import HeadName, check_heads, head_parameters
 
 Size = Annotated[int, Field(gt=0, le=10**7)]  # past which memory would run out, not sense begin
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -100,8 +100,8 @@ class Augment(Section):
 
 class Train(Section):
     method: str = "fedavg"
-    head: Literal["linear", "mlp"] = "linear"
-    hidden: Size = 256  # of the MLP
+    head: HeadName = "linear"
+    hidden: Size | None = None  # as [head.mlp] hidden
     rounds: Size = 100
     local_epochs: Size = 10
     local_steps: Size | None = None
@@ -118,9 +118,7 @@ class Train(Section):
     start: Literal["random", "ncm", "lda", "ridge", "ccvr"] = "random"
 
     @model_validator(mode="after")
-    def linear_only(self) -> Self:
-        if self.head != "linear" and (self.start != "random" or kind_of(self.method) in (Solved, Given)):
-            raise ValueError('closed-form heads are linear: use head = "linear"')
+    def start_is_sent(self) -> Self:
         if self.start != "random" and not self.broadcast:
             raise ValueError("start needs broadcast = true: clients that receive no head cannot start from one")
         return self
@@ -163,6 +161,7 @@ class Settings(Section):
     augment: Augment = Augment()
     train: Train = Train()
     method: dict[str, dict[str, Any]] = {}
+    head: dict[str, dict[str, Any]] = {}
     privacy: Privacy = Privacy()
     federate: Federate = Federate()
     run: RunSection = RunSection()
@@ -183,6 +182,10 @@ class Settings(Section):
         if len(set(self.run.seeds)) < len(self.run.seeds):
             raise ValueError("run.seeds holds a seed twice")
         return self
+
+    def head_parameters(self) -> dict[str, Any]:
+        """What is given for [train] head."""
+        return head_parameters(self)
 
 
 def settings(tree: Mapping[str, Any]) -> Settings:
@@ -205,6 +208,7 @@ def settings(tree: Mapping[str, Any]) -> Settings:
     result.augment.build()
     for name, values in result.method.items():
         checked_parameters(name, values)
+    check_heads(result)
     return result
 
 

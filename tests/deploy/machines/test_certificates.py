@@ -1,5 +1,6 @@
 """Certificates that TLS accepts and keys that Flower accepts, readable by their owner alone."""
 
+import os
 import socket
 import ssl
 import stat
@@ -54,6 +55,17 @@ def test_secrets_are_the_owners_alone_and_never_overwritten(tmp_path):
         make_node_key(tmp_path / "c" / "node")
     with pytest.raises(GgeurError, match="at least one host"):
         make_certificates(tmp_path / "d", [])
+
+
+def test_a_key_is_made_private_whatever_the_umask_and_without_touching_it(tmp_path, monkeypatch):
+    before = os.umask(0)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "umask", lambda mask: pytest.fail("it is the whole process's"))
+            make_node_key(tmp_path / "c" / "node")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "c" / "node").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("host", ["", "fl.example.org:8000", "https://fl.example.org", "müller.example", "a..b", "a b"])

@@ -35,8 +35,13 @@ class Site:
         self.client = partition
         if ("table" in config) == ("images" in config):
             raise GgeurError('Start the node with either table="FILE.npz" or images="FOLDER" in --node-config.')
-        self.imports = config.get("own-methods") is True  # methods that are named by a module, which is then imported
+        self._imports = config.get("own-methods") is True
         self.root = Path(str(config.get("store") or cache_folder() / "federate"))
+
+    def check_imports(self, what: str, name: str) -> None:
+        """Raise unless the node was told to import what the server names: `name`, a `what`."""
+        if not self._imports:
+            raise GgeurError(f"this site does not import the {what} '{name}'; start its node with --own-methods")
 
     def load(self, point: Settings, seed: int, store: Store, *, fresh: bool) -> EmbeddingTable:
         """The table with its test mask; images are embedded when `fresh`, and read from the store after that."""
@@ -51,11 +56,13 @@ class Site:
 
     def _embed(self, point: Settings) -> EmbeddingTable:
         from ggeur.data.datasets import load
-        from ggeur.encode.encoder import DEFAULT, resolve
+        from ggeur.encode.encoder import DEFAULT, is_own_encoder, resolve
         from ggeur.encode.job import embed
 
-        encoder = resolve(str(self._config.get("encoder") or point.data.encoder or DEFAULT))
-        return embed(load(str(self._config["images"])), encoder).table
+        ours, theirs = self._config.get("encoder"), point.data.encoder or DEFAULT
+        if not ours and is_own_encoder(theirs):
+            self.check_imports("encoder", theirs)
+        return embed(load(str(self._config["images"])), resolve(str(ours or theirs))).table
 
     def _named(self, table: EmbeddingTable, point: Settings) -> EmbeddingTable:
         """A site is a domain of its own where nodes are domains and its table names none."""
@@ -73,13 +80,10 @@ class Request:
     def __init__(self, site: Site, facts: Facts) -> None:
         self.site, self.facts = site, facts
         self.point = Settings.model_validate(facts["point"])
-        for what, name in (
-            ("method", self.point.train.method),
-            ("augmentation", self.point.augment.kind),
-            ("head", self.point.train.head),
-        ):
-            if is_own(name) and not site.imports:
-                raise GgeurError(f"this site does not import the {what} '{name}'; start its node with --own-methods")
+        p = self.point
+        for what, name in (("method", p.train.method), ("augmentation", p.augment.kind), ("head", p.train.head)):
+            if is_own(name):
+                site.check_imports(what, name)
         self.seed = int(facts["seed"])
         self.store = Store(site.root, str(facts["run"]), int(facts["cell"]), site.client)
 
