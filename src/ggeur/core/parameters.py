@@ -34,12 +34,12 @@ def checked(
 ) -> dict[str, Any]:
     """`given`, converted to the types that `build` declares; unknown names and values are errors about `section`.
 
-    Of `shared`, what `build` declares is taken too, and the rest is for others.
+    Of `shared`, which is given elsewhere, what `build` declares is taken too, and the rest is for others.
     """
-    known, values = parameters(build), {}
-    for key, value in {**{key: value for key, value in (shared or {}).items() if key in known}, **given}.items():
-        if key not in known:
-            allowed = ", ".join(known) or "none"
+    known, values, elsewhere = parameters(build), {}, shared or {}
+    for key, value in {**{key: value for key, value in elsewhere.items() if key in known}, **given}.items():
+        if key not in known or (key in given and key in elsewhere):
+            allowed = ", ".join(name for name in known if name not in elsewhere) or "none"
             raise GgeurError(f"[{section}] has no parameter '{key}'; it has: {allowed}.")
         declared = known[key].annotation
         try:

@@ -13,7 +13,7 @@ from ggeur.data.datasets import paper_partition
 from ggeur.federation.augmentation import Augmentation, steps_of
 from ggeur.federation.augmentation import build as build_augmentation
 from ggeur.methods import checked_parameters, factory
-from ggeur.settings.head import HeadName, check_heads, head_parameters
+from ggeur.settings.names import AugmentationName, HeadName, check_heads, head_parameters
 
 Size = Annotated[int, Field(gt=0, le=10**7)]  # past which memory would run out, not sense begin
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -81,7 +81,7 @@ PARTITION_KEYS = {
 
 
 class Augment(Section):
-    kind: str = "ggeur"  # none, resample, prototypes, ggeur, or one's own
+    kind: AugmentationName = "ggeur"
     statistics: Statistics = "per-class"
     steps: Literal[1, 2] | None = None  # default: 1 with dirichlet, 2 with the domain kinds
     target: Size | None = None  # default: 2000 with dirichlet, 500 with the domain kinds
