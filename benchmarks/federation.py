@@ -72,7 +72,7 @@ def sample(shape: Shape, data: Data, bank_bytes: int = BANK_BYTES) -> tuple[NDAr
     draws = [plan_draws(y[p], shape.classes, target=shape.target) for p in parts]
     layout = BankLayout.of(count_draws(draws, shape.classes), shape.dim, bank_bytes)
     factors = data.geometry.factors("sqrt-eigenvalue").astype(np.float32)
-    bank = layout.whole().noise(factors, np.arange(shape.classes), 0)
+    bank = layout.whole.noise(factors, np.arange(shape.classes), 0)
     sets = [
         virtual_set(p, y[p], d, layout.noise_rows(k, d.label, 0), len(y))
         for k, (p, d) in enumerate(zip(parts, draws, strict=True))

@@ -32,7 +32,7 @@ CLIENTS = [np.arange(0, 20), np.arange(20, 23), np.zeros(0, np.int64), np.arange
 
 
 def noise_bank(geometry, layout, scale, seed):
-    return layout.whole().noise(geometry.factors(scale).astype(np.float32), np.arange(C), seed)
+    return layout.whole.noise(geometry.factors(scale).astype(np.float32), np.arange(C), seed)
 
 
 def federation(table, geometry, *, bank_bytes=2**20, target=40, prototypes=None, per_prototype=7, seed=0):
@@ -218,7 +218,7 @@ def test_a_site_makes_its_own_rows_of_the_whole_bank(geometry, bank_bytes):
     draws = np.array([[300, 0, 20], [10, 0, 700], [280, 5, 0]])
     layout = BankLayout.of(draws, P, bank_bytes)
     factors = geometry.factors("sqrt-eigenvalue").astype(np.float32), np.arange(3)
-    bank = layout.whole().noise(*factors, 4)
+    bank = layout.whole.noise(*factors, 4)
     for k, counts in enumerate(draws):
         label = np.repeat(np.arange(3), counts)
         piece = BankPiece(layout.offset[k], counts, layout.size)

@@ -33,9 +33,9 @@ def matrices(kind: Statistics, n_classes: int) -> int:
     return {"per-class": n_classes, "pooled": 1, "means": 0}[kind]
 
 
-def message_bytes(kind: Statistics, n_classes: int, p: int) -> int:
-    """Of a message on its way: float64, and of a symmetric matrix its triangle."""
-    return 8 * (n_classes * (1 + p) + matrices(kind, n_classes) * p * (p + 1) // 2)
+def message_bytes(kind: Statistics | None, n_classes: int, p: int) -> int:
+    """Of a message on its way, if there is one: float64, and of a symmetric matrix its triangle."""
+    return 0 if kind is None else 8 * (n_classes * (1 + p) + matrices(kind, n_classes) * p * (p + 1) // 2)
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,13 +57,14 @@ class BankLayout:
         before = np.cumsum(draws, axis=0) - draws
         return cls(size, before % np.maximum(size, 1))
 
+    @property
     def whole(self) -> "BankPiece":
         """All of the bank, for whoever simulates all clients."""
         return BankPiece(np.zeros_like(self.size), self.size, self.size)
 
     def noise_rows(self, k: int, label: Int, seed: int) -> NDArray[np.int32]:
         """Signed bank rows for client k's draws, whose labels come class by class."""
-        return self.whole().noise_rows(self.offset[k], k, label, seed)
+        return self.whole.noise_rows(self.offset[k], k, label, seed)
 
 
 class BankPiece(NamedTuple):

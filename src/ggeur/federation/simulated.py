@@ -105,7 +105,7 @@ def augment_clients(clients: Clients, a: Augmentation, seed: int) -> Augmented:
         warnings.warn(f"Step 2 adds nothing: {why}, so there are no prototypes of others.", GgeurWarning, stacklevel=2)
     p = clients.x.shape[1]
     layout = Layout.of(clients.counts(), clients.homes, by_home, p, a)
-    bank, whole = None, layout.bank.whole()
+    bank, whole = None, layout.bank.whole
     if a.noise is not None:
         shapes = global_shapes(clients, a)
         if note := units_note(shapes, a):

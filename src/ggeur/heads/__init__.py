@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.names import build_own, load_own, run_own
+from ggeur.core.names import blaming, build_own, load_own
 from ggeur.core.parameters import checked, parameters
 
 if TYPE_CHECKING:
@@ -30,12 +30,10 @@ def factory(name: str) -> Callable[..., Any]:
 
 def arguments(name: str, given: Mapping[str, Any], *, softmax: bool = False) -> dict[str, Any]:
     """What the function of the head `name` is called with: `given`, checked, over its defaults, and `softmax`."""
-    build = factory(name)
-    known = parameters(build)
-    if softmax and "softmax" not in known:
+    values = checked(factory(name), given, f"head.{name}", {"softmax": softmax}, defaults=True)
+    if softmax and "softmax" not in values:
         raise GgeurError(f"[train] softmax = true is not for the head '{name}': its function has no keyword softmax.")
-    defaults = {key: p.default for key, p in known.items() if p.default is not p.empty}
-    return defaults | checked(build, given, f"head.{name}", {"softmax": softmax})
+    return values
 
 
 def described(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,4 +68,5 @@ def _build(name: str, make: Callable[[], Any]) -> "Head":
 
 def _call(name: str, function: Callable[..., Any], *given: Any) -> Any:
     """A function of a user's own head."""
-    return run_own(name, "head", lambda: function(*given))
+    with blaming(name, "head"):
+        return function(*given)

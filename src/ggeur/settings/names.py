@@ -35,13 +35,6 @@ HeadName = Annotated[str, _one_of("head", HEADS)]
 AugmentationName = Annotated[str, _one_of("augmentation", AUGMENTATIONS)]
 
 
-def head_parameters(point: "Settings") -> dict[str, Any]:
-    """What `point` gives for its [train] head: under [head.NAME], or as train.hidden."""
-    t = point.train
-    alias = {"hidden": t.hidden} if t.head == "mlp" and t.hidden is not None else {}
-    return alias | point.head.get(t.head, {})
-
-
 def check_heads(point: "Settings") -> None:
     """Raise for what will not do in `point`; a user's own head and method are imported for it, so no validator can."""
     t = point.train
@@ -51,4 +44,4 @@ def check_heads(point: "Settings") -> None:
         hidden = arguments(name, values).get("hidden", t.hidden)
         if name == "mlp" and t.hidden not in (None, hidden):
             raise GgeurError(f"train.hidden is {t.hidden} and [head.mlp] hidden {hidden}: give one of them.")
-    arguments(t.head, head_parameters(point), softmax=t.softmax)
+    arguments(t.head, point.head_parameters, softmax=t.softmax)

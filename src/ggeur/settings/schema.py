@@ -13,7 +13,7 @@ from ggeur.data.datasets import paper_partition
 from ggeur.federation.augmentation import Augmentation, steps_of
 from ggeur.federation.augmentation import build as build_augmentation
 from ggeur.methods import checked_parameters, factory
-from ggeur.settings.names import AugmentationName, HeadName, check_heads, head_parameters
+from ggeur.settings.names import AugmentationName, HeadName, check_heads
 
 Size = Annotated[int, Field(gt=0, le=10**7)]  # past which memory would run out, not sense begin
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -44,6 +44,7 @@ NOT_YET = {
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    @property
     def key(self) -> str:
         """Equal for sections that say the same; parameters of a user's own need not be hashable."""
         return self.model_dump_json()
@@ -183,9 +184,12 @@ class Settings(Section):
             raise ValueError("run.seeds holds a seed twice")
         return self
 
+    @property
     def head_parameters(self) -> dict[str, Any]:
         """What is given for [train] head."""
-        return head_parameters(self)
+        t = self.train
+        alias = {"hidden": t.hidden} if t.head == "mlp" and t.hidden is not None else {}
+        return alias | self.head.get(t.head, {})
 
 
 def settings(tree: Mapping[str, Any]) -> Settings:
