@@ -74,7 +74,7 @@ def _own(name: str) -> Encoder:
     return found
 
 
-def resolve(name: str = DEFAULT, *, normalize: bool = False, **preprocessing: Any) -> Encoder:
+def load_encoder(name: str = DEFAULT, *, normalize: bool = False, **preprocessing: Any) -> Encoder:
     """The encoder `name` stands for: builtin, onnx:PATH, a Hugging Face name or folder, or a user's own function.
 
     The function is package.module:name, () -> Encoder. `normalize` scales embeddings to unit length. `preprocessing`

@@ -13,7 +13,7 @@ from ggeur.data.datasets import paper_partition
 from ggeur.federation.augmentation import Augmentation, steps_of
 from ggeur.federation.augmentation import build as build_augmentation
 from ggeur.methods import checked_parameters, factory
-from ggeur.settings.names import AugmentationName, HeadName, check_heads
+from ggeur.settings.choices import AugmentationName, HeadName, check_heads
 
 Size = Annotated[int, Field(gt=0, le=10**7)]  # past which memory would run out, not sense begin
 Share = Annotated[float, Field(gt=0, le=1)]
