@@ -175,9 +175,7 @@ class Settings(Section):
         allowed = steps_of(a.kind)
         steps = a.steps or (1 if single and 1 in allowed else max(allowed))
         if steps not in allowed:
-            raise ValueError(
-                f'augment.kind = "{a.kind}" has no steps = {steps}, only {" and ".join(map(str, allowed))}'
-            )
+            raise ValueError(f'augment.kind = "{a.kind}" is Step 2; with steps = 1 it is "resample"')
         target = a.target or (2000 if single else 500)
         object.__setattr__(self, "augment", a.model_copy(update={"steps": steps, "target": target}))
         if len(set(self.run.seeds)) < len(self.run.seeds):
