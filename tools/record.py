@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from record_cases import COMMANDS, Case, cases, deployments, make_inputs
+from record_cases import COMMANDS, Case, cases, make_inputs
 
 import ggeur
 

@@ -29,7 +29,7 @@ class Prototypes:
 
     @classmethod
     def from_statistics(cls, domains: Sequence[ClassStatistics]) -> Self:
-        """One prototype per class from the merged statistics of each other domain."""
+        """One prototype per class from the merged statistics of each other domain, one of `domains` each."""
         return cls(np.stack([s.mean for s in domains]), np.stack([s.present for s in domains]))
 
 
@@ -120,9 +120,18 @@ def augment(
 ) -> tuple[NDArray[Any], Int]:
     """One client's augmented set: its own rows first, whole, then the draws of Algorithm 1 (and 2, with prototypes).
 
-    `scale="eigenvalue"` is the printed beta = sum eps lambda xi; `"sqrt-eigenvalue"` draws from a Gaussian with the
-    class covariance; `None` adds no noise (the controls; `geometry` may then be None). `prototypes` is a
-    `Prototypes`, or an array (D, C, p) of class means of D other domains, all present.
+    Parameters
+    ----------
+    x, y : the client's rows (n, p) and their labels (n,), which come first in what is returned.
+    geometry : the global shape of every class; None where no noise is added.
+    target : rows that each class the client holds is topped up to.
+    per_sample : N of Algorithm 1, draws around each own row, in place of `target`.
+    prototypes : other domains' class means: a `Prototypes`, or an array (D, C, p), all present. Default: Step 1 only.
+    per_prototype : draws around each of them.
+    scale : "eigenvalue" is the printed beta = sum eps lambda xi; "sqrt-eigenvalue" draws from a Gaussian with the class
+        covariance; None adds no noise (the controls).
+    empty_cell : for a class that the client lacks, draw around "all" prototypes of it, or the "first" only.
+    seed : of the noise; a whole number, several, or a NumPy generator.
 
     >>> rng = np.random.default_rng(0)
     >>> x, y = rng.normal(size=(30, 4)), np.repeat([0, 1], [25, 5])

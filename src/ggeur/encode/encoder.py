@@ -31,15 +31,15 @@ class Encoder(Protocol):
     weights_hash: str
 
     def prepare(self, image: Image) -> FloatArray:
-        """What `forward` wants of one RGB image."""
+        """What `forward` wants of one RGB `image`."""
         ...
 
     def forward(self, prepared: FloatArray) -> FloatArray:
-        """Embeddings (N, dimension) of N prepared images."""
+        """Embeddings (N, dimension) of N `prepared` images."""
         ...
 
     def encode(self, images: Sequence[Image] | NDArray[np.uint8]) -> FloatArray:
-        """Embeddings (N, dimension) of images, each of its own size."""
+        """Embeddings (N, dimension) of `images`, each of its own size."""
         return self.forward(np.stack([self.prepare(image) for image in images]))
 
 

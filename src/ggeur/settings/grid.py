@@ -59,7 +59,7 @@ class Experiment:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Self:
-        """Read an experiment file; `overrides` are "section.key=value"."""
+        """Read the experiment file at `path`; `overrides` are "section.key=value"."""
         return cls.of(override(_read(Path(path)), overrides))
 
     @property
