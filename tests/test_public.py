@@ -25,7 +25,7 @@ def functions():
 @pytest.mark.parametrize(("name", "function", "text"), [pytest.param(*f, id=f[0]) for f in functions()])
 def test_every_parameter_is_explained(name, function, text):
     given = [p for p in inspect.signature(function).parameters if p not in ("self", "cls")]
-    unexplained = [p for p in given if not re.search(rf"\b{p}`|`{p}\b|^\s*(?:\w+, )?{p}(?:, \w+)? :", text or "", re.M)]
+    unexplained = [p for p in given if not re.search(rf"`{p}`|^\s*(?:\w+, )?{p}(?:, \w+)? :", text or "", re.M)]
     assert text and not unexplained, f"{name} does not explain {', '.join(unexplained)}"
 
 

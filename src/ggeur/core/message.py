@@ -86,7 +86,7 @@ class Message(ClassStatistics):
         return replace(moved, second=self.second + moved.second)
 
     def only(self, classes: Bool) -> Self:
-        """The message of the marked `classes` (C,), the others emptied; pooled moments cannot be told apart, and stay."""
+        """The message of the marked `classes` (C,), the others emptied; pooled moments, which are of all, stay."""
         second = np.where(classes[:, None, None], self.second, 0.0) if self.kind == "per-class" else self.second
         return replace(
             self, count=np.where(classes, self.count, 0.0), sum=np.where(classes[:, None], self.sum, 0.0), second=second

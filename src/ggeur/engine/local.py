@@ -20,7 +20,7 @@ from ggeur.core.virtual import VirtualSet
 from ggeur.engine.messages import add_messages, check_message
 from ggeur.engine.training import Numbers, build_optimiser, steps_per_epoch
 from ggeur.methods.algorithm import Recipe
-from ggeur.methods.method import Batch, ClientData, LocalWork, Parts, RoundFacts, Sent
+from ggeur.methods.parts import Batch, ClientData, LocalWork, Parts, RoundFacts, Sent
 
 
 class Lanes(NamedTuple):
