@@ -211,7 +211,8 @@ def compare(a: Path, b: Path, tolerance: float, with_bytes: bool) -> int:
         print(f"{kind:12} {what:6} {len(all_of_it):6}  {words}")
     for (field, side), times in fields.items():
         print(f"{times} cells have '{field}' only in {side}")
-    print(*missing, "DIFFERENT" if failed else "the same", sep="\n")
+    print(*missing[:10], *([f"and {len(missing) - 10} more"] if len(missing) > 10 else []), sep="\n")
+    print("DIFFERENT" if failed else "the same")
     return int(failed)
 
 

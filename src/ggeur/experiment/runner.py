@@ -21,7 +21,7 @@ from ggeur.experiment.stacks import Work, stacks
 from ggeur.experiment.tracker import OnRound, Tracker
 from ggeur.methods.algorithm import Bound, Given, Solved
 from ggeur.runs.checkpoint import Snapshot
-from ggeur.runs.folder import RunFolder, finished_result, opened
+from ggeur.runs.folder import RunFolder, finished_result, run_folder
 from ggeur.runs.interrupt import check
 from ggeur.runs.result import Cell, Result
 from ggeur.settings.grid import Experiment
@@ -49,7 +49,7 @@ def run(
     keep_compiled_programs()
     if resume and out is not None and (done := finished_result(out, experiment)) is not None:
         return done
-    with nullcontext() if out is None else opened(out, experiment, resume=resume) as folder:
+    with nullcontext() if out is None else run_folder(out, experiment, resume=resume) as folder:
         dealer = Dealer()
         if folder is not None:
             sources = dict.fromkeys(point.data for point in experiment.points)

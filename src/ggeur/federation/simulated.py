@@ -43,7 +43,7 @@ class Clients(NamedTuple):
         return protect(summarise(self.x[rows], self.y[rows], self.n_classes, kind, center))
 
 
-class Augmented(NamedTuple):
+class TrainingSets(NamedTuple):
     """What Section 3 of the paper makes of the clients' rows."""
 
     sets: list[VirtualSet]
@@ -93,7 +93,7 @@ def global_shapes(clients: Clients, a: Augmentation) -> Shapes:
     return merged_shapes(merged_total(clients, a.needs, chosen), a)
 
 
-def augment_clients(clients: Clients, a: Augmentation, seed: int) -> Augmented:
+def augment_clients(clients: Clients, a: Augmentation, seed: int) -> TrainingSets:
     """Every client's training set, and the prototypes and noise that they share."""
     by_home: dict[int, Message] = {}
     if with_prototypes(a, clients.homes):
@@ -117,4 +117,4 @@ def augment_clients(clients: Clients, a: Augmentation, seed: int) -> Augmented:
         others[layout.others(k)] = layout.present[layout.others(k)]  # the base holds the prototypes of all domains
         noise = None if bank is None else NoisePlace(whole, layout.bank.offset[k], k, seed)
         sets.append(training_set(rows, clients.y[rows], a.rule, others, noise, len(clients.x)))
-    return Augmented(sets, layout.prototypes.reshape(-1, p), bank)
+    return TrainingSets(sets, layout.prototypes.reshape(-1, p), bank)

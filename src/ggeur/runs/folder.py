@@ -171,7 +171,7 @@ class RunFolder:
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], experiment: Experiment, *, resume: bool) -> Iterator[RunFolder]:
+def run_folder(path: str | os.PathLike[str], experiment: Experiment, *, resume: bool) -> Iterator[RunFolder]:
     """A run folder for the block, which `finish`es it; if the block fails, only what can be gone on from is left."""
     folder = RunFolder(path, experiment, resume=resume)
     try:
