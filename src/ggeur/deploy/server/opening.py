@@ -17,7 +17,7 @@ from ggeur.deploy.wire.check import checked_message
 from ggeur.deploy.wire.packing import Arrays, pack_message, unpack_message
 from ggeur.federation.augmentation import Augmentation
 from ggeur.federation.layout import Layout, with_prototypes
-from ggeur.federation.shapes import Shapes, merged_shapes, shapes_from_means, stack_means, units_note
+from ggeur.federation.shapes import Shapes, merged_shapes, note_on_units, shapes_from_means, stack_means
 from ggeur.federation.summary import far_center, guided
 
 
@@ -73,7 +73,7 @@ def _laid_out(roster: Roster, a: Augmentation, spool: _Spool) -> Opening:
     if a.noise is not None:
         roster.journal("merging", clients=len(clients), classes=count.shape[1], dimension=agreement.dimension)
         shapes = _shapes(spool, a, guided(count, a.guided), homes)
-        if note := units_note(shapes, a):
+        if note := note_on_units(shapes, a):
             roster.journal("note", why=note)
     layout = Layout.of(count, homes, by_home, agreement.dimension, a)
     return Opening(RoundZero(agreement, clients, layout, shapes), spool.total)
