@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ggeur.core.augment import DrawRule
 from ggeur.core.geometry import Geometry
 from ggeur.core.statistics import ClassStatistics
-from ggeur.core.virtual import BANK_BYTES, BankLayout, VirtualSet
+from ggeur.core.virtual import BANK_BYTES, BankLayout, NoisePlace, VirtualSet, training_set
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
 from ggeur.engine.training import Training
