@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from ggeur.core.errors import GgeurError
-from ggeur.data.datasets_paper import plain
+from ggeur.data.readers import plain_name
 from ggeur.data.table import EmbeddingTable
 
 NAMES = tuple(f"table{i}" for i in (1, 2, 3, 4, 5, 6, 7, 10, 11))
@@ -98,8 +98,8 @@ def _fits(part: Part, embeddings: EmbeddingTable) -> bool:
     """As many classes, and domains of which at least one is the paper's, or one domain where it has one."""
     if part.classes != embeddings.n_classes or bool(part.domains) != (embeddings.n_domains > 1):
         return False
-    own = {plain(name) for name in embeddings.domain_names}
-    return not part.domains or any(plain(domain) in own for domain in part.domains.values())
+    own = {plain_name(name) for name in embeddings.domain_names}
+    return not part.domains or any(plain_name(domain) in own for domain in part.domains.values())
 
 
 def _shape(classes: int, domains: Sequence[str]) -> str:

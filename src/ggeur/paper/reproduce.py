@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ggeur.core.errors import GgeurError
-from ggeur.data.datasets_paper import plain
+from ggeur.data.readers import plain_name
 from ggeur.data.table import EmbeddingTable
 from ggeur.paper.paper_tables import Part, Row, Source, Table
 from ggeur.paper.reproduction import Absent, Arm, Column, Reproduction
@@ -143,10 +143,10 @@ def pair_domains(wanted: Mapping[str, str], names: Sequence[str]) -> tuple[dict[
     >>> pair_domains({"MNIST": "mnist", "SYN": "syn"}, ["MNIST", "mnist_m"])
     ({'MNIST': 'MNIST', 'SYN': 'mnist_m'}, {'SYN': 'mnist_m'})
     """
-    by_name = {plain(name): name for name in names}
-    left = [name for name in names if plain(name) not in {plain(domain) for domain in wanted.values()}]
-    replaced = dict(zip((c for c, d in wanted.items() if plain(d) not in by_name), left, strict=False))
-    return {c: replaced.get(c) or by_name.get(plain(d), d) for c, d in wanted.items()}, replaced
+    by_name = {plain_name(name): name for name in names}
+    left = [name for name in names if plain_name(name) not in {plain_name(domain) for domain in wanted.values()}]
+    replaced = dict(zip((c for c, d in wanted.items() if plain_name(d) not in by_name), left, strict=False))
+    return {c: replaced.get(c) or by_name.get(plain_name(d), d) for c, d in wanted.items()}, replaced
 
 
 def _note(notes: list[str], text: str) -> None:
