@@ -17,7 +17,7 @@ from ggeur.paper.published import published_gains
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report.effort import cost
 from ggeur.report.entries import Entry, entries
-from ggeur.report.evidence import Drawn, evidence, evidence_of_training
+from ggeur.report.evidence import CaptionedFigure, evidence, evidence_of_training
 from ggeur.report.latex import to_latex
 from ggeur.report.protocols import side_by_side
 from ggeur.report.tables import Comparison, compare
@@ -121,11 +121,11 @@ def _context(run: Run, key: str) -> dict[str, Any]:
     }
 
 
-def _shown(drawn: Drawn, id_: str) -> dict[str, Any]:
+def _shown(drawn: CaptionedFigure, id_: str) -> dict[str, Any]:
     from ggeur.report.svg import inline_svg
 
     svg = inline_svg(drawn.figure, id_, drawn.title, on_page=drawn.on_page)
-    return drawn._asdict() | {"id": id_, "short": drawn.short, "svg": svg}
+    return drawn._asdict() | {"id": id_, "svg": svg}
 
 
 def _messages(run: Run) -> list[str]:

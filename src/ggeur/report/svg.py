@@ -7,7 +7,7 @@ from html import escape
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from ggeur.report.charts import INK
+from ggeur.report.canvas import INK
 
 _NUMBER = re.compile(r"-?\d+\.\d{3,}")
 
