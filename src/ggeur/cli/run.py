@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 def run(experiment: ExperimentFile = None, out: Out = None, resume: Resume = None, set_: Overrides = None) -> None:
     """Run an experiment file: every point of its grid, with every seed."""
-    asked, folder = asked_for(experiment, out, resume, set_)
+    asked, folder = experiment_and_folder(experiment, out, resume, set_)
     title = experiment.stem if experiment is not None and resume is None else folder.name
     execute(asked, folder, title=title, resume=resume is not None)
 
 
-def asked_for(
+def experiment_and_folder(
     path: Path | None, out: Path | None, resume: Path | None, overrides: list[str] | None
 ) -> tuple["Experiment", Path]:
     """The experiment that a command line names, and its run folder: a new one, or the one to go on in."""
@@ -40,13 +40,13 @@ def asked_for(
 
 def execute(experiment: "Experiment", out: Path, title: str, *, resume: bool = False) -> "Result":
     """Run with progress, print the table, and say where everything is."""
-    result = followed(experiment, out, resume=resume, go_on=": ggeur run --resume")
+    result = run_with_progress(experiment, out, resume=resume, go_on=": ggeur run --resume")
     show_result(result, title)
     say(f"Results and trained heads are in {out}")
     return result
 
 
-def followed(experiment: "Experiment", out: Path, *, resume: bool, go_on: str) -> "Result":
+def run_with_progress(experiment: "Experiment", out: Path, *, resume: bool, go_on: str) -> "Result":
     """Run with progress; a user who stops it is told how to "go on with" the folder."""
     from ggeur.experiment.runner import run as run_experiment
 

@@ -77,9 +77,8 @@ class EmbeddingCache:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise GgeurError(
-                f"Cannot write the cache {printable(self._journal)}: {error.strerror or error}."
-            ) from error
+            path = printable(self._journal)
+            raise GgeurError(f"Cannot write the cache {path}: {error.strerror or error}.") from error
         self._known.update(zip(digests, records["x"], strict=True))
 
 

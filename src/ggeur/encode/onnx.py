@@ -86,6 +86,5 @@ def _hash(path: Path) -> str:
     for part in (path, path.with_name(path.name + ".data"), path.with_name(path.name + "_data")):
         if part.is_file():
             with part.open("rb") as file:
-                while block := file.read(1 << 20):
-                    digest.update(block)
+                hashlib.file_digest(file, lambda: digest)
     return digest.hexdigest()

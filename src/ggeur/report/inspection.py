@@ -193,15 +193,13 @@ def _telling(own: Int, total: Int) -> list[int]:
 
 def _only(table: EmbeddingTable, parts: Sequence[Int], classes: Int) -> tuple[EmbeddingTable, list[Int]]:
     """The table of these classes alone, numbered in their order, and the clients' rows in it."""
-    kept = np.flatnonzero(np.isin(table.y, classes))
-    place = np.full(len(table), -1)
-    place[kept] = np.arange(len(kept))
-    code = np.full(table.n_classes, -1)
+    kept = np.isin(table.y, classes)
+    place = np.cumsum(kept) - 1
+    code = np.zeros(table.n_classes, np.int64)
     code[classes] = np.arange(len(classes))
-    few = replace(
-        table.subset(kept), y=code[table.y[kept]], class_names=tuple(table.class_names[c] for c in classes), text=None
-    )
-    return few, [place[rows][place[rows] >= 0] for rows in parts]
+    names = tuple(table.class_names[c] for c in classes)
+    few = replace(table.subset(kept), y=code[table.y[kept]], class_names=names, text=None)
+    return few, [place[rows[kept[rows]]] for rows in parts]
 
 
 def thin(points: Float, most: int) -> Float:

@@ -31,5 +31,5 @@ def read_run(folder: Path) -> Run:
     if reading is not None:
         title = f"{reading.table.replace('table', 'Table ')}: {reading.title}"
         title += f" (protocol {reading.protocol})" if reading.protocol != "paper" else ""
-    table = compare(result, reading, title)
+    table = compare(result, reading)
     return Run(folder, title, result, experiment, reading, table, entries(result, experiment, reading))

@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 
 from ggeur.cli.options import ExperimentFile, Overrides, Resume
-from ggeur.cli.run import asked_for
+from ggeur.cli.run import experiment_and_folder
 from ggeur.cli.screen import console, progress, say, show_result
 from ggeur.core.errors import GgeurError
 
@@ -39,7 +39,7 @@ def up(
     from ggeur.deploy.machines.up import with_nodes
     from ggeur.deploy.server.serverapp import check_deployable
 
-    asked, folder = asked_for(experiment, out, resume, set_)
+    asked, folder = experiment_and_folder(experiment, out, resume, set_)
     asked = with_nodes(asked, nodes)
     check_deployable(asked)
     console.print(f"Starting a SuperLink and {asked.points[0].federate.nodes} SuperNodes on loopback", highlight=False)
