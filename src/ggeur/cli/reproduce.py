@@ -94,7 +94,10 @@ def _list(data: Path | None) -> None:
 
 
 def comparison_screens(table: "Comparison", title: str) -> list[Screen]:
-    """Measured above printed: mean and deviation over seeds, then the paper's figure and the difference from it."""
+    """A `table` as wide as a terminal, each part of it under the `title`: measured above printed.
+
+    Mean and deviation over seeds come first, then the paper's figure and the difference from it.
+    """
     n = len(table.columns)
     widest = max(7, *(len(word) for heading in table.headings or table.columns for word in heading.split()))
     parts = -(-n // max(1, _WIDTH // (widest + 3)))

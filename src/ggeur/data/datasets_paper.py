@@ -11,6 +11,9 @@ from ggeur.data import readers_native as native
 from ggeur.data.readers import DomainPictures, domain_folders, folders, plain_name
 from ggeur.data.readers_hub import Hub
 
+Recognise = Callable[[Path], bool]  # are the native files in this folder?
+ReadFiles = Callable[[Path], DomainPictures]
+
 
 class Source(NamedTuple):
     """One origin of pictures: native files, found by their names below a root, or the hub."""
@@ -18,8 +21,8 @@ class Source(NamedTuple):
     domains: tuple[str, ...]
     places: tuple[str, ...]  # folders to look in, as `plain_name` spells them
     get: str  # what to get, for a user who does not have it
-    complete: Callable[[Path], bool]  # are the native files in this folder?
-    read: Callable[[Path], DomainPictures]
+    complete: Recognise
+    read: ReadFiles
     hub: Hub | None = None
 
 
@@ -46,9 +49,7 @@ def _source(name: str, entry: Mapping[str, Any]) -> Source:
     return Source(tuple(domains), tuple(entry["places"]), entry["get"], complete, read, hub)
 
 
-def _single_domain(
-    reader: str, domain: str, entry: Mapping[str, Any]
-) -> tuple[Callable[[Path], bool], Callable[[Path], DomainPictures]]:
+def _single_domain(reader: str, domain: str, entry: Mapping[str, Any]) -> tuple[Recognise, ReadFiles]:
     """How to recognise and read native files that are one domain."""
 
     def complete(folder: Path) -> bool:
@@ -62,7 +63,7 @@ def _single_domain(
     return {"mnist": native.has_mnist, "syn": native.has_syn}.get(reader, complete), read
 
 
-def _tree(domains: Mapping[str, Sequence[str]]) -> tuple[Callable[[Path], bool], Callable[[Path], DomainPictures]]:
+def _tree(domains: Mapping[str, Sequence[str]]) -> tuple[Recognise, ReadFiles]:
     """How to recognise and read `<domain>/<class>/*`; each domain with other spellings of its folder."""
     names = {plain_name(spelling): name for name, others in domains.items() for spelling in (name, *others)}
 

@@ -24,7 +24,10 @@ class Hub(NamedTuple):
 
 
 def read_hub(hub: Hub, domain_names: Sequence[str]) -> DomainPictures:
-    """Class names and, per domain, its pictures; downloaded by `datasets` unless it has them in its cache."""
+    """Class names and, for each of `domain_names`, its pictures, from where `hub` says.
+
+    They are downloaded by `datasets` unless it has them in its cache.
+    """
     train = _load(hub, "train")
     names = _class_names(train, hub)
     if hub.domain is None:

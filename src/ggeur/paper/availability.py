@@ -24,12 +24,12 @@ class PartState(NamedTuple):
 
 
 def part_states(table: Table, data: Path | None, encoder: str = DEFAULT) -> list[PartState]:
-    """How every part of a table stands on this machine."""
+    """How every part of a `table` stands on this machine, with native files below `data` and this `encoder`."""
     return [PartState(part.name, missing(part, data, encoder), _is_local(part, data)) for part in table.parts]
 
 
 def missing(part: Part, data: Path | None, encoder: str = DEFAULT) -> str:
-    """What this machine lacks to embed a part; nothing if it can be done."""
+    """What this machine lacks to embed a `part`, with native files below `data` and this `encoder`; else nothing."""
     below, wants = root(data), []
     dataset = DATASETS[part.dataset]
     for source in dataset.sources:
@@ -46,14 +46,17 @@ def _is_local(part: Part, data: Path | None) -> bool:
 
 
 def runnable_rows(table: Table) -> int:
-    """How many rows can run, given embeddings."""
+    """How many rows of a `table` can run, given embeddings."""
     return sum(not not_yet(row) for row in table.rows)
 
 
 def part_embeddings(
     table: Table, data: Path | None, encoder: str, embed: Callable[[str, Path], object]
 ) -> dict[str, PartEmbeddings]:
-    """Each part's embeddings, which `embed(dataset, path)` is asked to write where nothing is missing for them."""
+    """The embeddings of each part of a `table`, which `embed(dataset, path)` is asked to write.
+
+    It is asked where nothing is missing for a part: native files below `data` or the hub, and the `encoder`'s extra.
+    """
     sources = {}
     for part in table.parts:
         if why := missing(part, data, encoder):

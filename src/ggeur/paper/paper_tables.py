@@ -75,7 +75,10 @@ class PartEmbeddings(NamedTuple):
 
 
 def match_tables(table: Table, given: Sequence[Path]) -> dict[str, PartEmbeddings]:
-    """Which part each file of embeddings is for, by its dataset if it names one, else by classes and domains."""
+    """Which part of a `table` each of the `given` files of embeddings is for.
+
+    It goes by the dataset that a file names, else by classes and domains.
+    """
     found: dict[str, PartEmbeddings] = {}
     for path in given:
         embeddings = EmbeddingTable.load(path)
@@ -103,7 +106,7 @@ def _shape(classes: int, domains: Sequence[str]) -> str:
 
 
 def select_rows(table: Table, patterns: Sequence[str]) -> tuple[Row, ...]:
-    """The rows that any pattern names, as in "FedAvg*", whatever the case; all without patterns."""
+    """The rows of a `table` that any of the `patterns` names, as in "FedAvg*", whatever the case; all without them."""
     wanted = [pattern.strip().lower() for pattern in patterns]
     for pattern in wanted:
         if not any(fnmatch(row.name.lower(), pattern) for row in table.rows):

@@ -40,7 +40,7 @@ def _order(variants: Sequence[str]) -> list[str]:
 
 
 def convergence(entries: Sequence[Entry]) -> Figure | None:
-    """AVG after each round, a panel per method and condition (Figure 8); bands are ± over seeds."""
+    """AVG of the `entries` after each round, a panel per method and condition (Figure 8); bands are ± over seeds."""
     trained = [e for e in entries if any(len(c.rounds) > 1 for c in e.row.cells)]
     panels = _panels(trained, lambda e: (e.method, e.condition))
     if not panels:
@@ -129,10 +129,9 @@ def gains(pairs: Sequence[Pair], published: Sequence[float | None]) -> Figure | 
             place = len(pairs) - 1 - i
             if pair.difference is not None:
                 ax.plot([pair.difference.low, pair.difference.high], [place, place], color="#0072B2", lw=2)
-            ax.plot([pair.mean], [place], "X", color="#0072B2", ms=7, label="measured" if i == 0 else None)
+            ax.plot([pair.mean], [place], "X", color="#0072B2", ms=7, label="measured")
             if paper is not None:
-                first = all(p is None for p in published[:i])
-                ax.plot([paper], [place], "D", mfc="none", color="#D55E00", ms=7, label="paper" if first else None)
+                ax.plot([paper], [place], "D", mfc="none", color="#D55E00", ms=7, label="paper")
             ax.text(1.02, place, _figures(pair), transform=ax.get_yaxis_transform(), va="center", fontsize=8)
         ax.set_yticks(range(len(pairs)), [plain_text(pair.other.title) for pair in reversed(pairs)])
         ax.set_ylim(-0.6, len(pairs) - 0.4)
@@ -157,7 +156,7 @@ def _grid(n: int, row: float, *, share_y: bool = False) -> tuple[Figure, list[Ax
 
 
 def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
-    """One legend above all panels."""
+    """One legend above all panels, with each name once."""
     shown: dict[str, Any] = {}
     for ax in axes:
         for handle, text in zip(*ax.get_legend_handles_labels(), strict=True):

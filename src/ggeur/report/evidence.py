@@ -3,7 +3,6 @@
 import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from ggeur.report.entries import Entry, pairs
 from ggeur.report.words import published_gain
 from ggeur.settings.schema import Settings
 
+_CAPTIONS = tomllib.loads((files("ggeur.report") / "captions.toml").read_text(encoding="utf-8"))
 _CLASSES = 30  # of which spectra are drawn
 _CLIENTS = 40  # of which rows are counted
 
@@ -37,14 +37,9 @@ class CaptionedFigure(NamedTuple):
     on_page: bool
 
 
-@cache
-def _captions() -> dict[str, dict[str, Any]]:
-    return tomllib.loads((files("ggeur.report") / "captions.toml").read_text(encoding="utf-8"))
-
-
 def _captioned(key: str, figure: Figure, **words: Any) -> CaptionedFigure:
     """The figure with its caption, in which `words` fill the gaps."""
-    entry = _captions()[key]
+    entry = _CAPTIONS[key]
     title, caption = (entry[part].format(**words) for part in ("title", "caption"))
     return CaptionedFigure(key, figure, entry["short"], title, caption, entry.get("on_page", False))
 

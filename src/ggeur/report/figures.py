@@ -23,7 +23,7 @@ _NAMES = 20  # classes that can be named along an axis
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
-    """Write `stem`.png and `stem`.svg, each whole or not at all."""
+    """Write a `figure` as `stem`.png and `stem`.svg, each whole or not at all."""
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg")]
     for path in paths:
         metadata = {"Date": None} if path.suffix == ".svg" else {}
@@ -35,7 +35,10 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 def label_distribution(
     panels: Mapping[str, NDArray[np.int64]], class_names: Sequence[str], clients: Sequence[str]
 ) -> Figure:
-    """Rows per client and class as heat maps, one per title of `panels`, on one scale (Figures 7 and 9)."""
+    """Rows per client and class as heat maps, one per title of `panels`, on one scale (Figures 7 and 9).
+
+    `class_names` stand along their columns and `clients` along their rows.
+    """
     n_classes, n_clients = len(class_names), len(clients)
     columns = min(len(panels), 3 if n_classes <= 12 else 2 if n_classes <= 30 else 1)
     width, height = 0.34 * max(n_classes, 8) if n_classes <= 30 else 10.0, 0.3 * max(n_clients, 4) + 0.75
@@ -57,7 +60,7 @@ def label_distribution(
 
 
 def similarity(pairs: Sequence[Similarity], top: int = 5) -> Figure:
-    """Geometric similarity of the classes of two domains, one panel a pair (Figure 6).
+    """Geometric similarity of the classes of two domains by `top` eigenvectors, one panel a pair (Figure 6).
 
     The finding to look for: the diagonal stands out.
     """
@@ -110,7 +113,7 @@ def client_view(view: ClientView) -> Figure:
 
 
 def spectra(eigenvalues: Float, class_names: Sequence[str]) -> Figure:
-    """The eigenvalues of each class, and the share of its variance that the leading ones carry."""
+    """The `eigenvalues` (C, r) of each class, and the share of its variance that the leading ones carry."""
     share = np.cumsum(eigenvalues, axis=1) / np.maximum(eigenvalues.sum(axis=1, keepdims=True), 1e-300)
     rank = np.arange(1, eigenvalues.shape[1] + 1)
     named = len(class_names) <= 10

@@ -26,7 +26,7 @@ class ControlComparison(NamedTuple):
 
 
 def against_controls(all_entries: Sequence[Entry]) -> list[str]:
-    """A sentence or two for each method that has controls."""
+    """A sentence or two for each method that has controls among `all_entries`."""
     sentences = []
     for method in dict.fromkeys(e.method for e in all_entries if e.variant in CONTROLS):
         own = [e for e in all_entries if e.method == method]

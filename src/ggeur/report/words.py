@@ -11,7 +11,10 @@ from ggeur.report.verdicts import against_controls
 
 
 def summary(all_entries: Sequence[Entry], table: Comparison, reading: Reproduction | None) -> list[str]:
-    """The findings, most important first; every figure is computed from the result."""
+    """The findings, most important first; every figure is computed from the result.
+
+    `all_entries` are its rows, `table` is the same as people read it, and `reading` says what of the paper it is.
+    """
     if table.unit == "seconds":
         return _times(table)
     plain = pairs(all_entries, PLAIN)
@@ -113,7 +116,7 @@ def _paper(found: Sequence[Pair], reading: Reproduction | None) -> list[str]:
 
 
 def published_gain(pair: Pair, reading: Reproduction) -> float | None:
-    """What the paper has GGEUR gain here, if it prints both figures."""
+    """What the paper has GGEUR gain where we have this `pair`, if the table of `reading` prints both figures."""
     paper = published_tables().get(reading.table)
     arm = next((a for a in reading.arms if a.arm == pair.full.row.settings.get("arm")), None)
     if paper is None or arm is None:
