@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from ggeur.core.errors import GgeurWarning
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+
     from ggeur.experiment.tracker import OnRound
     from ggeur.runs.result import Result, Row
     from ggeur.settings.grid import Experiment
@@ -46,6 +48,20 @@ def notes() -> Iterator[None]:
         yield
 
 
+def titled_table(title: str, *columns: Column | str, caption: str | None = None, **options: Any) -> Table:
+    """A table with these `columns` under its `title` and over its `caption`; `options` are rich's."""
+    return Table(*columns, title=title, title_justify="left", caption=caption, caption_justify="left", **options)
+
+
+def progress_bar(*columns: "ProgressColumn") -> "Progress":
+    """A bar with what is going on and how far it is, then `columns` of its own, then the time left."""
+    from rich import progress as bars
+
+    first = (bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn())
+    last = (bars.TextColumn("left"), bars.TimeRemainingColumn())
+    return bars.Progress(*first, *columns, *last, console=console)
+
+
 @contextmanager
 def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
     """A bar over all rounds of all cells, with the time left and the newest accuracy; our warnings appear above it.
@@ -63,17 +79,7 @@ def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
     each = [1 if solved else p.train.rounds for p, solved in zip(experiment.points, once, strict=True)]
     rounds = [number for number in each for _ in experiment.seeds]
     done = {cell: rounds[cell] for cell in Checkpoints(folder / "checkpoint").finished_numbers() if cell < len(rounds)}
-    bar = bars.Progress(
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
-        bars.MofNCompleteColumn(),
-        bars.TextColumn("rounds"),
-        bars.TimeElapsedColumn(),
-        bars.TextColumn("left"),
-        bars.TimeRemainingColumn(),
-        console=console,
-    )
-    with bar, notes():
+    with progress_bar(bars.TextColumn("rounds"), bars.TimeElapsedColumn()) as bar, notes():
         task = bar.add_task("preparing", total=sum(rounds), completed=sum(done.values()))
 
         def on_round(event: dict[str, Any]) -> None:
@@ -105,8 +111,7 @@ def result_table(result: "Result", title: str) -> Table:
     rows = result.rows()
     domains = next((list(row.domains) for row in rows if row.domains), [])
     seeds = len(rows[0].cells) if rows else 0
-    table = Table(title=title, title_justify="left", caption=_caption(seeds, len(domains)), caption_justify="left")
-    table.add_column("")
+    table = titled_table(title, "", caption=_caption(seeds, len(domains)))
     first = max((len(row_name(row)) for row in rows), default=0)
     tight = first + sum(max(len(name), 6) + 3 for name in domains) + 32 > console.width  # 32: what is around and after
     for name in domains if len(domains) > 1 else []:

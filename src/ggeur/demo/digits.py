@@ -13,7 +13,9 @@ No two domains share a scan, a font or a pen, so no test row of one is a trainin
 Within `typeset`, `clutter` and `texture`, training and test rows share the fonts and the ways of writing.
 """
 
+import tomllib
 from dataclasses import dataclass
+from importlib.resources import files
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,28 +28,8 @@ from ggeur.demo.pen import pen_points
 
 PER_CLASS = 180  # in each made-up domain: about as many as the handwritten one has
 
-TYPESET_FONTS = (
-    "DejaVuSerif",
-    "DejaVuSerif-Bold",
-    "DejaVuSerif-Italic",
-    "STIXGeneral",
-    "STIXGeneralBol",
-    "STIXGeneralItalic",
-    "cmr10",
-    "cmb10",
-    "cmti10",
-    "cmtt10",
-)
-CLUTTER_FONTS = (
-    "DejaVuSans",
-    "DejaVuSans-Bold",
-    "DejaVuSans-Oblique",
-    "DejaVuSans-BoldOblique",
-    "DejaVuSansMono",
-    "DejaVuSansMono-Bold",
-    "cmss10",
-)
-
+_FONTS = tomllib.loads((files("ggeur.demo") / "fonts.toml").read_text(encoding="utf-8"))
+TYPESET_FONTS, CLUTTER_FONTS = tuple(_FONTS["typeset"]), tuple(_FONTS["clutter"])
 
 _Domain = tuple[NDArray[np.uint8], NDArray[np.int64]]  # images and their labels
 
