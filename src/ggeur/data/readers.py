@@ -60,7 +60,10 @@ class ImageSet:
 
     @classmethod
     def of(cls, class_names: Sequence[str], domains: Mapping[str, Split], **meta: Any) -> Self:
-        """Domain after domain, training pictures before test pictures."""
+        """The set of these `class_names` and `domains`, by name: domain after domain, training before test pictures.
+
+        `meta` is what a table says of where its rows come from.
+        """
         parts = [(d, test, p) for d, split in enumerate(domains.values()) for test, p in enumerate(split) if p]
         tested = any(split.test is not None for split in domains.values())
         sizes = [len(p.items) for _, _, p in parts]
@@ -75,7 +78,7 @@ class ImageSet:
         )
 
     def take(self, share: float) -> Self:
-        """This share of each domain's training pictures, drawn once and for all, and every test picture.
+        """This `share` of each domain's training pictures, drawn once and for all, and every test picture.
 
         The meta remembers it, so that a partition does not take its share twice.
         """
