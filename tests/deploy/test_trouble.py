@@ -355,27 +355,27 @@ def test_a_hostile_reply_does_not_stop_the_others(deploy, change, complaint):
 
 @pytest.mark.parametrize("key", ["method", "head"])
 def test_a_site_imports_methods_by_name_only_if_its_node_was_told_so(tmp_path, key):
-    from ggeur.deploy.site.data import Asked, Site
+    from ggeur.deploy.site.data import Request, Site
 
     config = {"partition-id": 0, "table": "t.npz", "store": str(tmp_path)}
     point = {"data": {"table": "t.npz"}, "train": {key: "brought:mine"}}
     facts = {"point": point, "seed": 0, "run": "0" * 16, "cell": 0}
     with pytest.raises(GgeurError, match="--own-methods"):
-        Asked(Site(config), facts)
-    assert Asked(Site(config | {"own-methods": True}), facts).point.train.model_dump()[key] == "brought:mine"
+        Request(Site(config), facts)
+    assert Request(Site(config | {"own-methods": True}), facts).point.train.model_dump()[key] == "brought:mine"
 
 
 def test_a_site_embeds_with_an_encoder_by_name_only_if_its_node_was_told_so(tmp_path):
-    from ggeur.deploy.site.data import Asked, Site
+    from ggeur.deploy.site.data import Request, Site
 
     point = {"data": {"dataset": "theirs", "encoder": "brought:mine"}}
     facts = {"point": point, "seed": 0, "run": "0" * 16, "cell": 0}
     config = {"partition-id": 0, "images": str(tmp_path / "nowhere"), "store": str(tmp_path)}
     with pytest.raises(GgeurError, match="does not import the encoder 'brought:mine'.*--own-methods"):
-        Asked(Site(config), facts).table(fresh=True)
+        Request(Site(config), facts).table(fresh=True)
     for allowed in ({"own-methods": True}, {"encoder": "builtin"}):
         with pytest.raises(GgeurError, match="neither a dataset nor a folder"):
-            Asked(Site(config | allowed), facts).table(fresh=True)
+            Request(Site(config | allowed), facts).table(fresh=True)
 
 
 def test_node_config_is_written_as_toml():
