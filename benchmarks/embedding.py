@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.timing import Line, best
 
 from ggeur.data.readers import ImageSet, Item, Part, Split, image_folder
-from ggeur.encode.encoder import Encoder, resolve
+from ggeur.encode.encoder import Encoder, load_encoder
 from ggeur.encode.job import BATCH, embed
 from ggeur.encode.pictures import to_rgb
 from ggeur.encode.preprocess import Preprocessing
@@ -60,7 +60,7 @@ def photographs() -> ImageSet:
 def cases(folder: Path) -> Iterator[tuple[Encoder, ImageSet]]:
     yield RandomViT(), made_up(folder / "images")
     with suppress(Exception):  # real parts are not on every machine
-        yield resolve(f"onnx:{SHARED / 'weights' / 'tiny_vit_5m_224_in22k.onnx'}"), photographs()
+        yield load_encoder(f"onnx:{SHARED / 'weights' / 'tiny_vit_5m_224_in22k.onnx'}"), photographs()
 
 
 def main() -> list[Line]:

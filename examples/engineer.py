@@ -6,15 +6,13 @@ from pathlib import Path
 import numpy as np
 
 import ggeur
-from ggeur.demo import digits
-from ggeur.encode.builtin import BuiltinEncoder
 
 work = Path(tempfile.mkdtemp())
 
 # Your pictures go here: arrays of bytes, a label each, and the site (domain) they come from.
-pictures = digits.images()
+pictures = ggeur.digits.images()
 table = ggeur.EmbeddingTable(
-    x=BuiltinEncoder().encode(pictures.x),
+    x=ggeur.load_encoder("builtin").encode(pictures.x),
     y=pictures.y,
     domain=pictures.domain,
     class_names=pictures.class_names,

@@ -1,7 +1,6 @@
 """For a researcher: a grid over methods and skews on the built-in data, and a paired comparison."""
 
 import ggeur
-from ggeur.runs.compare import paired_difference
 
 experiment = ggeur.Experiment.of(
     {
@@ -17,4 +16,4 @@ result = ggeur.run(experiment, on_round=lambda event: None)  # hand `event` to y
 rows = {(row.settings["train.method"], row.settings["augment.kind"]): row for row in result.rows()}
 for (method, augment), row in rows.items():
     print(f"{method:8} {augment:6} {row.avg:.1f} ± {row.spread:.1f}")
-print("FedAvg, GGEUR minus none:", paired_difference(rows["fedavg", "ggeur"], rows["fedavg", "none"]))
+print("FedAvg, GGEUR minus none:", ggeur.paired_difference(rows["fedavg", "ggeur"], rows["fedavg", "none"]))

@@ -2,11 +2,33 @@
 
 import subprocess
 import sys
+import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 PYPROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
+PACKAGE = PYPROJECT.parent / "src" / "ggeur"
+(CONTRACT,) = tomllib.loads(PYPROJECT.read_text())["tool"]["importlinter"]["contracts"]
+ROOMS = [
+    name for layer in reversed(CONTRACT["layers"]) if (PACKAGE / (name := layer.strip("()"))).is_dir()
+]  # from below
+
+
+def test_every_room_is_in_the_contract_and_says_what_may_live_there():
+    rooms = [path.parent for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE]
+    assert {room.relative_to(PACKAGE).parts[0] for room in rooms} == set(ROOMS)
+    for room in rooms:
+        first = (room / "__init__.py").read_text(encoding="utf-8").splitlines()[0]
+        assert first.startswith('"""') and len(first) > 30, room
+
+
+def test_no_two_files_of_one_name_have_different_subjects():
+    """A command's thin module in `cli` is named for its subject; a site's and the server's are halves of one thing."""
+    files = [p.relative_to(PACKAGE).with_suffix("").parts for p in PACKAGE.rglob("*.py") if p.stem != "__init__"]
+    names = [parts[-1] for parts in files if parts[0] != "cli" and parts[-2:-1] != ("site",)]
+    assert {name for name in names if names.count(name) > 1} == set()
 
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -27,25 +49,42 @@ def test_rooms_import_only_from_those_below():
         ("core/statistics.py", "from ggeur.data import table", "ggeur.core.statistics -> ggeur.data"),
         ("data/table.py", "import ggeur", "ggeur.data.table -> ggeur"),
         ("misc.py", "", "ggeur.misc"),
+        *(
+            (f"{low}/a.py", f"from ggeur.{high} import a", f"ggeur.{low}.a -> ggeur.{high}")
+            for low, high in pairwise(ROOMS)
+        ),
     ],
-    ids=["upwards", "through the package", "an unknown room"],
+    ids=lambda value: value if value.endswith(".py") else "",
 )
 def test_the_contract_can_fail(tmp_path, path, source, complaint):
+    package = sound_package(tmp_path)
+    (package / path).write_text(source)
+    result = lint(tmp_path)
+    assert result.returncode == 1
+    assert complaint in result.stdout
+
+
+def test_the_contract_holds_between_every_room_and_the_next(tmp_path):
+    package = sound_package(tmp_path)
+    for low, high in pairwise(ROOMS):
+        (package / low / "a.py").write_text(f"from ggeur.{high} import a")
+    found = lint(tmp_path).stdout
+    for low, high in pairwise(ROOMS):
+        assert f"ggeur.{low}.a -> ggeur.{high}" in found
+
+
+def sound_package(tmp_path):
+    """A package of all rooms that keeps the contract."""
     package = tmp_path / "ggeur"
     files = {
         "__init__.py": "from ggeur.cli import main",
+        **{f"{room}/{name}.py": "" for room in ROOMS for name in ("__init__", "a")},
         "cli/__init__.py": "from ggeur.data.table import load as main",
-        "data/__init__.py": "",
         "data/table.py": "from ggeur.core import statistics as load",
-        "core/__init__.py": "",
         "core/statistics.py": "",
     }
     for name, text in files.items():
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text(text)
     assert lint(tmp_path).returncode == 0, "the sound package passes"
-
-    (package / path).write_text(source)
-    result = lint(tmp_path)
-    assert result.returncode == 1
-    assert complaint in result.stdout
+    return package

@@ -37,12 +37,88 @@ def run(tmp_path, monkeypatch):
     return written
 
 
+# ---------------------------------------------------------------- methods: trained, and solved
+
+METHODS = """
+    import numpy as np
+
+    from ggeur import Method, Solved
+    from ggeur.methods.method import add_term, squared_distance
+
+    def anchored(head, *, mu: float = 0.01) -> Method:
+        return Method(loss=add_term(head, lambda w, batch, context: mu / 2 * squared_distance(w, context["params"])))
+
+    def centroids(*, sharpness: float = 1.0) -> Solved:
+        def solve(total, task):
+            mean = sharpness * total.mean
+            return {"W": mean.astype("float32"), "b": (-(mean * total.mean).sum(axis=1) / 2).astype("float32")}
+
+        return Solved("means", solve)
+"""
+
+
+def test_ones_own_trained_method_and_solved_head_run_beside_ours(run, build_table, tmp_path):
+    build_table().save(tmp_path / "table.npz")
+    result = run(
+        "own_methods",
+        METHODS,
+        """
+        method = ["fedprox", "own_methods:anchored", "ncm", "own_methods:centroids"]
+        [data]
+        table = "table.npz"
+        [method.fedprox]
+        mu = 0.5
+        [method."own_methods:anchored"]
+        mu = 0.5
+        [method."own_methods:centroids"]
+        sharpness = 2.0
+        """,
+    )
+    fedprox, anchored, ncm, centroids = result.cells
+    assert all(cell.status == "ok" for cell in result.cells)
+    assert anchored.rounds == fedprox.rounds, "the same equations"
+    assert centroids.avg == ncm.avg and centroids.bytes_up == ncm.bytes_up, "scaled logits, the same message"
+
+
+# ---------------------------------------------------------------- an augmentation
+
+AUGMENTATION = """
+    import numpy as np
+
+    from ggeur import Augmentation
+    from ggeur.core.augment import DrawRule
+
+    def round_noise(*, target: int, width: float = 1.0) -> Augmentation:
+        def factors(geometry):
+            sphere = np.sqrt(geometry.eigenvalues.mean(axis=1))[:, None, None] * np.eye(geometry.dimension)
+            return width * sphere
+
+        return Augmentation("round noise", DrawRule(target), noise=factors)
+"""
+
+
+def test_ones_own_augmentation_draws_as_many_as_it_says_with_its_own_noise(run, build_table, tmp_path):
+    build_table().save(tmp_path / "table.npz")
+    (tmp_path / "own_noise.py").write_text(dedent(AUGMENTATION))
+    (tmp_path / "experiment.toml").write_text(
+        dedent(REST).replace(
+            'kind = "none"', 'kind = "own_noise:round_noise"\ntarget = 40\nparameters = {width = [0.0, 1.0]}'
+        )
+        + '[data]\ntable = "table.npz"\n'
+    )
+    still, moved = ggeur.run(Experiment.load("experiment.toml"), out=tmp_path / "run").cells
+    assert still.status == moved.status == "ok"
+    assert still.local_steps == moved.local_steps == [5 * 20] * 3, "four classes of 40 rows in batches of 8"
+    heads = [dict(np.load(tmp_path / "run" / "model" / f"cell-00{k}" / "head.npz")) for k in (0, 1)]
+    assert not np.allclose(heads[0]["W"], heads[1]["W"], atol=1e-3), "the noise is there"
+
+
 # ---------------------------------------------------------------- a head
 
 HEAD = """
     import jax
 
-    from ggeur.heads.head import Head
+    from ggeur import Head
 
     def bottleneck(*, widths: list[int], slope: float = 0.1) -> Head:
         def init(key, dimension, classes):
@@ -98,7 +174,8 @@ def test_ones_own_head_is_trained_saved_and_used(run, build_table, tmp_path):
 PICTURES = """
     import numpy as np
 
-    from ggeur.data.readers import ImageSet, Split, pixels
+    from ggeur import ImageSet
+    from ggeur.data.readers import Split, pixels
 
     def images(seed):
         rng = np.random.default_rng(seed)
@@ -113,7 +190,7 @@ PICTURES = """
 """
 
 ENCODER = """
-    from ggeur.encode.encoder import Encoder
+    from ggeur import Encoder
 
     class Mean(Encoder):
         name, dimension, preprocessing, weights_hash = "mean colour", 3, "none", "one"

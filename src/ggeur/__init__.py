@@ -15,16 +15,35 @@ if TYPE_CHECKING:
     from ggeur.core.augment import Prototypes, augment
     from ggeur.core.errors import GgeurError, GgeurWarning
     from ggeur.core.geometry import Geometry, similarity
+    from ggeur.core.message import Message
     from ggeur.core.statistics import ClassStatistics
     from ggeur.data import partition
+    from ggeur.data.readers import ImageSet
     from ggeur.data.table import EmbeddingTable
+    from ggeur.demo import digits
+    from ggeur.encode.encoder import Encoder, load_encoder
     from ggeur.experiment.runner import run
+    from ggeur.federation.augmentation import Augmentation
+    from ggeur.heads.head import Head
+    from ggeur.methods.algorithm import Solved
+    from ggeur.methods.method import Method
+    from ggeur.runs.compare import paired_difference
     from ggeur.runs.model import Model
     from ggeur.runs.result import Result
     from ggeur.settings.grid import Experiment
 
 # Loaded on first use, so that `ggeur --help` starts without NumPy and the NumPy part of the library without JAX.
 _HOME = {
+    "digits": "ggeur.demo",
+    "load_encoder": "ggeur.encode.encoder",
+    "paired_difference": "ggeur.runs.compare",
+    "Solved": "ggeur.methods.algorithm",
+    "Method": "ggeur.methods.method",
+    "Message": "ggeur.core.message",
+    "ImageSet": "ggeur.data.readers",
+    "Head": "ggeur.heads.head",
+    "Encoder": "ggeur.encode.encoder",
+    "Augmentation": "ggeur.federation.augmentation",
     "ClassStatistics": "ggeur.core.statistics",
     "EmbeddingTable": "ggeur.data.table",
     "Experiment": "ggeur.settings.grid",
@@ -41,16 +60,26 @@ _HOME = {
 }
 
 __all__ = [
+    "Augmentation",
     "ClassStatistics",
     "EmbeddingTable",
+    "Encoder",
     "Experiment",
     "Geometry",
     "GgeurError",
     "GgeurWarning",
+    "Head",
+    "ImageSet",
+    "Message",
+    "Method",
     "Model",
     "Prototypes",
     "Result",
+    "Solved",
     "augment",
+    "digits",
+    "load_encoder",
+    "paired_difference",
     "partition",
     "run",
     "similarity",

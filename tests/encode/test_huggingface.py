@@ -8,7 +8,7 @@ from PIL import Image
 
 from ggeur.core.errors import GgeurError
 from ggeur.data.readers import ImageSet, Split, pixels
-from ggeur.encode.encoder import DEFAULT, TextEncoder, resolve
+from ggeur.encode.encoder import DEFAULT, TextEncoder, load_encoder
 from ggeur.encode.job import embed
 
 torch = pytest.importorskip("torch")
@@ -57,7 +57,7 @@ def own_features(model, processor, photos):
 
 
 def test_clip_equals_transformers_own_image_features(clip):
-    encoder = resolve(str(clip))
+    encoder = load_encoder(str(clip))
     model = transformers.CLIPModel.from_pretrained(clip).eval()
     wanted = own_features(model, transformers.CLIPImageProcessorPil.from_pretrained(clip), PHOTOS)
     found = encoder.encode(PHOTOS)
@@ -65,14 +65,14 @@ def test_clip_equals_transformers_own_image_features(clip):
     np.testing.assert_allclose(found, wanted, atol=1e-5)
     assert np.abs(np.linalg.norm(found, axis=1) - 1).max() > 1e-3, "with projection, not normalised"
     np.testing.assert_allclose(
-        resolve(str(clip), normalize=True).encode(PHOTOS),
+        load_encoder(str(clip), normalize=True).encode(PHOTOS),
         wanted / np.linalg.norm(wanted, axis=1, keepdims=True),
         atol=1e-5,
     )
 
 
 def test_the_hash_knows_the_image_tower_and_nothing_else(clip, tmp_path):
-    encoder = resolve(str(clip))
+    encoder = load_encoder(str(clip))
     model = transformers.CLIPModel.from_pretrained(clip)
     processor = transformers.CLIPImageProcessorPil.from_pretrained(clip)
     for part, same in (("text_projection", True), ("visual_projection", False)):
@@ -80,7 +80,7 @@ def test_the_hash_knows_the_image_tower_and_nothing_else(clip, tmp_path):
             getattr(model, part).weight[0, 0] += 1
         model.save_pretrained(tmp_path / part)
         processor.save_pretrained(tmp_path / part)
-        assert (resolve(str(tmp_path / part)).weights_hash == encoder.weights_hash) is same
+        assert (load_encoder(str(tmp_path / part)).weights_hash == encoder.weights_hash) is same
     settings = json.loads(encoder.preprocessing)
     assert settings["size"] == {"shortest_edge": 32} and settings["resample"] == 3
 
@@ -95,7 +95,7 @@ def test_siglip_equals_transformers_own_image_features(tmp_path):
     model.save_pretrained(tmp_path)
     processor = transformers.SiglipImageProcessorPil(size={"height": 32, "width": 32})
     processor.save_pretrained(tmp_path)
-    encoder = resolve(str(tmp_path))
+    encoder = load_encoder(str(tmp_path))
     np.testing.assert_allclose(encoder.encode(PHOTOS), own_features(model, processor, PHOTOS), atol=1e-5)
 
 
@@ -110,7 +110,7 @@ def test_dinov2_gives_its_class_token_and_has_no_text(tmp_path):
         size={"shortest_edge": 36}, crop_size={"height": 32, "width": 32}, do_convert_rgb=True
     )
     processor.save_pretrained(tmp_path)
-    encoder = resolve(str(tmp_path))
+    encoder = load_encoder(str(tmp_path))
     inputs = processor(images=[Image.fromarray(p) for p in PHOTOS], return_tensors="pt")
     with torch.no_grad():
         wanted = model(**inputs).last_hidden_state[:, 0].numpy()
@@ -124,7 +124,7 @@ def test_dinov2_gives_its_class_token_and_has_no_text(tmp_path):
 
 
 def test_text_is_the_mean_over_templates_of_unit_length(clip):
-    encoder = resolve(str(clip))
+    encoder = load_encoder(str(clip))
     assert isinstance(encoder, TextEncoder) and encoder.has_text
     names, templates = ["alarm_clock", "bed"], ["a photo of a {}", "the {}"]
     model = transformers.CLIPModel.from_pretrained(clip).eval()
@@ -142,20 +142,20 @@ def test_text_is_the_mean_over_templates_of_unit_length(clip):
 def test_a_table_by_clip_has_the_text_of_its_classes(clip, tmp_path):
     x = RNG.integers(0, 256, (6, 32, 32, 3), np.uint8)
     images = ImageSet.of(("cat", "dog"), {"a": Split(pixels(x, [0, 1] * 3, "memory"))})
-    table = embed(images, resolve(str(clip)), cache=tmp_path).table
+    table = embed(images, load_encoder(str(clip)), cache=tmp_path).table
     assert table.text.shape == (2, 24) and table.meta["templates"] == ["a photo of a {}"]
     assert table.meta["encoder"] == "tiny-clip"
 
 
 def test_prompts_longer_than_the_model_takes_are_cut(clip):
-    assert np.isfinite(resolve(str(clip)).encode_text(["z" * 60], ["a photo of a {}"])).all()
+    assert np.isfinite(load_encoder(str(clip)).encode_text(["z" * 60], ["a photo of a {}"])).all()
 
 
 def test_without_a_tokenizer_the_table_has_no_text_and_says_so(tmp_path):
     folder = write_clip(tmp_path / "silent", text=False)
     images = ImageSet.of(("cat",), {"a": Split(pixels(np.stack([PHOTOS[2]] * 2), [0, 0], "memory"))})
     with pytest.warns(UserWarning, match="no text embeddings: The tokenizer .* is not complete"):
-        assert embed(images, resolve(str(folder)), cache=tmp_path / "cache").table.text is None
+        assert embed(images, load_encoder(str(folder)), cache=tmp_path / "cache").table.text is None
 
 
 # ---------------------------------------------------------------- mistakes
@@ -163,24 +163,24 @@ def test_without_a_tokenizer_the_table_has_no_text_and_says_so(tmp_path):
 
 def test_a_model_out_of_reach_is_one_sentence_with_the_ways_out():
     with pytest.raises(GgeurError) as refused:
-        resolve(DEFAULT)
+        load_encoder(DEFAULT)
     text = str(refused.value)
     assert DEFAULT in text and "hf download" in text and "onnx:PATH" in text and "\n" not in text
 
 
 def test_a_folder_without_weights_or_preprocessing_is_named(clip, tmp_path):
     with pytest.raises(GgeurError, match="Cannot load the weights of the encoder .*complete the folder"):
-        resolve(str(tmp_path))
+        load_encoder(str(tmp_path))
     transformers.CLIPModel.from_pretrained(clip).save_pretrained(tmp_path)
     with pytest.raises(GgeurError, match="Cannot load the image preprocessing"):
-        resolve(str(tmp_path))
+        load_encoder(str(tmp_path))
 
 
 def test_damaged_weights_are_one_sentence(clip, tmp_path):
     folder = write_clip(tmp_path / "damaged", text=False)
     (folder / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(GgeurError, match="Cannot load the weights"):
-        resolve(str(folder))
+        load_encoder(str(folder))
 
 
 def test_a_model_without_a_pooled_embedding_is_refused(tmp_path):
@@ -191,7 +191,7 @@ def test_a_model_without_a_pooled_embedding_is_refused(tmp_path):
     transformers.BitImageProcessorPil(
         size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}
     ).save_pretrained(tmp_path)
-    encoder = resolve(str(tmp_path))
+    encoder = load_encoder(str(tmp_path))
     encoder._model = lambda pixel_values: object()
     with pytest.raises(GgeurError, match="no pooled image embedding"):
         encoder.encode(PHOTOS)
@@ -209,7 +209,7 @@ def test_the_full_vit_b_16_equals_transformers_own(tmp_path):
     model.save_pretrained(tmp_path)
     processor = transformers.CLIPImageProcessorPil()
     processor.save_pretrained(tmp_path)
-    encoder = resolve(str(tmp_path))
+    encoder = load_encoder(str(tmp_path))
     assert encoder.dimension == 512
     photos = [RNG.integers(0, 256, (300, 400, 3), np.uint8), RNG.integers(0, 256, (224, 224, 3), np.uint8)]
     np.testing.assert_allclose(encoder.encode(photos), own_features(model, processor, photos), atol=1e-5)

@@ -11,7 +11,7 @@ from PIL import Image
 from ggeur.core.errors import GgeurError
 from ggeur.data.datasets import load
 from ggeur.data.table import EmbeddingTable
-from ggeur.encode.encoder import resolve
+from ggeur.encode.encoder import load_encoder
 from ggeur.encode.job import embed
 from ggeur.encode.preprocess import Preprocessing
 
@@ -46,7 +46,7 @@ def test_the_usual_preprocessing_by_hand():
 
 
 def test_embeddings_are_the_models_output_on_prepared_images(tmp_path):
-    encoder = resolve(f"onnx:{write_model(tmp_path / 'm.onnx')}")
+    encoder = load_encoder(f"onnx:{write_model(tmp_path / 'm.onnx')}")
     assert encoder.name == "onnx:m.onnx" and encoder.dimension == 3 and len(encoder.weights_hash) == 64
     wanted = [Preprocessing(size=16)(p).mean(axis=(1, 2)) for p in PHOTOS]
     np.testing.assert_allclose(encoder.encode(PHOTOS), wanted, atol=1e-5)
@@ -55,33 +55,33 @@ def test_embeddings_are_the_models_output_on_prepared_images(tmp_path):
 
 def test_normalize_gives_unit_rows_and_another_cache_key(tmp_path):
     path = write_model(tmp_path / "m.onnx")
-    plain, unit = resolve(f"onnx:{path}"), resolve(f"onnx:{path}", normalize=True)
+    plain, unit = load_encoder(f"onnx:{path}"), load_encoder(f"onnx:{path}", normalize=True)
     np.testing.assert_allclose(np.linalg.norm(unit.encode(PHOTOS), axis=1), 1, atol=1e-6)
     assert plain.preprocessing != unit.preprocessing and plain.weights_hash == unit.weights_hash
 
 
 def test_flags_go_before_the_side_file_and_that_before_the_usual(tmp_path):
     path = write_model(tmp_path / "m.onnx", shape=("n", 3, "h", "w"))
-    assert json.loads(resolve(f"onnx:{path}").preprocessing)["size"] == 224
+    assert json.loads(load_encoder(f"onnx:{path}").preprocessing)["size"] == 224
     side = {"size": 8, "resize": "squeeze", "mean": [0, 0, 0], "std": [1, 1, 1], "interpolation": "bilinear"}
     (tmp_path / "m.onnx.json").write_text(json.dumps(side))
-    assert json.loads(resolve(f"onnx:{path}").preprocessing) == side
-    encoder = resolve(f"onnx:{path}", size=4, mean=(0.5, 0.5, 0.5), std=None)
+    assert json.loads(load_encoder(f"onnx:{path}").preprocessing) == side
+    encoder = load_encoder(f"onnx:{path}", size=4, mean=(0.5, 0.5, 0.5), std=None)
     assert json.loads(encoder.preprocessing) == side | {"size": 4, "mean": [0.5, 0.5, 0.5]}
     assert encoder.prepare(PHOTOS[1]).shape == (3, 4, 4)
 
 
 def test_an_export_for_one_size_of_batch_serves_any(tmp_path):
-    free = resolve(f"onnx:{write_model(tmp_path / 'free.onnx')}")
-    fixed = resolve(f"onnx:{write_model(tmp_path / 'fixed.onnx', shape=(2, 3, 16, 16), out=(2, 3))}")
+    free = load_encoder(f"onnx:{write_model(tmp_path / 'free.onnx')}")
+    fixed = load_encoder(f"onnx:{write_model(tmp_path / 'fixed.onnx', shape=(2, 3, 16, 16), out=(2, 3))}")
     np.testing.assert_allclose(fixed.encode(PHOTOS), free.encode(PHOTOS), atol=1e-6)
 
 
 def test_weights_beside_the_model_belong_to_its_hash(tmp_path):
     path = write_model(tmp_path / "m.onnx")
-    before = resolve(f"onnx:{path}").weights_hash
+    before = load_encoder(f"onnx:{path}").weights_hash
     (tmp_path / "m.onnx.data").write_bytes(b"weights")
-    assert resolve(f"onnx:{path}").weights_hash != before
+    assert load_encoder(f"onnx:{path}").weights_hash != before
 
 
 @pytest.mark.parametrize(
@@ -95,30 +95,30 @@ def test_weights_beside_the_model_belong_to_its_hash(tmp_path):
 )
 def test_a_model_that_is_no_image_tower_is_refused(tmp_path, model, words):
     with pytest.raises(GgeurError, match=words):
-        resolve(f"onnx:{write_model(tmp_path / 'm.onnx', **model)}")
+        load_encoder(f"onnx:{write_model(tmp_path / 'm.onnx', **model)}")
 
 
 def test_other_mistakes_are_one_sentence(tmp_path):
     with pytest.raises(GgeurError, match="no ONNX file .*nowhere"):
-        resolve("onnx:nowhere.onnx")
+        load_encoder("onnx:nowhere.onnx")
     (tmp_path / "m.onnx").write_bytes(b"not a model")
     with pytest.raises(GgeurError, match="cannot be loaded as an ONNX model"):
-        resolve(f"onnx:{tmp_path / 'm.onnx'}")
+        load_encoder(f"onnx:{tmp_path / 'm.onnx'}")
     path = write_model(tmp_path / "m.onnx")
     with pytest.raises(GgeurError, match="takes images of 16 x 16 pixels, not 8"):
-        resolve(f"onnx:{path}", size=8)
+        load_encoder(f"onnx:{path}", size=8)
     with pytest.raises(GgeurError, match="resize is 'stretch'; it must be one of"):
-        resolve(f"onnx:{path}", resize="stretch")
+        load_encoder(f"onnx:{path}", resize="stretch")
     with pytest.raises(GgeurError, match="std is .*three numbers"):
-        resolve(f"onnx:{path}", std=(0, 1, 1))
+        load_encoder(f"onnx:{path}", std=(0, 1, 1))
     for content, words in (("{", "not valid JSON"), ('{"sise": 3}', "no keys other than size"), ("[]", "JSON object")):
         (tmp_path / "m.onnx.json").write_text(content)
         with pytest.raises(GgeurError, match=words):
-            resolve(f"onnx:{path}")
+            load_encoder(f"onnx:{path}")
     with pytest.raises(GgeurError, match="builtin brings its own preprocessing; --size is for onnx"):
-        resolve("builtin", size=8)
+        load_encoder("builtin", size=8)
     with pytest.raises(GgeurError, match="no normalize"):
-        resolve("builtin", normalize=True)
+        load_encoder("builtin", normalize=True)
 
 
 # ---------------------------------------------------------------- real photographs, a real encoder
@@ -126,7 +126,7 @@ def test_other_mistakes_are_one_sentence(tmp_path):
 
 @pytest.fixture(scope="module")
 def tiny_vit(shared):
-    return resolve(f"onnx:{shared / 'weights/tiny_vit_5m_224_in22k.onnx'}")
+    return load_encoder(f"onnx:{shared / 'weights/tiny_vit_5m_224_in22k.onnx'}")
 
 
 def cosines(a: EmbeddingTable, b: EmbeddingTable) -> np.ndarray:

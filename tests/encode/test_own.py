@@ -8,7 +8,7 @@ import pytest
 
 from ggeur.core.errors import GgeurError
 from ggeur.encode.cache import EmbeddingCache
-from ggeur.encode.encoder import is_own_encoder, resolve
+from ggeur.encode.encoder import is_own_encoder, load_encoder
 
 OWN = """
     from types import SimpleNamespace
@@ -56,14 +56,14 @@ def own(tmp_path, monkeypatch):
 
 def told(*arguments, **options):
     with pytest.raises(GgeurError) as caught:
-        resolve(*arguments, **options)
+        load_encoder(*arguments, **options)
     text = str(caught.value)
     assert text.endswith(".") and "\n" not in text
     return text
 
 
 def test_it_is_what_the_function_returns():
-    assert resolve("own_encoders:encoder").name == "toy"
+    assert load_encoder("own_encoders:encoder").name == "toy"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_onnx_files_and_folders_go_first(tmp_path):
 
 
 def test_embeddings_of_two_of_them_are_kept_apart(tmp_path):
-    one, other = (EmbeddingCache(resolve(f"own_encoders:{name}"), tmp_path) for name in ("encoder", "other"))
+    one, other = (EmbeddingCache(load_encoder(f"own_encoders:{name}"), tmp_path) for name in ("encoder", "other"))
     one.put([b"1" * 32], np.ones((1, 2), np.float32))
     assert one.folder != other.folder and b"1" * 32 not in other
-    assert b"1" * 32 in EmbeddingCache(resolve("own_encoders:encoder"), tmp_path)
+    assert b"1" * 32 in EmbeddingCache(load_encoder("own_encoders:encoder"), tmp_path)

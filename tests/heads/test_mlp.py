@@ -7,7 +7,7 @@ import pytest
 
 from ggeur.heads import resolve
 from ggeur.methods import resolve as resolve_method
-from ggeur.methods.method import Batch
+from ggeur.methods.parts import Batch
 
 P, HIDDEN, CLASSES = 3, 5, 4
 HEAD = resolve("mlp", hidden=HIDDEN)

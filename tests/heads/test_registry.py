@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from ggeur.core.errors import GgeurError
-from ggeur.heads import HEADS, checked_parameters, described, factory, parameters, resolve
+from ggeur.core.parameters import parameters
+from ggeur.heads import HEADS, arguments, described, factory, resolve
 
 OWN = """
     import jax.numpy as jnp
@@ -57,17 +58,17 @@ def told(call, *arguments, **keywords):
 
 @pytest.mark.parametrize("name", HEADS)
 def test_every_parameter_has_a_type_and_a_default(name):
-    for parameter in parameters(name).values():
+    for parameter in parameters(factory(name)).values():
         assert parameter.annotation is not parameter.empty and parameter.default is not parameter.empty
 
 
 def test_parameters_are_checked_as_a_methods_are():
-    assert checked_parameters("mlp", {"hidden": 64}) == {"hidden": 64}
-    assert told(checked_parameters, "mlp", {"width": 3}) == "[head.mlp] has no parameter 'width'; it has: hidden."
-    assert told(checked_parameters, "linear", {"hidden": 3}).endswith("it has: none.")
-    assert "softmax" in told(checked_parameters, "mlp", {"softmax": True}), "it is a key of [train]"
+    assert arguments("mlp", {"hidden": 64}) == {"hidden": 64, "softmax": False}
+    assert told(arguments, "mlp", {"width": 3}) == "[head.mlp] has no parameter 'width'; it has: hidden."
+    assert told(arguments, "linear", {"hidden": 3}).endswith("it has: none.")
+    assert "softmax" in told(arguments, "mlp", {"softmax": True}), "it is a key of [train]"
     for wrong in (0, 2.5, "wide", 10**9):
-        assert told(checked_parameters, "mlp", {"hidden": wrong}).startswith(f"[head.mlp] hidden = {wrong!r}: ")
+        assert told(arguments, "mlp", {"hidden": wrong}).startswith(f"[head.mlp] hidden = {wrong!r}: ")
 
 
 def test_a_default_that_is_given_changes_nothing():

@@ -42,7 +42,7 @@ def test_a_run_folders_result_and_experiment_load():
     assert (none.avg, ggeur.avg, ggeur.domains) == (68.75, 87.5, {"art": 87.5, "photo": 87.5})
     linear, mlp = (Experiment.load(BEFORE / name / "config.toml") for name in ("linear", "mlp"))
     assert [point.augment.kind for point in linear.points] == ["none", "ggeur"] and linear.varied[0]["arm"] == "a"
-    assert mlp.points[0].head_parameters() == {"hidden": 8} and mlp.points[0].train.momentum == 0.5
+    assert mlp.points[0].head_parameters == {"hidden": 8} and mlp.points[0].train.momentum == 0.5
 
 
 def test_a_run_folder_can_be_read_for_a_report():

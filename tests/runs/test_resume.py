@@ -1,5 +1,6 @@
 """A run that is killed, cut off, interrupted or damaged goes on to the very same result."""
 
+import io
 import json
 import os
 import signal
@@ -274,3 +275,15 @@ def test_two_states_are_kept_however_often_they_are_written(tmp_path, every):
     newer.write_bytes(b"damaged")
     before = Checkpoints(tmp_path / "c").newest()
     assert before is not None and before.round == 5 * every
+
+
+def test_a_process_that_goes_on_writes_over_the_older_state_also_where_rounds_are_alike(tmp_path):
+    """With checkpoint_every >= rounds every stack is kept once, after the same round."""
+    (tmp_path / "c").mkdir()
+    for stack in range(4):
+        Checkpoints(tmp_path / "c").save(stack, State(ROUNDS, [np.full(2, stack)], (), ()), [])
+        (tmp_path / "c" / f"state-{stack % 2}").stat()
+        held = sorted(s.stack for s in (Checkpoints(tmp_path / "c").newest(),) if s is not None)
+        assert held == [stack]
+        kept = {int(np.load(io.BytesIO(path.read_bytes()[32:]))["leaf0"][0]) for path in (tmp_path / "c").iterdir()}
+        assert kept == {stack, max(stack - 1, 0)}, "the newest two"

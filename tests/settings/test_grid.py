@@ -191,6 +191,16 @@ def test_a_files_tables_are_relative_to_it_and_overrides_to_the_current_folder(t
     assert tables[0] == str(tmp_path.parent / "t.npz")
 
 
+def test_folders_of_images_and_the_servers_table_are_relative_to_the_file_too(tmp_path, monkeypatch):
+    folder = tmp_path / "deep"
+    (folder / "photos" / "cat").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    path = write(folder, '[data]\ndataset = ["photos", "mini-digits"]\n[federate]\ntest_table = "t.npz"\n')
+    points = Experiment.load(path).points
+    assert [p.data.dataset for p in points] == [str(folder / "photos"), "mini-digits"]
+    assert {p.federate.test_table for p in points} == {str(folder / "t.npz")}
+
+
 def test_an_experiment_written_elsewhere_still_finds_its_table(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     e = Experiment.of({"data": {"table": "t.npz"}})

@@ -124,9 +124,9 @@ def test_a_methods_parameters_are_checked():
 
 
 def test_a_heads_parameters_are_checked():
-    assert settled(train={"head": "mlp"}, head={"mlp": {"hidden": 64}}).head_parameters() == {"hidden": 64}
-    assert settled(train={"head": "mlp", "hidden": 8}).head_parameters() == {"hidden": 8}
-    assert settled(train={"head": "mlp"}).head_parameters() == settled(train={"hidden": 8}).head_parameters() == {}
+    assert settled(train={"head": "mlp"}, head={"mlp": {"hidden": 64}}).head_parameters == {"hidden": 64}
+    assert settled(train={"head": "mlp", "hidden": 8}).head_parameters == {"hidden": 8}
+    assert settled(train={"head": "mlp"}).head_parameters == settled(train={"hidden": 8}).head_parameters == {}
     assert "[head.mlp] has no parameter 'colour'" in sentence(head={"mlp": {"colour": 1}})
     assert "[head.mlp] hidden = 0" in sentence(head={"mlp": {"hidden": 0}})
     assert "'conv'" in sentence(head={"conv": {"hidden": 1}})
@@ -135,7 +135,7 @@ def test_a_heads_parameters_are_checked():
 
 def test_the_width_of_an_mlp_is_given_once():
     both = {"train": {"head": "mlp", "hidden": 8}, "head": {"mlp": {"hidden": 8}}}
-    assert settled(**both).head_parameters() == {"hidden": 8}
+    assert settled(**both).head_parameters == {"hidden": 8}
     text = sentence(**both | {"head": {"mlp": {"hidden": 64}}})
     assert text == "train.hidden is 8 and [head.mlp] hidden 64: give one of them."
 

@@ -47,14 +47,14 @@ def embed(
     if any("{}" not in template for template in prompt or []):
         raise GgeurError("A --prompt must contain {} where the name of the class goes.")
     from ggeur.data.datasets import load
-    from ggeur.encode.encoder import resolve
+    from ggeur.encode.encoder import load_encoder
     from ggeur.encode.job import TEMPLATES
     from ggeur.encode.job import embed as embed_images
 
     shape = {"size": size, "resize": resize, "interpolation": interpolation, "mean": mean, "std": std}
     with notes():
         images = load(source, data, share)
-        tower = resolve(encoder, normalize=normalize, **shape)
+        tower = load_encoder(encoder, normalize=normalize, **shape)
         say(
             f"{len(images):,} images, {len(images.class_names)} classes, domains: {', '.join(images.domain_names)}; "
             f"{tower.name} gives {tower.dimension} dimensions"

@@ -1,6 +1,5 @@
 """The geometric shape of a class: eigenvectors and eigenvalues of its covariance (Section 2 of the paper)."""
 
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.errors import GgeurError
 from ggeur.core.statistics import ClassStatistics
 from ggeur.core.threads import THREADS
 from ggeur.core.types import Float
@@ -38,8 +37,12 @@ class Geometry:
     ) -> Self:
         """Eigendecompose every class's covariance.
 
-        `rank` keeps the leading directions; `energy` (0..1) keeps as many as carry that share of each class's
-        variance and zeroes the rest. `centred=False` is Eq. 1 as printed, X X' / n, good for `similarity` only.
+        Parameters
+        ----------
+        statistics : of one client, or the sum over all of them.
+        rank : how many leading directions to keep; default: all p.
+        energy : keep as many directions as carry this share (0..1) of each class's variance, and zero the rest.
+        centred : False for Eq. 1 as printed, X X' / n, which is good for `similarity` only.
         """
         sigma = statistics.covariance if centred else statistics.uncentred
         return cls.from_covariance(sigma, statistics.present, rank, energy=energy, centred=centred)
@@ -54,7 +57,10 @@ class Geometry:
         energy: float | None = None,
         centred: bool = True,
     ) -> Self:
-        """Eigendecompose covariances (C, p, p), or one (1, p, p) that serves all classes."""
+        """Eigendecompose `covariance` (C, p, p), or one (1, p, p) that serves all classes.
+
+        `present` (C,) marks the classes that have a shape; `rank`, `energy` and `centred` are as in `from_statistics`.
+        """
         p = covariance.shape[-1]
         if rank is not None and not 1 <= check_whole("rank", rank, least=0) <= p:
             raise GgeurError(f"rank is {rank}; it must be between 1 and the {p} dimensions of the embeddings.")
@@ -88,7 +94,7 @@ class Geometry:
             raise GgeurError(f"No client holds class {absent[0]}, so it has no shape; leave it out.")
 
     def factor(self, c: int, scale: Scale) -> Float:
-        """V s(L) V' of class c: it turns white noise into noise along the shape.
+        """V s(L) V' of class `c`: it turns white noise into noise along the shape, s by `scale` lambda or its root.
 
         With eps in R^p, V s(L) V' eps has the law of sum_m eps_m s(lambda_m) xi_m and does not depend on the
         signs and the basis that the eigensolver happened to choose.
@@ -100,19 +106,18 @@ class Geometry:
         return np.asarray((vectors * (values if scale == "eigenvalue" else np.sqrt(values))) @ vectors.T)
 
     def factors(self, scale: Scale) -> Float:
-        """(C, p, p): those of all classes."""
+        """(C, p, p): those of all classes, by the same `scale`."""
         return np.stack([self.factor(c, scale) for c in range(self.n_classes)])
 
-    def warn_about_units(self) -> None:
-        """The printed formula scales noise by lambda, in squared units: it fits only where lambda is about 1."""
-        top = float(self.eigenvalues.max(initial=0.0))
-        if self.present.any() and not 0.1 <= top <= 10:
-            warnings.warn(
-                f"scale='eigenvalue' depends on the embedding's units, and the largest eigenvalue, {top:.3g}, is "
-                "outside 0.1..10; scale='sqrt-eigenvalue' is free of units.",
-                GgeurWarning,
-                stacklevel=3,
-            )
+
+def units_note(largest: float) -> str:
+    """What to say where noise is scaled by lambda, in squared units, and the `largest` is not about 1; else nothing."""
+    if 0.1 <= largest <= 10:
+        return ""
+    return (
+        f"scale='eigenvalue' depends on the embedding's units, and the largest eigenvalue, {largest:.3g}, is "
+        "outside 0.1..10; scale='sqrt-eigenvalue' is free of units."
+    )
 
 
 def _eigh(matrices: Float) -> tuple[Float, Float]:

@@ -33,9 +33,9 @@ def matrices(kind: Statistics, n_classes: int) -> int:
     return {"per-class": n_classes, "pooled": 1, "means": 0}[kind]
 
 
-def message_bytes(kind: Statistics, n_classes: int, p: int) -> int:
-    """Of a message on its way: float64, and of a symmetric matrix its triangle."""
-    return 8 * (n_classes * (1 + p) + matrices(kind, n_classes) * p * (p + 1) // 2)
+def message_bytes(kind: Statistics | None, n_classes: int, p: int) -> int:
+    """Of a message on its way, if there is one: float64, and of a symmetric matrix its triangle."""
+    return 0 if kind is None else 8 * (n_classes * (1 + p) + matrices(kind, n_classes) * p * (p + 1) // 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Message(ClassStatistics):
         return "per-class" if held == len(self.count) else "pooled" if held else "means"
 
     def of_kind(self, kind: Statistics) -> Self:
-        """What is sent of per-class statistics."""
+        """What is sent of per-class statistics: all, second moments summed over classes (`kind` "pooled"), or none."""
         if kind == "per-class":
             return self
         return replace(self, second=self.second.sum(axis=0, keepdims=True)[: matrices(kind, self.n_classes)])
@@ -74,19 +74,19 @@ class Message(ClassStatistics):
         return np.asarray((sigma + sigma.T) / 2)
 
     def scatter_of(self, i: int) -> Float:
-        """(p, p): sum of (x - mean)(x - mean)' of class i or, where moments are pooled, over all classes."""
+        """(p, p): sum of (x - mean)(x - mean)' of class `i` or, where moments are pooled, over all classes."""
         mine = slice(i, i + 1) if self.kind == "per-class" else slice(None)
         shift = self.sum[mine] / np.sqrt(self._n[mine])[:, None]
         return np.asarray(self.second[i] - shift.T @ shift)
 
     def about(self, center: ArrayLike) -> Self:
-        """The same with moments about another center."""
+        """The same with moments about another `center` (p,)."""
         zero = replace(self, second=np.zeros((self.n_classes, self.dimension, self.dimension)))
         moved = ClassStatistics.about(zero, center).of_kind(self.kind)
         return replace(moved, second=self.second + moved.second)
 
     def only(self, classes: Bool) -> Self:
-        """The message of these classes, the others emptied; pooled moments cannot be told apart, and stay."""
+        """The message of the marked `classes` (C,), the others emptied; pooled moments, which are of all, stay."""
         second = np.where(classes[:, None, None], self.second, 0.0) if self.kind == "per-class" else self.second
         return replace(
             self, count=np.where(classes, self.count, 0.0), sum=np.where(classes[:, None], self.sum, 0.0), second=second

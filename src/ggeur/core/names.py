@@ -2,7 +2,8 @@
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,13 +44,15 @@ T = TypeVar("T")
 
 def build_own(name: str, what: str, build: Callable[[], T]) -> T:
     """`build()`, where what goes wrong in a user's function is said in a sentence that names it."""
-    return run_own(name, what, build, "cannot be built")
+    with blaming(name, what, "cannot be built"):
+        return build()
 
 
-def run_own(name: str, what: str, work: Callable[[], T], went_wrong: str = "failed") -> T:
-    """`work()`, likewise; what is ours goes wrong as it does."""
+@contextmanager
+def blaming(name: str, what: str, went_wrong: str = "failed") -> Iterator[None]:
+    """Within the block, what goes wrong in a user's own is said in a sentence; what is ours goes wrong as it does."""
     try:
-        return work()
+        yield
     except GgeurError:
         raise
     except Exception as error:

@@ -30,16 +30,23 @@ def parameters(build: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def checked(
-    build: Callable[..., Any], given: Mapping[str, Any], section: str, shared: Mapping[str, Any] | None = None
+    build: Callable[..., Any],
+    given: Mapping[str, Any],
+    section: str,
+    shared: Mapping[str, Any] | None = None,
+    *,
+    defaults: bool = False,
 ) -> dict[str, Any]:
     """`given`, converted to the types that `build` declares; unknown names and values are errors about `section`.
 
-    Of `shared`, what `build` declares is taken too, and the rest is for others.
+    Of `shared`, which is given elsewhere, what `build` declares is taken too, and the rest is for others.
+    With `defaults`, what is not given has its default.
     """
-    known, values = parameters(build), {}
-    for key, value in {**{key: value for key, value in (shared or {}).items() if key in known}, **given}.items():
-        if key not in known:
-            allowed = ", ".join(known) or "none"
+    known, elsewhere = parameters(build), shared or {}
+    values = {key: p.default for key, p in known.items() if defaults and p.default is not p.empty}
+    for key, value in {**{key: value for key, value in elsewhere.items() if key in known}, **given}.items():
+        if key not in known or (key in given and key in elsewhere):
+            allowed = ", ".join(name for name in known if name not in elsewhere) or "none"
             raise GgeurError(f"[{section}] has no parameter '{key}'; it has: {allowed}.")
         declared = known[key].annotation
         try:

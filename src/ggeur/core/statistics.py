@@ -38,7 +38,15 @@ class ClassStatistics:
 
     @classmethod
     def from_embeddings(cls, x: ArrayLike, y: ArrayLike, n_classes: int, *, center: ArrayLike | None = None) -> Self:
-        """Statistics of the rows of `x` (n, p) with labels `y` in 0..n_classes-1.
+        """The statistics of one client's rows.
+
+        Parameters
+        ----------
+        x : embeddings (n, p), of any float type; sums are formed in float64.
+        y : labels (n,), whole numbers from 0 to n_classes - 1.
+        n_classes : how many classes there are, held here or not; the same at every client.
+        center : a public point (p,) about which moments are formed, the same at every client. Default: zero, which
+            serves unless the mean is far above the spread.
 
         Raises GgeurError for NaN or infinite values, shapes that do not match and labels out of range.
         """
@@ -73,7 +81,7 @@ class ClassStatistics:
 
     @classmethod
     def merge(cls, parts: Iterable[Self]) -> Self:
-        """Fold many clients into one, in the order in which they come, holding two at a time."""
+        """Fold many clients' statistics, `parts`, into one, in the order in which they come, holding two at a time."""
         parts = iter(parts)
         first = next(parts, None)
         if first is None:
@@ -121,7 +129,7 @@ class ClassStatistics:
         return np.asarray(np.einsum("c,cpq->pq", self.count / total, self.covariance))
 
     def about(self, center: ArrayLike) -> Self:
-        """The same statistics with moments about another center."""
+        """The same statistics with moments about another `center` (p,)."""
         center = np.asarray(center, np.float64)
         d = self.center - center
         cross = self.sum[:, :, None] * d

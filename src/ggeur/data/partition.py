@@ -26,6 +26,15 @@ def dirichlet(
 ) -> list[Rows]:
     """Label skew: of each class every client gets `min_per_class` rows, the rest goes by Dirichlet(beta) shares.
 
+    Parameters
+    ----------
+    y : the class of every row.
+    clients : how many there are.
+    beta : of the Dirichlet distribution; the smaller, the more skewed.
+    min_per_class : rows of every class that every client gets whatever the draw.
+    test : a mask of rows that no client gets.
+    seed : of the draw.
+
     Raises GgeurError where a class is too small to give every client `min_per_class` rows.
 
     >>> parts = dirichlet([0] * 50 + [1] * 50, clients=3, beta=0.5)
@@ -62,8 +71,14 @@ def by_domain(
 ) -> list[Rows]:
     """Domain skew: client k holds `share` of all rows of domain k, drawn from its training rows.
 
-    `taken` is the share of a domain that the training rows already are (a table's `meta["share"]`): of those only
-    share / taken is kept, so a share is never taken twice.
+    Parameters
+    ----------
+    domain : the domain of every row, from 0 on.
+    share : of a domain's rows, above 0 and at most 1.
+    taken : the share of a domain that the training rows already are (a table's `meta["share"]`): of those only
+        share / taken is kept, so a share is never taken twice.
+    test : a mask of rows that no client gets.
+    seed : of the draw.
     """
     domain, train = _labels(domain, test)
     if not 0 < share <= 1 or (taken is not None and not 0 < taken <= 1):
@@ -85,6 +100,13 @@ def label_and_domain(
 
     M is clients x classes; its columns are Dirichlet(beta) and sum to 1. What a client does not take is left unused,
     as in the paper's constructor.
+
+    Parameters
+    ----------
+    y, domain : the class and the domain of every row.
+    beta : of the Dirichlet distribution; the smaller, the more skewed.
+    test : a mask of rows that no client gets.
+    seed : of the draw.
     """
     y, train = _labels(y, test)
     domain, _ = _labels(domain, test)
@@ -103,7 +125,7 @@ def label_and_domain(
 
 
 def share_matrix(clients: int, n_classes: int, beta: float, *, seed: int = 0) -> NDArray[np.float64]:
-    """The clients x classes matrix of Office-Home-LDS: each column is one Dirichlet(beta) draw."""
+    """The `clients` x `n_classes` matrix of Office-Home-LDS: each column is one Dirichlet(`beta`) draw, by `seed`."""
     _check_beta(beta)
     rng = generator(seed, "share-matrix")
     columns = [_dirichlet_shares(rng, beta, clients) for _ in range(n_classes)]

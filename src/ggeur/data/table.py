@@ -99,14 +99,14 @@ class EmbeddingTable:
         return self.domain
 
     def subset(self, rows: ArrayLike) -> Self:
-        """The table of these rows (indices or a mask), with the same classes and domains."""
+        """The table of these `rows` (indices or a mask), with the same classes and domains."""
         rows = np.asarray(rows)
         rows = rows if rows.size else np.zeros(0, np.int64)  # [] is of floats to numpy
         test = None if self.test is None else self.test[rows]
         return replace(self, x=self.x[rows], y=self.y[rows], domain=self.domains[rows], test=test)
 
     def split(self, seed: int) -> Self:
-        """This table with a test mask: its own, or 70/30 within each domain.
+        """This table with a test mask: its own, or 70/30 within each domain, drawn by `seed`.
 
         The permutation depends on the seed and the domain's name alone, so a site that holds one domain finds the
         same split as a simulation that holds all.
@@ -147,7 +147,7 @@ class EmbeddingTable:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a table; a damaged or foreign file gives a GgeurError that names it."""
+        """Read the table at `path` (.npz); a damaged or foreign file gives a GgeurError that names it."""
         path = Path(path)
         arrays: dict[str, Any] = read_arrays(path, _ARRAYS)
         if "x" not in arrays or "y" not in arrays:

@@ -31,15 +31,15 @@ class Encoder(Protocol):
     weights_hash: str
 
     def prepare(self, image: Image) -> FloatArray:
-        """What `forward` wants of one RGB image."""
+        """What `forward` wants of one RGB `image`."""
         ...
 
     def forward(self, prepared: FloatArray) -> FloatArray:
-        """Embeddings (N, dimension) of N prepared images."""
+        """Embeddings (N, dimension) of N `prepared` images."""
         ...
 
     def encode(self, images: Sequence[Image] | NDArray[np.uint8]) -> FloatArray:
-        """Embeddings (N, dimension) of images, each of its own size."""
+        """Embeddings (N, dimension) of `images`, each of its own size."""
         return self.forward(np.stack([self.prepare(image) for image in images]))
 
 
@@ -74,7 +74,7 @@ def _own(name: str) -> Encoder:
     return found
 
 
-def resolve(name: str = DEFAULT, *, normalize: bool = False, **preprocessing: Any) -> Encoder:
+def load_encoder(name: str = DEFAULT, *, normalize: bool = False, **preprocessing: Any) -> Encoder:
     """The encoder `name` stands for: builtin, onnx:PATH, a Hugging Face name or folder, or a user's own function.
 
     The function is package.module:name, () -> Encoder. `normalize` scales embeddings to unit length. `preprocessing`

@@ -20,7 +20,7 @@ from ggeur.core.virtual import VirtualSet
 from ggeur.engine.messages import add_messages, check_message
 from ggeur.engine.training import Numbers, build_optimiser, steps_per_epoch
 from ggeur.methods.algorithm import Recipe
-from ggeur.methods.method import Batch, ClientData, LocalWork, Parts, RoundFacts, Sent
+from ggeur.methods.parts import Batch, ClientData, LocalWork, Parts, RoundFacts, Sent
 
 
 class Lanes(NamedTuple):
@@ -78,7 +78,7 @@ def _rows(array: jax.Array, at: jax.Array) -> jax.Array:
     return array.at[at].get(mode="promise_in_bounds")
 
 
-class _Picked(NamedTuple):
+class _Selection(NamedTuple):
     """What the lane's set says of some positions: rows of base and bank, labels, and which are not filling."""
 
     row: jax.Array
@@ -87,7 +87,7 @@ class _Picked(NamedTuple):
     real: jax.Array
 
     @classmethod
-    def of(cls, lane: Lanes, at: jax.Array) -> "_Picked":
+    def of(cls, lane: Lanes, at: jax.Array) -> "_Selection":
         """Positions `at`; a negative one is filling."""
         inside = jnp.clip(at, 0, lane.row.shape[0] - 1)
         row, noise, y = (_rows(a, inside) for a in (lane.row, lane.noise, lane.y))
@@ -104,7 +104,7 @@ class _Picked(NamedTuple):
 
 def _client_data(base: jax.Array, bank: jax.Array | None, lane: Lanes, batch: int) -> ClientData:
     def take(at: jax.Array) -> Batch:
-        return _Picked.of(lane, at).form(base, bank)
+        return _Selection.of(lane, at).form(base, bank)
 
     def fold(f: Callable[[Tree, Batch], Tree], start: Tree) -> Tree:
         def body(i: jax.Array, total: Tree) -> Tree:
@@ -145,11 +145,11 @@ def local_training(
         key = folded_key(names)
         transform = method.optimiser(rate) if method.optimiser else build_optimiser(optimiser, numbers)
         gradient = jax.value_and_grad(method.loss, has_aux=True)
-        picked = _Picked.of(lane, order)  # of all steps at once: small gathers inside the loop cost a sixth of it
+        picked = _Selection.of(lane, order)  # of all steps at once: small gathers inside the loop cost a sixth of it
 
         def step(t: jax.Array, state: tuple[Tree, Tree, Tree, jax.Array]) -> tuple[Tree, Tree, Tree, jax.Array]:
             params, memory, carry, total = state
-            now = _Picked(*(jax.lax.dynamic_slice_in_dim(a, t * batch, batch) for a in picked))
+            now = _Selection(*(jax.lax.dynamic_slice_in_dim(a, t * batch, batch) for a in picked))
             rows = now.form(base, bank)
             (loss, new_carry), g = gradient(params, rows, context, carry, jax.random.fold_in(key, t))
             update, new_memory = transform.update(g, memory, params)

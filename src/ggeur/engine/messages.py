@@ -8,7 +8,8 @@ import jax.numpy as jnp
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.types import Tree
-from ggeur.methods.method import Method, Parts, PreparedSum, Sum, uniform_mean, weighted_mean
+from ggeur.methods.method import Method, uniform_mean, weighted_mean
+from ggeur.methods.parts import Parts, PreparedSum, Sum
 
 
 def check_message(method: Method, sender: Literal["upload", "prepare"], message: Parts) -> None:

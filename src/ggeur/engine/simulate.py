@@ -87,6 +87,11 @@ class Simulation:
         self._prepared_bytes = 0  # of a client's message before round 1
         self._chunks = Chunks(self.training.batch, self._base.shape[1])
 
+    @property
+    def local_steps(self) -> list[list[int]]:
+        """Of every run, the steps of each client in a round."""
+        return self._steps.reshape(len(self.runs), -1).tolist()
+
     def _check(self, trainings: Sequence[Training], each: Sequence[Trained]) -> None:
         for run in self.runs:
             if len(run.sets) != self.n_clients:

@@ -44,7 +44,7 @@ def stack_runs(runs: Sequence[Run], storage: str = "float32") -> Stack:
     table = runs[0].table
     half = storage == "float16"
     table = table.astype(np.float32) if table.dtype == np.float16 and not half else table
-    prototypes, banks = _Laid(len(table)), _Laid(1)  # bank row 0 is the zero row that all share
+    prototypes, banks = _Concatenation(len(table)), _Concatenation(1)  # bank row 0 is the zero row that all share
     sets = []
     for run in runs:
         if run.table is not runs[0].table:
@@ -87,7 +87,7 @@ def _aligned(shape: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
     return memory[first : first + size].view(dtype).reshape(shape)
 
 
-class _Laid:
+class _Concatenation:
     """Arrays end to end behind `first` rows; one that several runs share is laid once."""
 
     def __init__(self, first: int) -> None:

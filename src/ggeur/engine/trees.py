@@ -39,13 +39,13 @@ def concatenate(trees: Sequence[Tree]) -> Tree:
 def scatter(trees: Sequence[Tree], at: Sequence[Any], length: int) -> Tree:
     """The lanes of `trees` in one of `length`, each tree's where `at` says; every array is copied once."""
 
-    def laid(*pieces: NDArray[Any]) -> NDArray[Any]:
+    def fill(*pieces: NDArray[Any]) -> NDArray[Any]:
         whole = np.empty((length, *pieces[0].shape[1:]), pieces[0].dtype)
         for piece, place in zip(pieces, at, strict=True):
             whole[place] = piece
         return whole
 
-    return jax.tree.map(laid, *trees)
+    return jax.tree.map(fill, *trees)
 
 
 def size_in_bytes(tree: Tree) -> int:

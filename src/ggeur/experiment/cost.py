@@ -1,6 +1,6 @@
 """What a client sends and receives before training begins, by the types that are sent: bill and wire cannot differ."""
 
-from ggeur.core.message import largest, message_bytes
+from ggeur.core.message import message_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.setup import Setup
 from ggeur.methods.algorithm import Solved
@@ -14,13 +14,11 @@ def shape_bytes(shapes: str, classes: int, p: int) -> int:
 def bytes_before_training(setup: Setup, table: EmbeddingTable) -> tuple[int, int]:
     """Bytes up and down per client: what augmentation and first head need is sent once."""
     classes, p, a = table.n_classes, table.dimension, setup.augmentation
-    kind = largest([a.needs, None if setup.start is None else setup.start.needs])
     down = shape_bytes(a.shapes, classes, p) + (4 * (table.n_domains - 1) * classes * p if a.prototypes else 0)
-    return 0 if kind is None else message_bytes(kind, classes, p), down
+    return message_bytes(setup.needs, classes, p), down
 
 
 def bytes_of_solving(setup: Setup, table: EmbeddingTable) -> tuple[int, int]:
     """The same for a head that is solved or given: statistics up, if any, the head down."""
     classes, p, algorithm = table.n_classes, table.dimension, setup.algorithm
-    up = message_bytes(algorithm.needs, classes, p) if isinstance(algorithm, Solved) else 0
-    return up, 4 * classes * (p + 1)
+    return message_bytes(algorithm.needs if isinstance(algorithm, Solved) else None, classes, p), 4 * classes * (p + 1)

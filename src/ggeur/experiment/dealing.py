@@ -15,7 +15,7 @@ from ggeur.engine.stack import Run
 from ggeur.experiment.evaluation import TestSet
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.source import load_table
-from ggeur.federation.simulated import Augmented, Clients, augment_clients, merged_total
+from ggeur.federation.simulated import Clients, TrainingSets, augment_clients, merged_total
 from ggeur.federation.start import client_weights, random_head, solved_head
 from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Solved, Task
@@ -57,7 +57,7 @@ class Dealer:
     def __init__(self) -> None:
         self._tables: dict[Data, EmbeddingTable] = {}
         self._splits: dict[tuple[Data, int], EmbeddingTable] = {}
-        self._augmented: dict[Hashable, Augmented] = {}
+        self._augmented: dict[Hashable, TrainingSets] = {}
         self._tests: WeakValueDictionary[Hashable, TestSet] = WeakValueDictionary()  # of cells in flight
 
     def table(self, data: Data) -> EmbeddingTable:
@@ -79,7 +79,7 @@ class Dealer:
         self._tests[key] = found
         return found
 
-    def augmented(self, setup: Setup, seed: int) -> Augmented:
+    def augmented(self, setup: Setup, seed: int) -> TrainingSets:
         """What the clients train on; kept for the next method of the grid where the noise is small."""
         s = setup.settings
         key = (setup.dealt, seed)
@@ -99,7 +99,7 @@ class Dealer:
         total = merged_total(clients_of(table, setup.settings.partition, seed), solved.needs)
         return solved_head(solved, name, total, task_of(table), seed)
 
-    def run(self, setup: Setup, seed: int, augmented: Augmented) -> Run:
+    def run(self, setup: Setup, seed: int, augmented: TrainingSets) -> Run:
         """Everything one seed of one setting trains on."""
         train, table = setup.settings.train, self.split(setup.settings.data, seed)
         sets, task = augmented.sets, task_of(table)

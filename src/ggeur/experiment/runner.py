@@ -8,11 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.names import run_own
+from ggeur.core.names import blaming
 from ggeur.engine.compilation import keep_compiled_programs
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
-from ggeur.engine.training import Training
 from ggeur.experiment.bounds import central_run, local_runs
 from ggeur.experiment.cost import bytes_before_training, bytes_of_solving
 from ggeur.experiment.dealing import Dealer, task_of
@@ -22,7 +21,7 @@ from ggeur.experiment.stacks import Work, stacks
 from ggeur.experiment.tracker import OnRound, Tracker
 from ggeur.methods.algorithm import Bound, Given, Solved
 from ggeur.runs.checkpoint import Snapshot
-from ggeur.runs.folder import RunFolder, finished_result, opened
+from ggeur.runs.folder import RunFolder, finished_result, run_folder
 from ggeur.runs.interrupt import check
 from ggeur.runs.result import Cell, Result
 from ggeur.settings.grid import Experiment
@@ -50,7 +49,7 @@ def run(
     keep_compiled_programs()
     if resume and out is not None and (done := finished_result(out, experiment)) is not None:
         return done
-    with nullcontext() if out is None else opened(out, experiment, resume=resume) as folder:
+    with nullcontext() if out is None else run_folder(out, experiment, resume=resume) as folder:
         dealer = Dealer()
         if folder is not None:
             sources = dict.fromkeys(point.data for point in experiment.points)
@@ -80,7 +79,8 @@ def _run_stack(number: int, stack: list[Work], folder: RunFolder | None, dealer:
     if stack[0].setup.trained is None:
         _solve(stack[0], dealer)
     else:
-        _train(number, stack, folder, dealer)
+        with blaming(stack[0].setup.settings.train.method, "method"):
+            _train(number, stack, folder, dealer)
 
 
 class _Job(NamedTuple):
@@ -132,17 +132,16 @@ def _train(number: int, cells: list[Work], folder: RunFolder | None, dealer: Dea
     stack = _jobs(cells, dealer)
     simulation = _simulation(stack)
     first = cells[0].setup.settings
-    state = run_own(first.train.method, "method", simulation.start)
+    state = simulation.start()
     if snapshot is not None:
         state = snapshot.state(state)
         for work, memory in zip(cells, snapshot.cells, strict=True):
             work.tracker.recall(memory)
     else:
         for job in stack:
-            _begin(job, simulation.training, dealer)
+            _begin(job, [n for run in simulation.local_steps[job.mine] for n in run], dealer)
     every = first.run.checkpoint_every
-    ahead = simulation.rounds(state)
-    while (result := run_own(first.train.method, "method", lambda: next(ahead, None))) is not None:
+    for result in simulation.rounds(state):
         check()
         state = result.state
         for job in stack:
@@ -168,13 +167,12 @@ def _simulation(stack: list[_Job]) -> Simulation:
     return Simulation(runs, [s.trained for s in setups if s.trained is not None], [s.training for s in setups])
 
 
-def _begin(job: _Job, training: Training, dealer: Dealer) -> None:
+def _begin(job: _Job, steps: list[int], dealer: Dealer) -> None:
     """What is known of a cell before its first round."""
     setup, cell = job.work.setup, job.work.tracker.cell
     if setup.start is not None:
         cell.start_avg = mean_accuracy(job.test.accuracy(job.runs[0].params))
-    sets = [s for run in job.runs for s in run.sets if len(s.y) or len(job.runs) == 1]
-    cell.local_steps = [training.steps(len(s.y)) for s in sets]
+    cell.local_steps = steps
     if not isinstance(setup.algorithm, Bound):
         cell.bytes_up, cell.bytes_down = bytes_before_training(setup, dealer.table(setup.settings.data))
 

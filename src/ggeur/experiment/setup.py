@@ -4,6 +4,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 
+from ggeur.core.message import Statistics, largest
 from ggeur.engine.training import LocalOptimiser, Training
 from ggeur.federation.augmentation import Augmentation
 from ggeur.heads import resolve as resolve_head
@@ -26,20 +27,25 @@ class Setup:
     @classmethod
     def of(cls, settings: Settings) -> "Setup":
         t = settings.train
-        head = resolve_head(t.head, softmax=t.softmax, **settings.head_parameters())
+        head = resolve_head(t.head, softmax=t.softmax, **settings.head_parameters)
         algorithm = resolve(t.method, head, settings.method.get(t.method, {}))
         return cls(settings, head, algorithm, settings.augment.build(), training_of(settings))
 
     @cached_property
     def dealt(self) -> Hashable:
         """Equal for setups whose clients hold and draw the same, whatever they then do."""
-        return self.settings.data, self.settings.partition, self.settings.augment.key()
+        return self.settings.data, self.settings.partition, self.settings.augment.key
 
     @property
     def trained(self) -> Trained | None:
         """What is trained, if anything is; of a bound FedAvg."""
         found = self.algorithm.trained if isinstance(self.algorithm, Bound) else self.algorithm
         return found if isinstance(found, Trained) else None
+
+    @property
+    def needs(self) -> Statistics | None:
+        """What clients must send before training, for augmentation and first head."""
+        return largest([self.augmentation.needs, None if self.start is None else self.start.needs])
 
     @property
     def start(self) -> Solved | None:

@@ -15,11 +15,11 @@ def load_table(data: Data) -> EmbeddingTable:
     assert data.dataset is not None  # [data] has one or the other
     if data.dataset == MINI_DIGITS and data.encoder in (None, "builtin"):
         return mini_digits()
-    from ggeur.encode.encoder import DEFAULT, resolve
+    from ggeur.encode.encoder import DEFAULT, load_encoder
     from ggeur.encode.job import embed
 
     images = load(data.dataset)
-    encoder = resolve(data.encoder or DEFAULT)
+    encoder = load_encoder(data.encoder or DEFAULT)
     warnings.warn(
         f"Embedding the {len(images):,} images of {data.dataset} with {encoder.name}, unless the cache has them; "
         "`ggeur embed` makes a table of them and shows how far it is.",

@@ -13,7 +13,7 @@ from ggeur.core.types import Bool, Float, Int
 from ggeur.core.virtual import NoisePlace, VirtualSet, training_set
 from ggeur.federation.augmentation import Augmentation
 from ggeur.federation.layout import Layout, with_prototypes
-from ggeur.federation.shapes import Shapes, merged_shapes, shapes_from_means, stack_means, units_note
+from ggeur.federation.shapes import Shapes, merged_shapes, note_on_units, shapes_from_means, stack_means
 from ggeur.federation.summary import far_center, guided, protect, summarise, warn_about_digits
 
 _LOT_ROWS = 2048  # of clients that are summed up together
@@ -43,7 +43,7 @@ class Clients(NamedTuple):
         return protect(summarise(self.x[rows], self.y[rows], self.n_classes, kind, center))
 
 
-class Augmented(NamedTuple):
+class TrainingSets(NamedTuple):
     """What Section 3 of the paper makes of the clients' rows."""
 
     sets: list[VirtualSet]
@@ -93,7 +93,7 @@ def global_shapes(clients: Clients, a: Augmentation) -> Shapes:
     return merged_shapes(merged_total(clients, a.needs, chosen), a)
 
 
-def augment_clients(clients: Clients, a: Augmentation, seed: int) -> Augmented:
+def augment_clients(clients: Clients, a: Augmentation, seed: int) -> TrainingSets:
     """Every client's training set, and the prototypes and noise that they share."""
     by_home: dict[int, Message] = {}
     if with_prototypes(a, clients.homes):
@@ -105,10 +105,10 @@ def augment_clients(clients: Clients, a: Augmentation, seed: int) -> Augmented:
         warnings.warn(f"Step 2 adds nothing: {why}, so there are no prototypes of others.", GgeurWarning, stacklevel=2)
     p = clients.x.shape[1]
     layout = Layout.of(clients.counts(), clients.homes, by_home, p, a)
-    bank, whole = None, layout.bank.whole()
+    bank, whole = None, layout.bank.whole
     if a.noise is not None:
         shapes = global_shapes(clients, a)
-        if note := units_note(shapes, a):
+        if note := note_on_units(shapes, a):
             warnings.warn(note, GgeurWarning, stacklevel=2)
         bank = whole.noise(shapes.factors, shapes.factor_of, seed)
     sets = []
@@ -117,4 +117,4 @@ def augment_clients(clients: Clients, a: Augmentation, seed: int) -> Augmented:
         others[layout.others(k)] = layout.present[layout.others(k)]  # the base holds the prototypes of all domains
         noise = None if bank is None else NoisePlace(whole, layout.bank.offset[k], k, seed)
         sets.append(training_set(rows, clients.y[rows], a.rule, others, noise, len(clients.x)))
-    return Augmented(sets, layout.prototypes.reshape(-1, p), bank)
+    return TrainingSets(sets, layout.prototypes.reshape(-1, p), bank)

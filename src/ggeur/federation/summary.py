@@ -22,7 +22,8 @@ def summarise(
         return Message(*class_sums(x, y, n_classes), np.zeros((0, p, p)), np.zeros(p))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GgeurWarning)  # whether zero is too far off is the server's to see
-        return Message.from_embeddings(x, y, n_classes, center=center).of_kind(kind)
+        message = Message.from_embeddings(x, y, n_classes, center=center)
+    return message if kind == "per-class" else message.of_kind(kind)
 
 
 def protect(message: Message) -> Message:

@@ -6,17 +6,18 @@
 
 import importlib
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.names import build_own, load_own, run_own
+from ggeur.core.names import blaming, build_own, load_own
 from ggeur.core.parameters import checked, parameters
 
 if TYPE_CHECKING:
     from ggeur.heads.head import Head
 
 HEADS = ("linear", "mlp")  # each a function of that name in the module of that name
+_BUILT: "dict[tuple[Callable[..., Any], str], Head]" = {}
 
 
 def factory(name: str) -> Callable[..., Any]:
@@ -29,14 +30,10 @@ def factory(name: str) -> Callable[..., Any]:
 
 def arguments(name: str, given: Mapping[str, Any], *, softmax: bool = False) -> dict[str, Any]:
     """What the function of the head `name` is called with: `given`, checked, over its defaults, and `softmax`."""
-    build = factory(name)
-    known = parameters(build)
-    if softmax and "softmax" not in known:
+    values = checked(factory(name), given, f"head.{name}", {"softmax": softmax}, defaults=True)
+    if softmax and "softmax" not in values:
         raise GgeurError(f"[train] softmax = true is not for the head '{name}': its function has no keyword softmax.")
-    if "softmax" in given:
-        raise GgeurError(f"[head.{name}] has no parameter 'softmax'; it is a key of [train].")
-    defaults = {key: p.default for key, p in known.items() if p.default is not p.empty}
-    return defaults | checked(build, given, f"head.{name}", {"softmax": softmax})
+    return values
 
 
 def described(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,8 +41,8 @@ def described(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
     Defaults too, so that a model stays what it is when a function's default becomes another.
     """
-    values = {key: value for key, value in arguments(name, given).items() if key != "softmax"}
-    return {key: v for key, v in values.items() if key in given or isinstance(v, bool | int | float | str)}
+    known = {key: p.default for key, p in parameters(factory(name)).items() if key != "softmax"}
+    return {key: v for key, v in known.items() if isinstance(v, bool | int | float | str)} | dict(given)
 
 
 def resolve(name: str, /, *, softmax: bool = False, **given: Any) -> "Head":
@@ -53,18 +50,16 @@ def resolve(name: str, /, *, softmax: bool = False, **given: Any) -> "Head":
 
     The same arguments give the same object, so that nothing is compiled twice.
     """
-    values = tuple(sorted(arguments(name, given, softmax=softmax).items()))
-    try:
-        return _build(name, values)
-    except TypeError:  # a parameter that cannot be a key, such as a list: a head for itself
-        return _build.__wrapped__(name, values)
+    build, values = factory(name), arguments(name, given, softmax=softmax)
+    key = build, repr(sorted(values.items()))  # 1, 1.0 and true are three values, and a list is one
+    if key not in _BUILT:
+        _BUILT[key] = _build(name, partial(build, **values))
+    return _BUILT[key]
 
 
-@lru_cache(maxsize=64)
-def _build(name: str, values: tuple[tuple[str, Any], ...]) -> "Head":
+def _build(name: str, make: Callable[[], Any]) -> "Head":
     from ggeur.heads.head import Head
 
-    make = partial(factory(name), **dict(values))
     found = make() if name in HEADS else build_own(name, "head", make)
     if not isinstance(found, Head):
         raise GgeurError(f"'{name}' is not a head: called with its parameters it must return a ggeur Head.")
@@ -73,4 +68,5 @@ def _build(name: str, values: tuple[tuple[str, Any], ...]) -> "Head":
 
 def _call(name: str, function: Callable[..., Any], *given: Any) -> Any:
     """A function of a user's own head."""
-    return run_own(name, "head", lambda: function(*given))
+    with blaming(name, "head"):
+        return function(*given)

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from ggeur.core.parameters import Positive, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, LocalWork, Method, Parts, RoundFacts, Sent, add_term, inner, squared_distance
+from ggeur.methods.method import Method, add_term, inner, squared_distance
+from ggeur.methods.parts import Batch, LocalWork, Parts, RoundFacts, Sent
 
 
 def feddyn(head: Head, *, alpha: Traced[Positive] = 0.5) -> Method:

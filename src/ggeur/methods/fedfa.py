@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from ggeur.core.parameters import Fraction, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, LocalWork, Method, Parts, RoundFacts, Sent, cross_entropy
+from ggeur.methods.method import Method, cross_entropy
+from ggeur.methods.parts import Batch, LocalWork, Parts, RoundFacts, Sent
 
 MOMENTUM = 0.99
 

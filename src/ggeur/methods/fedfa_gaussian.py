@@ -12,7 +12,8 @@ import jax.numpy as jnp
 
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, ClientData, Method, Parts, Sent, cross_entropy
+from ggeur.methods.method import Method, cross_entropy
+from ggeur.methods.parts import Batch, ClientData, Parts, Sent
 
 
 def fedfa_gaussian(head: Head) -> Method:

@@ -19,17 +19,8 @@ import optax
 from ggeur.core.parameters import AtLeastZero, Count, Positive, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import (
-    Batch,
-    LocalWork,
-    Method,
-    Parts,
-    RoundFacts,
-    Sent,
-    cross_entropy,
-    row_mean,
-    weighted_mean,
-)
+from ggeur.methods.method import Method, cross_entropy, row_mean, weighted_mean
+from ggeur.methods.parts import Batch, LocalWork, Parts, RoundFacts, Sent
 
 DECAY = 0.98
 

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from ggeur.core.parameters import Count, Fraction, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, ClientData, Method, Parts, Sent, row_mean
+from ggeur.methods.method import Method, row_mean
+from ggeur.methods.parts import Batch, ClientData, Parts, Sent
 
 
 def fedmix(head: Head, *, lam: Traced[Fraction] = 0.05, group: Count = 5, groups: Count = 200) -> Method:

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 
 from ggeur.core.parameters import AtLeastZero, Positive, Traced
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, Method, Sent, add_term, row_mean
+from ggeur.methods.method import Method, add_term, row_mean
+from ggeur.methods.parts import Batch, Sent
 
 
 def fedntd(head: Head, *, beta: Traced[AtLeastZero] = 1.0, tau: Traced[Positive] = 1.0) -> Method:

@@ -22,7 +22,8 @@ import optax
 from ggeur.core.parameters import Fraction, Positive, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Method, Parts, RoundFacts, cross_entropy_loss
+from ggeur.methods.method import Method, cross_entropy_loss
+from ggeur.methods.parts import Parts, RoundFacts
 
 
 def fedopt(

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from ggeur.core.parameters import AtLeastZero, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, LocalWork, Method, Parts, RoundFacts, Sent, add_term, row_mean
+from ggeur.methods.method import Method, add_term, row_mean
+from ggeur.methods.parts import Batch, LocalWork, Parts, RoundFacts, Sent
 
 
 def fedproto(head: Head, *, lam: Traced[AtLeastZero] = 2.0) -> Method:

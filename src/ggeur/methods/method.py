@@ -1,7 +1,7 @@
 """A federated method is a handful of pure functions; the defaults are FedAvg's.
 
 The engine vectorises them over clients, so each is written for one client (or, for `aggregate`, for one server).
-All that a method's file needs can be had from here.
+`parts` has what the functions are given, and the signature of each.
 """
 
 from collections.abc import Mapping
@@ -12,47 +12,8 @@ import jax.numpy as jnp
 
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.parts import (
-    Aggregate,
-    Batch,
-    Begin,
-    Broadcast,
-    ClientData,
-    Init,
-    LocalWork,
-    LossFunction,
-    MakeOptimiser,
-    Parts,
-    Prepare,
-    PreparedSum,
-    RoundFacts,
-    Sent,
-    Sum,
-    Term,
-    Upload,
-)
-
-__all__ = [
-    "Batch",
-    "ClientData",
-    "LocalWork",
-    "LossFunction",
-    "Method",
-    "Parts",
-    "PreparedSum",
-    "RoundFacts",
-    "Sent",
-    "Sum",
-    "Term",
-    "add_term",
-    "cross_entropy",
-    "cross_entropy_loss",
-    "inner",
-    "row_mean",
-    "squared_distance",
-    "uniform_mean",
-    "weighted_mean",
-]
+from ggeur.methods import parts
+from ggeur.methods.parts import Batch, LossFunction, Sent, Term
 
 
 class Method(NamedTuple):
@@ -61,34 +22,34 @@ class Method(NamedTuple):
     loss: LossFunction
     """(params, batch, context, carry, key) -> loss, carry: minimised by the local steps."""
 
-    prepare: Prepare = lambda data, key: {}
+    prepare: parts.Prepare = lambda data, key: {}
     """(data, key) -> message, once, before round 1."""
 
-    prepared_adds: Mapping[str, PreparedSum] = {}
+    prepared_adds: Mapping[str, parts.PreparedSum] = {}
     """How each part of what `prepare` returns adds up over the clients."""
 
-    init: Init = lambda params, prepared, n_clients: ({"params": params}, ())
+    init: parts.Init = lambda params, prepared, n_clients: ({"params": params}, ())
     """(params, prepared, n_clients) -> the server's state, and the state every client starts with."""
 
-    broadcast: Broadcast = lambda server: server
+    broadcast: parts.Broadcast = lambda server: server
     """(server) -> sent; sent["params"] is what is evaluated and where local training starts."""
 
-    begin: Begin = lambda context: ()
+    begin: parts.Begin = lambda context: ()
     """(context) -> carry: what the loss carries from step to step, at the first step of a round."""
 
-    upload: Upload = lambda work: ({"params": work.end}, work.context["client"])
+    upload: parts.Upload = lambda work: ({"params": work.end}, work.context["client"])
     """(work) -> message, the client's new state."""
 
-    adds: Mapping[str, Sum] = {"params": "weighted"}
+    adds: Mapping[str, parts.Sum] = {"params": "weighted"}
     """How each part of the message adds up over a round's participants."""
 
-    aggregate: Aggregate = lambda server, total, facts: {**server, "params": total["params"]}
+    aggregate: parts.Aggregate = lambda server, total, facts: {**server, "params": total["params"]}
     """(server, total, facts) -> server, from the messages as they add up."""
 
     constant: tuple[str, ...] = ()
     """What of `sent` never changes, and so travels once: the means of FedMix, say."""
 
-    optimiser: MakeOptimiser | None = None
+    optimiser: parts.MakeOptimiser | None = None
     """(rate) -> the local optimiser, where a method may not use [train]'s."""
 
     @property

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 from ggeur.core.parameters import AtLeastZero, Positive, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, LocalWork, Method, Parts, Sent, add_term, row_mean
+from ggeur.methods.method import Method, add_term, row_mean
+from ggeur.methods.parts import Batch, LocalWork, Parts, Sent
 
 
 def moon(head: Head, *, mu: Traced[AtLeastZero] = 1.0, tau: Traced[Positive] = 0.5) -> Method:

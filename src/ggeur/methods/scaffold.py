@@ -16,7 +16,8 @@ import optax
 from ggeur.core.parameters import Positive, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Batch, LocalWork, Method, Parts, RoundFacts, Sent, add_term, inner
+from ggeur.methods.method import Method, add_term, inner
+from ggeur.methods.parts import Batch, LocalWork, Parts, RoundFacts, Sent
 
 
 def scaffold(head: Head, *, server_rate: Traced[Positive] = 0.25) -> Method:

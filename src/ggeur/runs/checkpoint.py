@@ -73,8 +73,9 @@ class Checkpoints:
     def _slot(self) -> int:
         """The place of the older of the two states, so that the newer one stays until this one is whole."""
         if self._last is None:
-            newest, first = self.newest(), _read_snapshot(self._path / "state-0")
-            self._last = 1 if newest is None or first is None or newest.round != first.round else 0
+            held = [_read_snapshot(self._path / f"state-{i}") for i in (0, 1)]
+            at = [(-1, -1) if s is None else (s.stack, s.round) for s in held]
+            self._last = 0 if at[0] > at[1] else 1
         self._last = 1 - self._last
         return self._last
 

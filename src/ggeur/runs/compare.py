@@ -22,7 +22,7 @@ class Difference(NamedTuple):
 
 
 def paired_difference(a: Row, b: Row) -> Difference:
-    """The paired difference of two rows' AVG; at least two seeds must have finished in both."""
+    """The AVG of row `a` less that of row `b`, paired by seeds, of which at least two must have finished in both."""
     from scipy import stats
 
     of_a, of_b = ({c.seed: c.avg for c in row.cells if c.avg is not None} for row in (a, b))

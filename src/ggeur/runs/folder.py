@@ -114,7 +114,7 @@ class RunFolder:
             if params is not None:
                 encoder = {k: table.meta[k] for k in ("encoder", "weights", "preprocessing") if k in table.meta}
                 head = point.train.head
-                parameters = described(head, point.head_parameters())
+                parameters = described(head, point.head_parameters)
                 model = Model(params, head, table.dimension, table.class_names, encoder, parameters)
                 model.save(self.path / "model" / f"cell-{number:03d}")
             self._checkpoints.finish_cell(number, cell)
@@ -171,7 +171,7 @@ class RunFolder:
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], experiment: Experiment, *, resume: bool) -> Iterator[RunFolder]:
+def run_folder(path: str | os.PathLike[str], experiment: Experiment, *, resume: bool) -> Iterator[RunFolder]:
     """A run folder for the block, which `finish`es it; if the block fails, only what can be gone on from is left."""
     folder = RunFolder(path, experiment, resume=resume)
     try:

@@ -37,7 +37,7 @@ class Model:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def probabilities(self, table: EmbeddingTable) -> NDArray[np.float32]:
-        """(N, C) class probabilities of the table's rows; the table must come from the model's encoder."""
+        """(N, C) class probabilities of the rows of `table`, which must come from the model's encoder."""
         if table.dimension != self.dimension:
             raise GgeurError(
                 f"The table has {table.dimension} dimensions and the model {self.dimension}: use one encoder for both."

@@ -56,6 +56,8 @@ class Row(NamedTuple):
 
 @dataclass
 class Result:
+    """What a run found: its cells, in the order of points and seeds."""
+
     cells: list[Cell]
     schema: int = SCHEMA
 
@@ -67,11 +69,12 @@ class Result:
         return [_row(cells) for cells in points.values()]
 
     def to_json(self) -> str:
+        """As `load` reads it back."""
         return json.dumps({"schema": self.schema, "cells": [asdict(c) for c in self.cells]}, indent=1)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read `result.json`, or a run folder that holds one."""
+        """Read `path`: a result.json, or a run folder that holds one."""
         path = Path(path)
         path = path / "result.json" if path.is_dir() else path
         try:

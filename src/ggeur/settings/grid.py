@@ -59,7 +59,7 @@ class Experiment:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Self:
-        """Read an experiment file; `overrides` are "section.key=value"."""
+        """Read the experiment file at `path`; `overrides` are "section.key=value"."""
         return cls.of(override(_read(Path(path)), overrides))
 
     @property
@@ -94,19 +94,22 @@ def _plain(value: Any) -> Any:
 
 
 def _anchor(tree: Mapping[str, Any], folder: Path) -> None:
-    """Make paths of tables and ONNX files absolute: a file names them relative to itself, and runs from anywhere."""
+    """Make paths absolute: a file names what lies beside it relative to itself, and runs from anywhere."""
     arms = tree.get("arm")
     for part in (tree, *(arms if isinstance(arms, list) else [])):
-        data = part.get("data") if isinstance(part, dict) else None
-        for key, prefix in (("table", ""), ("encoder", "onnx:")):
-            if isinstance(data, dict) and key in data:
-                data[key] = _anchored(data[key], prefix, folder)
+        for section, key in (("data", "table"), ("data", "dataset"), ("data", "encoder"), ("federate", "test_table")):
+            values = part.get(section) if isinstance(part, dict) else None
+            if isinstance(values, dict) and key in values:
+                values[key] = _anchored(key, values[key], folder)
 
 
-def _anchored(given: Any, prefix: str, folder: Path) -> Any:
+def _anchored(key: str, given: Any, folder: Path) -> Any:
     if isinstance(given, list):
-        return [_anchored(one, prefix, folder) for one in given]
+        return [_anchored(key, one, folder) for one in given]
+    prefix = "onnx:" if key == "encoder" else ""
     if not isinstance(given, str) or not given.startswith(prefix):
+        return given
+    if key == "dataset" and not (folder / given).is_dir():  # a name
         return given
     return prefix + os.path.abspath(folder / given.removeprefix(prefix))
 

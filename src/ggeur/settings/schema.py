@@ -13,7 +13,7 @@ from ggeur.data.datasets import paper_partition
 from ggeur.federation.augmentation import Augmentation, steps_of
 from ggeur.federation.augmentation import build as build_augmentation
 from ggeur.methods import checked_parameters, factory
-from ggeur.settings.head import HeadName, check_heads, head_parameters
+from ggeur.settings.choices import AugmentationName, HeadName, check_heads
 
 Size = Annotated[int, Field(gt=0, le=10**7)]  # past which memory would run out, not sense begin
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -44,6 +44,7 @@ NOT_YET = {
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    @property
     def key(self) -> str:
         """Equal for sections that say the same; parameters of a user's own need not be hashable."""
         return self.model_dump_json()
@@ -81,7 +82,7 @@ PARTITION_KEYS = {
 
 
 class Augment(Section):
-    kind: str = "ggeur"  # none, resample, prototypes, ggeur, or one's own
+    kind: AugmentationName = "ggeur"
     statistics: Statistics = "per-class"
     steps: Literal[1, 2] | None = None  # default: 1 with dirichlet, 2 with the domain kinds
     target: Size | None = None  # default: 2000 with dirichlet, 500 with the domain kinds
@@ -174,18 +175,19 @@ class Settings(Section):
         allowed = steps_of(a.kind)
         steps = a.steps or (1 if single and 1 in allowed else max(allowed))
         if steps not in allowed:
-            raise ValueError(
-                f'augment.kind = "{a.kind}" has no steps = {steps}, only {" and ".join(map(str, allowed))}'
-            )
+            raise ValueError(f'augment.kind = "{a.kind}" is Step 2; with steps = 1 it is "resample"')
         target = a.target or (2000 if single else 500)
         object.__setattr__(self, "augment", a.model_copy(update={"steps": steps, "target": target}))
         if len(set(self.run.seeds)) < len(self.run.seeds):
             raise ValueError("run.seeds holds a seed twice")
         return self
 
+    @property
     def head_parameters(self) -> dict[str, Any]:
         """What is given for [train] head."""
-        return head_parameters(self)
+        t = self.train
+        alias = {"hidden": t.hidden} if t.head == "mlp" and t.hidden is not None else {}
+        return alias | self.head.get(t.head, {})
 
 
 def settings(tree: Mapping[str, Any]) -> Settings:

@@ -71,6 +71,7 @@ class Client:
 
     @property
     def index(self) -> int:
+        """Its number, which is its name in the federation."""
         return self.hello.partition
 
     @classmethod
@@ -150,5 +151,5 @@ class Agreement:
         return table
 
     def homes(self, clients: Sequence[Client]) -> list[int | None]:
-        """The domain of each client's training rows; None where they mix, or there are none."""
+        """The domain of the training rows of each of `clients`; None where they mix, or there are none."""
         return [None if c.hello.home is None else self.domains.index(c.hello.home) for c in clients]

@@ -24,7 +24,7 @@ from ggeur.engine import lane
 from ggeur.engine.messages import add_prepared
 from ggeur.federation.augmentation import Augmentation
 from ggeur.federation.layout import Layout, with_prototypes
-from ggeur.federation.shapes import Shapes, merged_shapes, shapes_from_means, stack_means, units_note
+from ggeur.federation.shapes import Shapes, merged_shapes, note_on_units, shapes_from_means, stack_means
 from ggeur.federation.summary import far_center, guided
 from ggeur.methods.algorithm import Trained
 
@@ -136,7 +136,7 @@ def _round_zero(
     if a.noise is not None and total is not None:
         roster.journal("merging", clients=len(clients), classes=count.shape[1], dimension=p)
         shapes = _shapes(spool, total, a, count, homes)
-        if note := units_note(shapes, a):
+        if note := note_on_units(shapes, a):
             roster.journal("note", why=note)
     return RoundZero(agreement, clients, Layout.of(count, homes, by_home, p, a), shapes)
 

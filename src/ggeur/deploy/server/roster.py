@@ -98,18 +98,21 @@ class Roster:
         self.journal(event, client=client.index, node=str(client.node), round=number)
 
     def refuse(self, node: int, client: Any, number: int, why: str) -> None:
-        """Turn `node` away for good, which said it was `client`: it is named, and neither asked nor counted again."""
+        """Turn `node` away for good, in round `number`, which said it was `client`; `why` ends a sentence about it.
+
+        It is named, and neither asked nor counted again.
+        """
         self._refused.add(node)
         self.journal("refused", client=client, node=str(node), round=number, why=why)
 
     def drop(self, client: Client, number: int, why: str) -> None:
-        """Refuse a client that had been admitted, in round `number`, and say why."""
+        """Refuse `client`, which had been admitted, in round `number`; `why` ends a sentence about it."""
         assert client.node is not None
         self.refuse(client.node, client.index, number, why)
         del self.clients[client.index]
 
     def missing(self, client: Client, number: int, why: str) -> None:
-        """Note that `client` does not count in round `number`, and why."""
+        """Note that `client` does not count in round `number`; `why` ends a sentence about it."""
         node = None if client.node is None else str(client.node)
         self.journal("missing", client=client.index, node=node, round=number, why=why)
 

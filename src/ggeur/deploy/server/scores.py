@@ -42,7 +42,10 @@ def accuracy(sites: Sequence[Scores], domains: Sequence[str]) -> dict[str, float
 
 
 class LateScores:
-    """Follows one cell: `expect` scores of a head after its round, `add` them when they have come."""
+    """Follows the cell of `tracker`: `expect` scores of a head after its round, `add` them when they have come.
+
+    `setup` says what is scored, and `agreement` on which domains.
+    """
 
     def __init__(self, tracker: Tracker, setup: Setup, agreement: Agreement) -> None:
         self._tracker, self._setup, self._agreement = tracker, setup, agreement

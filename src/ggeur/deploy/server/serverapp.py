@@ -12,7 +12,7 @@ from ggeur.engine.compilation import keep_compiled_programs
 from ggeur.experiment.tracker import Tracker
 from ggeur.methods import kind_of
 from ggeur.methods.algorithm import Bound, Given
-from ggeur.runs.folder import RunFolder, finished_result, opened
+from ggeur.runs.folder import RunFolder, finished_result, run_folder
 from ggeur.runs.result import Cell, Result
 from ggeur.settings.grid import Experiment
 
@@ -68,7 +68,7 @@ def run_over(grid: Grid, experiment: Experiment, out: Path, *, resume: bool) -> 
         forget(out)
     journal: Journal | None = None
     try:
-        with opened(out, experiment, resume=resume) as folder:
+        with run_folder(out, experiment, resume=resume) as folder:
             journal = Journal(out)
             folder.finish(Result([_cell(grid, folder, journal, experiment, n) for n in range(len(experiment.points))]))
             journal("finished")

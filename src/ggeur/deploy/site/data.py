@@ -64,13 +64,13 @@ class Site:
 
     def _embed(self, point: Settings) -> EmbeddingTable:
         from ggeur.data.datasets import load
-        from ggeur.encode.encoder import DEFAULT, is_own_encoder, resolve
+        from ggeur.encode.encoder import DEFAULT, is_own_encoder, load_encoder
         from ggeur.encode.job import embed
 
         ours, theirs = self._config.get("encoder"), point.data.encoder or DEFAULT
         if not ours and is_own_encoder(theirs):
             self.check_imports("encoder", theirs)
-        return embed(load(str(self._config["images"])), resolve(str(ours or theirs))).table
+        return embed(load(str(self._config["images"])), load_encoder(str(ours or theirs))).table
 
 
 def relabel(table: EmbeddingTable, classes: Sequence[str], domains: Sequence[str]) -> EmbeddingTable:

@@ -15,7 +15,7 @@ from ggeur.methods.algorithm import Task
 
 
 def first_message(request: Request, rows: int) -> Reply:
-    """What the method sends before round 1 of the `rows` that are kept."""
+    """What the method sends before round 1 of the `rows` that are kept; `request` says which method."""
     from ggeur.engine import lane
 
     message: Tree = ()
@@ -49,7 +49,10 @@ def _tree(request: Request, name: str) -> Tree:
 
 
 def train(request: Request) -> Reply:
-    """Score the head as it comes, then train from it; what this site remembers is kept under the round's number."""
+    """Score the head that `request` brings, then train from it.
+
+    What this site remembers is kept under the round's number.
+    """
     from ggeur.engine import lane
 
     facts, store, broadcast = request.facts, request.store, request.point.train.broadcast
@@ -79,7 +82,7 @@ def _own_head(request: Request, head: Any, dimension: int) -> Tree:
 
 
 def evaluate(request: Request) -> Reply:
-    """Score a head on this site's test rows; with `last`, by class too, and forget the run."""
+    """Score the head that `request` brings on this site's test rows, and forget the run if it is the last."""
     scores, confusion = _scores(request, _tree(request, "head"), _setup(request).head)
     if request.facts.get("last"):
         request.store.clear()

@@ -16,7 +16,7 @@ from ggeur.settings.schema import Settings
 
 
 def hello(request: Request) -> Reply:
-    """Who this site is, what its table is about, and whether it has its training set of this run already."""
+    """Who this site is, what its table is about, and whether it has its training set of the run of `request`."""
     table = request.table(fresh=True)
     test = _test(table)
     homes = np.unique(table.domains[~test])
@@ -40,7 +40,7 @@ def _test(table: EmbeddingTable) -> Bool:
 
 
 def statistics(request: Request) -> Reply:
-    """The message of this site's training rows, about the center that the server may have asked for."""
+    """The message of this site's training rows, of the kind and about the center that `request` asks for."""
     table, center = request.table(), request.arrays.get("center")
     own = ~_test(table)
     message = summarise(table.x[own], table.y[own], table.n_classes, request.facts["kind"], center)
@@ -48,7 +48,10 @@ def statistics(request: Request) -> Reply:
 
 
 def augment(request: Request) -> Reply:
-    """Draw this site's training set along the global shapes and keep it; reply with the method's first message."""
+    """Draw this site's training set along the global shapes that `request` brings, and keep it.
+
+    The reply is the method's first message.
+    """
     table, a, arrays = request.table(), request.augmentation, request.arrays
     test, p, present = _test(table), table.dimension, arrays["present"]
     x, y = table.x[~test].astype(np.float32), table.y[~test]

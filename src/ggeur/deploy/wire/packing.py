@@ -47,9 +47,9 @@ def tree_to_arrays(tree: Tree, prefix: str = "") -> tuple[Arrays, str]:
 
 
 def arrays_to_tree(arrays: Mapping[str, NDArray[Any]], shape: str, prefix: str = "") -> Tree:
-    """The tree again, of all that `tree_to_arrays` gave and was given.
+    """The tree again, of the `arrays` and the `shape` that `tree_to_arrays` gave, and the `prefix` it was given.
 
-    A GgeurError ends a sentence about the sender of `arrays` and `shape` that do not fit.
+    A GgeurError ends a sentence about the sender of what does not fit.
     """
 
     def build(node: Any, room: int = _DEEPEST) -> Tree:
@@ -86,7 +86,7 @@ def load_tree(path: Path) -> Tree:
 
 
 def triangle_size(p: int) -> int:
-    """How many numbers the triangle of a (p, p) matrix has."""
+    """How many numbers the triangle of a matrix of `p` rows and columns has."""
     return p * (p + 1) // 2
 
 

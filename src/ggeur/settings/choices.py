@@ -1,11 +1,13 @@
-"""[train] head and [head.NAME]: which head it is, what it is built with, and what will not do."""
+"""Keys that take one of our names or a user's own, and [head.NAME]: what a head is built with."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.names import is_own
+from ggeur.federation.augmentation import KINDS as AUGMENTATIONS
 from ggeur.heads import HEADS, arguments
 from ggeur.methods import kind_of
 from ggeur.methods.algorithm import Given, Solved
@@ -14,23 +16,23 @@ if TYPE_CHECKING:
     from ggeur.settings.schema import Settings
 
 
-def _one_of_them(value: object) -> object:
-    """Nothing is imported here: a site validates settings before it has agreed to import anything."""
-    if not isinstance(value, str) or not (value in HEADS or is_own(value)):
-        raise ValueError(
-            f"there is no head {value!r}; there are {', '.join(HEADS)}, or your own as package.module:name"
-        )
-    return value
+def _one_of(what: str, ours: Iterable[str]) -> Any:
+    """The type of a key that takes one of `ours`, or a user's own.
+
+    Nothing is imported here: a site validates settings before it has agreed to import anything.
+    """
+
+    def check(value: object) -> object:
+        if not isinstance(value, str) or not (value in ours or is_own(value)):
+            known = ", ".join(ours)
+            raise ValueError(f"there is no {what} {value!r}; there are {known}, or your own as package.module:name")
+        return value
+
+    return BeforeValidator(check)
 
 
-HeadName = Annotated[str, BeforeValidator(_one_of_them)]
-
-
-def head_parameters(point: "Settings") -> dict[str, Any]:
-    """What `point` gives for its [train] head: under [head.NAME], or as train.hidden."""
-    t = point.train
-    alias = {"hidden": t.hidden} if t.head == "mlp" and t.hidden is not None else {}
-    return alias | point.head.get(t.head, {})
+HeadName = Annotated[str, _one_of("head", HEADS)]
+AugmentationName = Annotated[str, _one_of("augmentation", AUGMENTATIONS)]
 
 
 def check_heads(point: "Settings") -> None:
@@ -42,4 +44,4 @@ def check_heads(point: "Settings") -> None:
         hidden = arguments(name, values).get("hidden", t.hidden)
         if name == "mlp" and t.hidden not in (None, hidden):
             raise GgeurError(f"train.hidden is {t.hidden} and [head.mlp] hidden {hidden}: give one of them.")
-    arguments(t.head, head_parameters(point), softmax=t.softmax)
+    arguments(t.head, point.head_parameters, softmax=t.softmax)
