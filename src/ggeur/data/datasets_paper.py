@@ -1,12 +1,11 @@
 """The paper's datasets, from `paper_datasets.toml`: how their files are recognised and which reader reads them."""
 
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ggeur.core.packaged import packaged_toml
 from ggeur.data import readers_native as native
 from ggeur.data.readers import DomainPictures, domain_folders, folders, plain_name
 from ggeur.data.readers_hub import Hub
@@ -77,7 +76,7 @@ def _tree(domains: Mapping[str, Sequence[str]]) -> tuple[Recognise, ReadFiles]:
 
 
 def _load() -> dict[str, Dataset]:
-    tree = tomllib.loads((files("ggeur.data") / "paper_datasets.toml").read_text(encoding="utf-8"))
+    tree = packaged_toml("data", "paper_datasets.toml")
     sources = {name: _source(name, entry) for name, entry in tree["sources"].items()}
     return {
         name: Dataset(name, **{**entry, "sources": tuple(sources[source] for source in entry["sources"])})

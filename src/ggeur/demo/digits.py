@@ -13,13 +13,12 @@ No two domains share a scan, a font or a pen, so no test row of one is a trainin
 Within `typeset`, `clutter` and `texture`, training and test rows share the fonts and the ways of writing.
 """
 
-import tomllib
 from dataclasses import dataclass
-from importlib.resources import files
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ggeur.core.packaged import packaged_toml
 from ggeur.core.seeding import generator
 from ggeur.core.types import FloatArray
 from ggeur.demo import render
@@ -28,7 +27,7 @@ from ggeur.demo.pen import pen_points
 
 PER_CLASS = 180  # in each made-up domain: about as many as the handwritten one has
 
-_FONTS = tomllib.loads((files("ggeur.demo") / "fonts.toml").read_text(encoding="utf-8"))
+_FONTS = packaged_toml("demo", "fonts.toml")
 TYPESET_FONTS, CLUTTER_FONTS = tuple(_FONTS["typeset"]), tuple(_FONTS["clutter"])
 
 _Domain = tuple[NDArray[np.uint8], NDArray[np.int64]]  # images and their labels

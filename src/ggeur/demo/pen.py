@@ -1,12 +1,11 @@
 """A simulated pen: digits as strokes, several ways of writing each."""
 
-import tomllib
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ggeur.core.packaged import packaged_toml
 from ggeur.core.types import FloatArray
 
 PEN_POINTS = 72  # dots laid along a digit's strokes: dense enough that the thinnest pen leaves no gaps
@@ -25,7 +24,7 @@ def pen_points(digits: NDArray[np.int64], rng: np.random.Generator) -> FloatArra
 @cache
 def _pen_library() -> tuple[FloatArray, ...]:
     """Per digit its ways of writing, from `pen.toml`, as dots (ways, PEN_POINTS, 2)."""
-    pen = tomllib.loads((files("ggeur.demo") / "pen.toml").read_text(encoding="utf-8"))
+    pen = packaged_toml("demo", "pen.toml")
     return tuple(np.stack([_dots(way) for way in of_digit]) for of_digit in pen["digits"])
 
 

@@ -1,16 +1,15 @@
 """The paper's tables, one packaged file each: their rows and parts, and which embeddings are for which part."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from pydantic import BaseModel, Field
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.packaged import packaged_toml
 from ggeur.data.readers import plain_name
 from ggeur.data.table import EmbeddingTable
 
@@ -62,8 +61,7 @@ class Table(BaseModel):
         """The packaged table of that name."""
         if name not in NAMES:
             raise GgeurError(f"There is no table '{name}' to reproduce; there are {', '.join(NAMES)}.")
-        text = (files("ggeur.paper") / "tables" / f"{name}.toml").read_text(encoding="utf-8")
-        return cls(name=name, **tomllib.loads(text))
+        return cls(name=name, **packaged_toml("paper", f"tables/{name}.toml"))
 
 
 class PartEmbeddings(NamedTuple):

@@ -1,11 +1,11 @@
 """The numbers that the paper prints, from `published.toml`."""
 
-import tomllib
 from functools import cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
+
+from ggeur.core.packaged import packaged_toml
 
 
 class Slip(NamedTuple):
@@ -50,7 +50,7 @@ class PublishedTable(BaseModel):
 
 @cache
 def _file() -> dict[str, Any]:
-    return tomllib.loads((files("ggeur.paper") / "published.toml").read_text(encoding="utf-8"))
+    return packaged_toml("paper", "published.toml")
 
 
 @cache

@@ -1,14 +1,13 @@
 """The rows of a run as a reader thinks of them: method, what was done to the data, and under which condition."""
 
-import tomllib
 from collections.abc import Sequence
-from importlib.resources import files
 from statistics import mode
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.packaged import packaged_toml
 from ggeur.federation.augmentation import ggeur, none
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report.tables import label
@@ -21,7 +20,7 @@ PLAIN, FULL = none().label, ggeur().label
 # In the order of what each adds to the one before.
 VARIANTS = (PLAIN, "equal weights", "steps matched", "resample", "prototypes", "GGEUR, step 1", FULL)
 
-_METHOD_NAMES = tomllib.loads((files("ggeur.report") / "method_names.toml").read_text(encoding="utf-8"))
+_METHOD_NAMES = packaged_toml("report", "method_names.toml")
 
 
 class Entry(NamedTuple):

@@ -1,9 +1,7 @@
 """The figures of a run with their words: how training went, who holds what, similarity, one client's view, spectra."""
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.packaged import packaged_toml
 from ggeur.data.datasets import MINI_DIGITS
 from ggeur.experiment.dealing import partition_rows
 from ggeur.experiment.source import load_table
@@ -21,7 +20,7 @@ from ggeur.report.entries import Entry, pairs
 from ggeur.report.words import published_gain
 from ggeur.settings.schema import Settings
 
-_CAPTIONS = tomllib.loads((files("ggeur.report") / "captions.toml").read_text(encoding="utf-8"))
+_CAPTIONS = packaged_toml("report", "captions.toml")
 _CLASSES = 30  # of which spectra are drawn
 _CLIENTS = 40  # of which rows are counted
 
