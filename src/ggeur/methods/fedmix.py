@@ -4,10 +4,17 @@ Once, each client sends means (x_g, y_g) of M random rows each; the server hands
 u = (1 - l) x and one mean drawn per batch,
 
     loss = (1 - l) CE(f(u), y) + l CE(f(u), y_g) + l <grad_u CE(f(u), y), x_g>
+
+Rows that do not fill a group are left out. A client with fewer than M rows makes one group of all of them, which hides
+each among fewer. The mean of one row would be the row, with its label: a client that has but one sends nothing, and M
+is at least 2. Where nobody sends any mean, l is 0.
 """
+
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
+from pydantic import Field
 
 from ggeur.core.parameters import Count, Fraction, Traced
 from ggeur.core.types import Tree
@@ -15,8 +22,10 @@ from ggeur.heads.head import Head, Params
 from ggeur.methods.method import Method, row_mean
 from ggeur.methods.parts import Batch, ClientData, Parts, Sent
 
+AtLeastTwo = Annotated[int, Field(ge=2)]
 
-def fedmix(head: Head, *, lam: Traced[Fraction] = 0.05, group: Count = 5, groups: Count = 200) -> Method:
+
+def fedmix(head: Head, *, lam: Traced[Fraction] = 0.05, group: AtLeastTwo = 5, groups: Count = 200) -> Method:
     """`lam`: l, the share of the mixed-in mean; `group`: M; `groups`: the most means that a client sends."""
 
     def prepare(data: ClientData, key: jax.Array) -> Parts:
@@ -27,12 +36,14 @@ def fedmix(head: Head, *, lam: Traced[Fraction] = 0.05, group: Count = 5, groups
         rows = data.take(jnp.where(jnp.arange(len(at)) < data.n, at, -1)[: group * groups])
         member = rows.mask.reshape(groups, group)
         count = member.sum(axis=1)
-        share = member / jnp.maximum(count, 1)[:, None]
+        few = (jnp.arange(groups) == 0) & (count > 1)  # the first group is short only where n < M
+        held = ((count == group) | few).astype(rows.x.dtype)
+        share = member * (held / jnp.maximum(count, 1))[:, None]
         y = jax.nn.one_hot(rows.y, n_classes, dtype=rows.x.dtype)
         return {
             "x": jnp.einsum("gm,gmp->gp", share, rows.x.reshape(groups, group, -1)),
             "y": jnp.einsum("gm,gmc->gc", share, y.reshape(groups, group, -1)),
-            "held": (count > 0).astype(rows.x.dtype),
+            "held": held,
         }
 
     def init(params: Params, prepared: Parts, n_clients: int) -> tuple[Tree, Tree]:
@@ -43,14 +54,15 @@ def fedmix(head: Head, *, lam: Traced[Fraction] = 0.05, group: Count = 5, groups
         means = context["means"]
         j = jax.random.categorical(key, jnp.log(means["held"]))
         x_g, y_g = means["x"][j], means["y"][j]
+        share = lam * jnp.max(means["held"])  # 0 where nobody sent any
         y = jax.nn.one_hot(batch.y, y_g.shape[-1], dtype=y_g.dtype)
-        u = (1 - lam) * batch.x
+        u = (1 - share) * batch.x
 
         def each(u: jax.Array, target: jax.Array) -> jax.Array:
             return -jnp.sum(target * jax.nn.log_softmax(head.logits(w, u)), axis=-1)
 
         slope = jax.grad(lambda u: jnp.sum(each(u, y)))(u)  # row by row: rows do not touch
-        mixed = (1 - lam) * each(u, y) + lam * each(u, y_g) + lam * slope @ x_g
+        mixed = (1 - share) * each(u, y) + share * each(u, y_g) + share * slope @ x_g
         return row_mean(mixed, batch.mask), carry
 
     return Method(
