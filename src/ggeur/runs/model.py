@@ -1,6 +1,5 @@
 """A trained head with what is needed to use it: its classes and the encoder that made its embeddings."""
 
-import json
 import os
 import zipfile
 from collections.abc import Mapping
@@ -23,6 +22,9 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import Params
 from ggeur.runs.result import Result
+from ggeur.runs.sealed import sealed, unsealed
+
+_KEYS = {"head", "parameters", "dimension", "class_names", "encoder"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +72,7 @@ class Model:
             "encoder": dict(self.encoder),
         }
         with write_atomically(folder / "model.json") as file:
-            file.write(json.dumps(about, indent=1, default=str).encode())  # a date as text, which a date is read from
+            file.write(sealed(about))  # a date as text, which a date is read from
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, own: bool = False) -> Self:
@@ -86,7 +88,7 @@ class Model:
             saved = [(avg, model) for avg, model in models if model.is_dir()]  # a bound has none
             folder = max(saved, key=lambda one: one[0])[1] if saved else folder / "model"
         try:
-            about = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+            about = unsealed((folder / "model.json").read_bytes(), _KEYS)
             names, dimension = tuple(map(str, about["class_names"])), int(about["dimension"])
             head, encoder = str(about["head"]), dict(about["encoder"])
             parameters = dict(about.get("parameters", {}))  # older models do not say
