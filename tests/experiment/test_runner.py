@@ -105,6 +105,14 @@ def test_on_round_is_called_for_each_cell_and_round(finished):
     assert all(e["rounds"] == ROUNDS for e in finished.events)
 
 
+@pytest.mark.parametrize("storage", ["float32", "float16"])
+def test_ggeur_where_nobody_needs_a_draw_trains_on_the_rows_there_are(tree, storage):
+    arms = [{"name": kind, "augment": {"kind": kind, "steps": 1, "target": 1}} for kind in ("ggeur", "resample")]
+    whole = tree(train={"rounds": 2, "storage": storage}, partition={"kind": "domain", "beta": None}, arm=arms)
+    drawn, resampled = (cells[0] for cells in (row.cells for row in ggeur.run(Experiment.of(whole)).rows()))
+    assert drawn.rounds == pytest.approx(resampled.rounds, abs=1e-4) and drawn.local_steps == resampled.local_steps
+
+
 def test_rows_over_seeds_use_the_sample_deviation(finished):
     for row, cells in zip(finished.result.rows(), (finished.result.cells[:2], finished.result.cells[2:]), strict=True):
         avgs = [c.avg for c in cells]
