@@ -154,9 +154,7 @@ class Federate(Section):
     nodes: Size | None = None
     min_nodes: Size = 2  # with fewer the run stops, and can be resumed
     wait: Annotated[float, Field(strict=True, gt=0)] = 300.0  # seconds for sites to connect
-    timeout: Annotated[float, Field(strict=True, gt=0)] = (
-        600.0  # seconds for a site to answer
-    )
+    timeout: Annotated[float, Field(strict=True, gt=0)] = 600.0  # seconds for a site to answer
     test_table: str | None = None  # on the server, scored beside the sites' own test rows
 
 
