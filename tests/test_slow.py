@@ -39,6 +39,7 @@ def experiment(folder: Path, **sections) -> Experiment:
 
 def outcome(run: Path):
     result = json.loads((run / "result.json").read_text())
+    del result["sha256"]  # seconds are in it
     for cell in result["cells"]:
         del cell["seconds"]
     heads = {p.relative_to(run).as_posix(): p.read_bytes() for p in sorted((run / "model").rglob("*.npz"))}

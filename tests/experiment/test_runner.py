@@ -64,7 +64,7 @@ def test_metrics_have_one_line_per_cell_and_round(finished):
     metrics = lines(finished.folder)
     assert sorted((m["cell"], m["round"]) for m in metrics) == [(c, r) for c in range(CELLS) for r in (1, 2, 3)]
     for m in metrics:
-        assert list(m) == ["cell", "round", "domains", "avg", "loss"]
+        assert list(m) == ["cell", "round", "domains", "avg", "loss", "crc"]
         assert list(m["domains"]) == ["art", "photo", "sketch"]
         assert m["avg"] == pytest.approx(np.mean(list(m["domains"].values())))
         assert m["loss"] > 0
@@ -100,8 +100,17 @@ def test_also_recorded_are_steps_and_bytes(finished):
 
 
 def test_on_round_is_called_for_each_cell_and_round(finished):
-    assert [{k: v for k, v in e.items() if k != "rounds"} for e in finished.events] == lines(finished.folder)
+    written = [{k: v for k, v in line.items() if k != "crc"} for line in lines(finished.folder)]
+    assert [{k: v for k, v in e.items() if k != "rounds"} for e in finished.events] == written
     assert all(e["rounds"] == ROUNDS for e in finished.events)
+
+
+@pytest.mark.parametrize("storage", ["float32", "float16"])
+def test_ggeur_where_nobody_needs_a_draw_trains_on_the_rows_there_are(tree, storage):
+    arms = [{"name": kind, "augment": {"kind": kind, "steps": 1, "target": 1}} for kind in ("ggeur", "resample")]
+    whole = tree(train={"rounds": 2, "storage": storage}, partition={"kind": "domain", "beta": None}, arm=arms)
+    drawn, resampled = (cells[0] for cells in (row.cells for row in ggeur.run(Experiment.of(whole)).rows()))
+    assert drawn.rounds == pytest.approx(resampled.rounds, abs=1e-4) and drawn.local_steps == resampled.local_steps
 
 
 def test_rows_over_seeds_use_the_sample_deviation(finished):

@@ -109,8 +109,9 @@ def test_summary_says_who_won_and_what_controls_leave(build_run):
     )
     run = read_run(folder)
     text = " ".join(summary(run.entries, run.table, None))
-    assert "Best of 4 is ggeur with 79.00 % ± 0.40 over 3 seeds, +3.00 points [+2.75, +3.25] above the next" in text
-    assert "its 95 % interval is above every other row" in text
+    # Six pairs of rows: Student's t at 1 - 0.025 / 6, two degrees of freedom.
+    assert "Best of 4 is ggeur with 79.00 % ± 0.40 over 3 seeds, +3.00 points [+2.37, +3.63] above the next" in text
+    assert "allowing for every pair of rows, its 95 % interval is above every other row" in text
     assert "GGEUR changes FedAvg by +9.00 points [+8.25, +9.75]." in text
     assert "against controls +4.00 (resample), +3.00 (prototypes)." in text
     assert "the geometry itself adds something here" in text

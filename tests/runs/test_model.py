@@ -71,13 +71,26 @@ def run_folder(folder, avgs, saved=None):
 
 
 @pytest.mark.parametrize(
-    "avgs, saved, best",
-    [([1.0, 3.0, 2.0], None, 1), ([None, 1.0], [1], 1), ([3.0, 3.0], None, 0), ([9.0, 3.0, 4.0], [1, 2], 2)],
-    ids=["the best", "one diverged", "a draw goes to the first", "the best has no model"],
+    "avgs, saved, last",
+    [([1.0, 3.0, 2.0], None, 2), ([1.0, None], [0], 0), ([9.0, 3.0, 4.0], [0, 1], 1)],
+    ids=["not the best on test rows", "the last diverged", "the last has no model"],
 )
-def test_a_run_folder_gives_the_model_of_its_best_cell_that_has_one(tmp_path, avgs, saved, best):
+def test_a_run_folder_gives_the_model_of_its_last_cell_that_has_one(tmp_path, avgs, saved, last):
     loaded = Model.load(run_folder(tmp_path / "run", avgs, saved))
-    np.testing.assert_array_equal(loaded.params["W"], model(seed=best).params["W"])
+    np.testing.assert_array_equal(loaded.params["W"], model(seed=last).params["W"])
+
+
+def test_a_cell_is_named_by_its_number_or_its_arm(tmp_path):
+    folder = run_folder(tmp_path / "run", [1.0, 3.0, 2.0])
+    cells = Result.load(folder).cells
+    for cell, arm in zip(cells, ("plain", "GGEUR", "GGEUR"), strict=True):
+        cell.settings["arm"] = arm
+    (folder / "result.json").write_text(Result(cells).to_json())
+    for cell, number in ((0, 0), (1, 1), ("plain", 0), ("GGEUR", 2), ("last", 2)):
+        np.testing.assert_array_equal(Model.load(folder, cell=cell).params["W"], model(seed=number).params["W"])
+    for unknown in (7, "FedAvg"):
+        with pytest.raises(GgeurError, match="cells 0 to 2 and the arms plain, GGEUR"):
+            Model.load(folder, cell=unknown)
 
 
 def test_a_run_of_which_nothing_finished_has_no_model(tmp_path):
@@ -102,6 +115,7 @@ def test_a_damaged_description_is_refused(saved, change):
 @pytest.mark.parametrize("key", ["head", "dimension", "class_names", "encoder"])
 def test_a_description_that_lacks_a_key_is_refused(saved, key):
     about = json.loads((saved / "model.json").read_text())
+    del about["sha256"]  # as a version before it wrote them
     del about[key]
     (saved / "model.json").write_text(json.dumps(about))
     assert key in refused(saved)
@@ -216,6 +230,7 @@ def test_a_module_that_a_model_names_is_imported_only_where_that_is_allowed(own,
 
 def test_parameters_that_do_not_fit_the_arrays_are_refused(own, saved, tmp_path):
     about = json.loads((saved / "model.json").read_text())
+    del about["sha256"]  # as a version before it wrote them
     for parameters, why in (({"hidden": 3}, "no parameter"), (3, "damaged"), ([1], "damaged")):
         (saved / "model.json").write_text(json.dumps(about | {"parameters": parameters}))
         assert why in refused(saved)

@@ -107,6 +107,16 @@ def test_an_unknown_value_is_told_the_allowed_ones(section, key, allowed, value)
     assert all(name in text for name in allowed)
 
 
+@pytest.mark.parametrize(
+    "section, key",
+    [("augment", "target"), ("augment", "steps"), ("augment", "guided"), ("train", "rounds"), ("train", "rate"),
+     ("partition", "clients"), ("partition", "min_per_class"), ("federate", "wait")],
+)  # fmt: skip
+@pytest.mark.parametrize("value", [True, "1"])
+def test_neither_true_nor_text_is_a_number(section, key, value):
+    assert key in sentence(**{section: {key: value}}) and sentence(run={"seeds": [value]})
+
+
 def test_an_unknown_method_is_told_which_there_are():
     text = sentence(train={"method": "fedmagic"})
     assert "fedmagic" in text and all(name in text for name in names())

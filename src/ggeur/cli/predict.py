@@ -14,13 +14,18 @@ def predict(
     model: Annotated[Path, typer.Argument(help="Run folder, or one model of it (RUN/model/cell-000).")],
     table: Annotated[Path, typer.Argument(help="Embedding table (.npz) made with the same encoder.")],
     out: Annotated[Path | None, typer.Option("--out", help="CSV file to write; default: print a summary.")] = None,
+    cell: Annotated[str, typer.Option(help="Of a run folder: a cell's number, an arm's name, or last.")] = "last",
+    own: Annotated[
+        bool, typer.Option("--own", help="The model's head is your own, and its module may be imported.")
+    ] = False,
 ) -> None:
     """Classify the rows of a table with a trained head."""
     from ggeur.data.files import write_atomically
     from ggeur.data.table import EmbeddingTable
     from ggeur.runs.model import Model
 
-    head, rows = Model.load(model), EmbeddingTable.load(table)
+    chosen = int(cell) if cell.isdecimal() else cell
+    head, rows = Model.load(model, cell=chosen, own=own), EmbeddingTable.load(table)
     probabilities = head.probabilities(rows)
     best = probabilities.argmax(axis=1)
     if out is not None:

@@ -7,7 +7,7 @@ import numpy as np
 from ggeur.core.validate import check_whole
 
 
-def generator(seed: int, purpose: str, *names: int | str) -> np.random.Generator:
+def generator(seed: int, purpose: str, *names: int | np.integer | str) -> np.random.Generator:
     """The stream of one purpose and, say, one client: the same wherever it is asked for.
 
     >>> a = generator(0, "split", "webcam").integers(100, size=3)
@@ -16,8 +16,8 @@ def generator(seed: int, purpose: str, *names: int | str) -> np.random.Generator
     True
     """
     check_whole("seed", seed, least=0)
-    entropy = [name if isinstance(name, int) else stream(name) for name in (purpose, *names)]
-    return np.random.default_rng(np.random.SeedSequence([seed, *entropy]))
+    entropy = [stream(name) if isinstance(name, str) else int(name) for name in (purpose, *names)]
+    return np.random.default_rng(np.random.SeedSequence([int(seed), *entropy]))
 
 
 def stream(name: str) -> int:

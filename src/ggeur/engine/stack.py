@@ -54,7 +54,8 @@ def stack_runs(runs: Sequence[Run], storage: str = "float32") -> Stack:
         sets.append([_shifted(s, len(table), row_shift, noise_shift) for s in run.sets])
     base = _filled([table, *prototypes.parts], np.float16 if half else table.dtype)
     stored = np.float16 if half else np.float32
-    bank = _filled([banks.parts[0][:1] * 0, *banks.parts], stored) if banks.parts else None
+    zero = np.zeros((1, table.shape[1]), np.float32)  # also where nobody needs a draw and all banks are empty
+    bank = _filled([zero, *banks.parts], stored) if banks.parts else None
     return Stack(base, bank, sets)
 
 

@@ -62,10 +62,10 @@ class Pair(NamedTuple):
     difference: Difference | None  # None with fewer than two common seeds
 
     @classmethod
-    def of(cls, full: Entry, other: Entry) -> Self:
-        """Two finished rows, seed by seed: `full` is compared with `other`."""
+    def of(cls, full: Entry, other: Entry, comparisons: int = 1) -> Self:
+        """Two finished rows, seed by seed: `full` is compared with `other`, as one of so many `comparisons`."""
         try:
-            return cls(full, other, paired_difference(full.row, other.row))
+            return cls(full, other, paired_difference(full.row, other.row, comparisons=comparisons))
         except GgeurError:
             return cls(full, other, None)
 
@@ -90,8 +90,9 @@ class Pair(NamedTuple):
     @property
     def last(self) -> float:
         """The same after the last round alone, where the mean over rounds may still hold those of the start."""
-        ends = [[c.rounds[-1] for c in e.row.cells if c.status == "ok"] for e in (self.full, self.other)]
-        return float(np.mean(ends[0]) - np.mean(ends[1]))
+        full, other = ({c.seed: c.rounds[-1] for c in e.row.cells if c.status == "ok"} for e in (self.full, self.other))
+        common = full.keys() & other.keys()
+        return float(np.mean([full[s] - other[s] for s in common])) if common else float("nan")
 
 
 def entries(result: Result, experiment: Experiment, reading: Reproduction | None) -> list[Entry]:

@@ -1,5 +1,6 @@
 """A result in sentences: what won, by how much, how sure that is, and how the paper's own gain compares."""
 
+import math
 from collections.abc import Sequence
 
 from ggeur.experiment.evaluation import LAST_ROUNDS
@@ -8,6 +9,8 @@ from ggeur.paper.reproduction import Reproduction
 from ggeur.report.entries import PLAIN, Entry, Pair, pairs
 from ggeur.report.tables import Comparison
 from ggeur.report.verdicts import against_controls
+
+_ALLOWING = "allowing for every pair of rows"
 
 
 def summary(all_entries: Sequence[Entry], table: Comparison, reading: Reproduction | None) -> list[str]:
@@ -45,14 +48,14 @@ def _winner(all_entries: Sequence[Entry]) -> list[str]:
     winners = [top.name.removesuffix(f", {top.condition}") for top, *_ in settings]
     ranked = sorted(dict.fromkeys(winners), key=lambda name: -winners.count(name))
     counts = "; ".join(f"{name} in {winners.count(name)} of {len(settings)} settings" for name in ranked)
-    leads = [Pair.of(done[0], done[1]) for done in settings if len(done) > 1]
+    leads = [Pair.of(done[0], done[1], math.comb(len(done), 2)) for done in settings if len(done) > 1]
     if not leads:
         return [f"Best is {counts}."]
     by = _range([lead.mean for lead in leads])
     if all(lead.difference is None for lead in leads):
         return [f"Best is {counts}, {by} points above the next. One seed cannot say what of this is chance."]
     clear = sum(lead.side > 0 for lead in leads)
-    sure = f"in {clear} of {len(leads)} settings its 95 % interval, paired by seed, is above zero"
+    sure = f"in {clear} of {len(leads)} settings its 95 % interval, paired by seed and {_ALLOWING}, is above zero"
     return [f"Best is {counts}. The lead over the next is {by} points, and {sure}."]
 
 
@@ -64,14 +67,16 @@ def _best_of(done: Sequence[Entry]) -> str:
     text = f"Best of {len(done)} is {top.name} with {_avg(top):.2f} %{spread}"
     if not others:
         return f"{text}."
-    lead = Pair.of(top, others[0])
+    pairs_of_rows = math.comb(len(done), 2)  # any of them could have come out on top
+    lead = Pair.of(top, others[0], pairs_of_rows)
     text += f", {lead.text} above the next, {others[0].name}."
     if lead.difference is None:
         return f"{text} One seed cannot say what of this is chance."
-    close = [e for e in others if Pair.of(top, e).side <= 0]
+    close = [e for e in others if Pair.of(top, e, pairs_of_rows).side <= 0]
+    how = "Paired by seed" + (f" and {_ALLOWING}" if len(others) > 1 else "")
     if not close:
-        return f"{text} Paired by seed, its 95 % interval is above every other row."
-    return f"{text} Paired by seed, {seeds} seeds cannot tell it from {len(close)} of the other {len(others)} rows."
+        return f"{text} {how}, its 95 % interval is above every other row."
+    return f"{text} {how}, {seeds} seeds cannot tell it from {len(close)} of the other {len(others)} rows."
 
 
 def _avg(entry: Entry) -> float:

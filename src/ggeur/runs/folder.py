@@ -3,12 +3,13 @@
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from ggeur.core.errors import GgeurError
+from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.data.files import CannotWrite, lock_file, write_atomically
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.simulate import State
@@ -18,9 +19,11 @@ from ggeur.runs.checkpoint import Checkpoints, InFlight, Snapshot
 from ggeur.runs.interrupt import uninterrupted
 from ggeur.runs.model import Model
 from ggeur.runs.result import Cell, Result
+from ggeur.runs.resuming import check_same, lines_kept, not_empty, note_other_versions, startable
+from ggeur.runs.sealed import sealed_line
 from ggeur.runs.versions import FILE as VERSIONS
 from ggeur.runs.versions import installed_versions
-from ggeur.settings.grid import Experiment, differences
+from ggeur.settings.grid import Experiment
 from ggeur.settings.schema import Settings
 
 _NAMES = ("config.toml", VERSIONS, "inputs.json", "metrics.jsonl", ".lock", "checkpoint")
@@ -31,24 +34,25 @@ class RunFolder:
 
     def __init__(self, path: str | os.PathLike[str], experiment: Experiment, *, resume: bool = False) -> None:
         self.path = Path(path)
-        self._made = not self.path.exists()
+        self._made = not os.path.exists(self.path)
         self._resumed = resume
         self._started = False  # whether there is anything of ours in the folder
         self._checkpoints = Checkpoints(self.path / "checkpoint")
         try:
             if resume:
                 check_same(self.path, experiment)
+                note_other_versions(self.path)
                 self._lock = lock_file(self.path / ".lock", f"Another process is running in {self.path}.")
             else:
                 self.path.mkdir(parents=True, exist_ok=True)
-                if any(self.path.iterdir()):
-                    raise GgeurError(_not_empty(self.path))
+                if not startable(self.path):
+                    raise GgeurError(not_empty(self.path))
                 self._lock = lock_file(self.path / ".lock", f"Another process is running in {self.path}.")
                 self._started = True
-                (self.path / "checkpoint").mkdir()
-                self._write(VERSIONS, json.dumps(installed_versions(), indent=1))
-                self._write("config.toml", experiment.to_toml())
-            self.finished = self._checkpoints.finished_cells()
+                (self.path / "checkpoint").mkdir(exist_ok=True)
+                self._write(VERSIONS, json.dumps(installed_versions(), indent=1).encode())
+                self._write("config.toml", experiment.to_toml().encode())
+            self.finished = self._finished_cells()
             self.snapshot = self._checkpoints.newest()
             self._metrics = self._open_metrics()
         except OSError as error:
@@ -62,23 +66,26 @@ class RunFolder:
         """Note the fingerprints of the tables; on resuming, refuse tables that have changed."""
         prints = {name: table.fingerprint() for name, table in tables.items()}
         path = self.path / "inputs.json"
-        if self._resumed and path.exists():
+        if self._resumed and (path.exists() or self.finished or self.snapshot is not None):
             try:
                 known = dict(json.loads(path.read_text(encoding="utf-8")))
             except (OSError, ValueError, TypeError) as error:
-                raise GgeurError(f"{path} is damaged: {error}.") from error
+                raise GgeurError(
+                    f"{path} is gone or damaged ({error}), so nobody can tell whether the tables are those the run was "
+                    "started with; start a new run."
+                ) from error
             changed = [name for name in prints if known.get(name) != prints[name]]
             if changed:
                 raise GgeurError(
                     f"The embeddings or labels of {changed[0]} have changed since {self.path} was started; "
                     "start a new run, or bring the old table back."
                 )
-        self._write("inputs.json", json.dumps(prints, indent=1))
+        self._write("inputs.json", json.dumps(prints, indent=1).encode())
 
     def record(self, event: Mapping[str, Any]) -> None:
         """One line of `metrics.jsonl`."""
         try:
-            self._metrics.write(json.dumps(event).encode() + b"\n")
+            self._metrics.write(sealed_line(event))
             self._metrics.flush()
         except OSError as error:
             raise CannotWrite(f"Cannot write to {self.path}: {error.strerror or error}.") from error
@@ -102,7 +109,7 @@ class RunFolder:
             return found
         if held & set(cells):
             self._metrics.close()
-            self.snapshot, self.finished = None, self._checkpoints.finished_cells()
+            self.snapshot, self.finished = None, self._finished_cells()
             self._metrics = self._open_metrics()
         return None
 
@@ -116,14 +123,14 @@ class RunFolder:
                 head = point.train.head
                 parameters = described(head, point.head_parameters)
                 model = Model(params, head, table.dimension, table.class_names, encoder, parameters)
-                model.save(self.path / "model" / f"cell-{number:03d}")
+                model.save(self._model(number))
             self._checkpoints.finish_cell(number, cell)
 
     def finish(self, result: Result) -> None:
         """Write the result; the checkpoints have served."""
         with uninterrupted():
             self._metrics.close()
-            self._write("result.json", result.to_json())
+            self._write("result.json", result.to_json().encode())
             shutil.rmtree(self.path / "checkpoint", ignore_errors=True)
             self._lock.close()
 
@@ -156,15 +163,31 @@ class RunFolder:
             if self._made:
                 self.path.rmdir()
 
-    def _write(self, name: str, text: str) -> None:
+    def _write(self, name: str, content: bytes) -> None:
         with write_atomically(self.path / name) as file:
-            file.write(text.encode())
+            file.write(content)
+
+    def _finished_cells(self) -> dict[int, Cell]:
+        """Those that need not be run again; one whose head is gone must be."""
+        cells = self._checkpoints.finished_cells()
+        gone = [n for n, cell in cells.items() if cell.recall and not (self._model(n) / "head.npz").exists()]
+        if gone:
+            which = ", ".join(map(str, gone))
+            warnings.warn(
+                f"In {self.path} the heads of finished cells are gone (numbers {which}); they are computed again.",
+                GgeurWarning,
+                stacklevel=3,
+            )
+        return {number: cell for number, cell in cells.items() if number not in gone}
+
+    def _model(self, number: int) -> Path:
+        return self.path / "model" / f"cell-{number:03d}"
 
     def _open_metrics(self) -> IO[bytes]:
         """Open the metrics to append, keeping of an earlier process what its checkpoints stand behind."""
         path = self.path / "metrics.jsonl"
         if self._resumed and path.exists():
-            kept = _lines_kept(path.read_bytes(), self.finished, self.snapshot)
+            kept = lines_kept(path, self.finished, self.snapshot)
             with write_atomically(path) as file:
                 file.write(b"".join(kept))
         return path.open("ab")
@@ -187,37 +210,8 @@ def run_folder(path: str | os.PathLike[str], experiment: Experiment, *, resume: 
 
 def finished_result(path: str | os.PathLike[str], experiment: Experiment) -> Result | None:
     """The result of a run that is asked to go on but has nothing left to do."""
-    if not (Path(path) / "result.json").exists():
+    if not os.path.exists(Path(path) / "result.json"):
         return None
     check_same(Path(path), experiment)
+    shutil.rmtree(Path(path) / "checkpoint", ignore_errors=True)  # a process may have ended while it removed them
     return Result.load(path)
-
-
-def _lines_kept(content: bytes, finished: Mapping[int, Any], snapshot: Snapshot | None) -> list[bytes]:
-    """Each round once: all of a finished cell, and of a cell in flight those up to its checkpoint."""
-    upto = {} if snapshot is None else {cell.number: snapshot.round for cell in snapshot.cells}
-    kept: dict[tuple[int, int], bytes] = {}
-    for line in content.splitlines(keepends=True):
-        try:
-            event = json.loads(line)
-            cell, round_ = int(event["cell"]), int(event["round"])
-        except (ValueError, KeyError, TypeError):
-            continue  # torn by a crash, to be written again
-        if line.endswith(b"\n") and (cell in finished or round_ <= upto.get(cell, -1)):
-            kept.setdefault((cell, round_), line)
-    return list(kept.values())
-
-
-def check_same(path: Path, experiment: Experiment) -> None:
-    """Raise unless `path` holds a run of this experiment."""
-    if not (path / "config.toml").exists():
-        raise GgeurError(f"There is no run in {path} to resume; start one with `ggeur run EXPERIMENT --out {path}`.")
-    there = differences(Experiment.load(path / "config.toml").tree, experiment.tree)
-    if there:
-        raise GgeurError(f"{path} holds a run of another experiment: {there[0]}; name a new folder with --out.")
-
-
-def _not_empty(path: Path) -> str:
-    if (path / "config.toml").exists():
-        return f"The folder {path} already holds a run; name a new one with --out, or go on with --resume {path}."
-    return f"The folder {path} is not empty; name a new one with --out."

@@ -1,6 +1,5 @@
 """A trained head with what is needed to use it: its classes and the encoder that made its embeddings."""
 
-import json
 import os
 import zipfile
 from collections.abc import Mapping
@@ -23,6 +22,9 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import Params
 from ggeur.runs.result import Result
+from ggeur.runs.sealed import sealed, unsealed
+
+_KEYS = {"head", "parameters", "dimension", "class_names", "encoder"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,23 +72,21 @@ class Model:
             "encoder": dict(self.encoder),
         }
         with write_atomically(folder / "model.json") as file:
-            file.write(json.dumps(about, indent=1, default=str).encode())  # a date as text, which a date is read from
+            file.write(sealed(about))  # a date as text, which a date is read from
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, own: bool = False) -> Self:
-        """Read the model in the folder `path`, or the best of a run folder's.
+    def load(cls, path: str | os.PathLike[str], *, cell: int | str = "last", own: bool = False) -> Self:
+        """Read the model in the folder `path`, or one of a run folder's: that of its `cell`.
 
-        `own` allows a head that model.json names as package.module:name. Its module is then imported, which runs code:
-        say so only of a model that you trust.
+        A cell is a number, the name of an arm (its last seed's), or "last": a rule that looks at no test row, since a
+        head that is chosen by its test accuracy has none to report. `own` allows a head that model.json names as
+        package.module:name. Its module is then imported, which runs code: say so only of a model that you trust.
         """
         folder = Path(path)
         if (folder / "result.json").exists():
-            cells = enumerate(Result.load(folder).cells)
-            models = [(c.avg, folder / "model" / f"cell-{i:03d}") for i, c in cells if c.avg is not None]
-            saved = [(avg, model) for avg, model in models if model.is_dir()]  # a bound has none
-            folder = max(saved, key=lambda one: one[0])[1] if saved else folder / "model"
+            folder = _of_cell(folder, cell)
         try:
-            about = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+            about = unsealed((folder / "model.json").read_bytes(), _KEYS)
             names, dimension = tuple(map(str, about["class_names"])), int(about["dimension"])
             head, encoder = str(about["head"]), dict(about["encoder"])
             parameters = dict(about.get("parameters", {}))  # older models do not say
@@ -116,6 +116,22 @@ class Model:
             raise GgeurError(f"{folder / 'head.npz'} does not hold the head that model.json describes.")
         params = jax.tree.unflatten(jax.tree.structure(expected), [arrays[name] for name in shapes])
         return cls(params, head, dimension, names, encoder, parameters)
+
+
+def _of_cell(run: Path, cell: int | str) -> Path:
+    """The folder of a cell's model; the bound `local` and cells that did not finish have none."""
+    cells = list(enumerate(Result.load(run).cells))
+    if isinstance(cell, int):
+        numbers = [number for number, _ in cells if number == cell]
+    else:
+        numbers = [number for number, one in cells if cell in ("last", one.settings.get("arm"))]
+    models = [run / "model" / f"cell-{number:03d}" for number in numbers]
+    there = [model for model in models if model.is_dir()]
+    if not there:
+        arms = ", ".join(dict.fromkeys(str(one.settings["arm"]) for _, one in cells if "arm" in one.settings))
+        known = f"cells 0 to {len(cells) - 1}" + (f" and the arms {arms}" if arms else "")
+        raise GgeurError(f"There is no trained model of the cell {cell!r} in {run}, which has {known}.")
+    return there[-1]
 
 
 def _by_path(tree: Tree) -> dict[str, Any]:

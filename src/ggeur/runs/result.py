@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ggeur.core.errors import GgeurError
+from ggeur.runs.sealed import sealed, unsealed
 
 SCHEMA = 1
 
@@ -70,7 +71,7 @@ class Result:
 
     def to_json(self) -> str:
         """As `load` reads it back."""
-        return json.dumps({"schema": self.schema, "cells": [asdict(c) for c in self.cells]}, indent=1)
+        return sealed({"schema": self.schema, "cells": [asdict(c) for c in self.cells]}).decode()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -78,7 +79,7 @@ class Result:
         path = Path(path)
         path = path / "result.json" if path.is_dir() else path
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = unsealed(path.read_bytes(), {"schema", "cells"})
             if data["schema"] != SCHEMA:
                 raise GgeurError(f"{path} has schema {data['schema']}; this version reads {SCHEMA}.")
             return cls([read_cell(cell) for cell in data["cells"]])

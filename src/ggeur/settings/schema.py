@@ -16,14 +16,21 @@ from ggeur.federation.augmentation import build as build_augmentation
 from ggeur.methods import checked_parameters, factory
 from ggeur.settings.choices import AugmentationName, HeadName, check_heads
 
-Size = Annotated[int, Field(gt=0, le=10**7)]  # past which memory would run out, not sense begin
-Share = Annotated[float, Field(gt=0, le=1)]
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
+# Numbers are strict: `true` is not 1, and "3" is not 3.
+Size = Annotated[int, Field(strict=True, gt=0, le=10**7)]  # past which memory would run out, not sense begin
+Share = Annotated[float, Field(strict=True, gt=0, le=1)]
+Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
 
 
 def _a_list(value: object) -> object:
     if isinstance(value, int):  # three seeds, or seed 3?
         raise ValueError(f"it is a list, such as [{value}] for that seed alone or [0, 1, 2] for three")
+    return value
+
+
+def _no_bool(value: object) -> object:
+    if isinstance(value, bool):  # which Python takes for 0 or 1
+        raise ValueError("it is a number, 1 or 2")
     return value
 
 
@@ -70,8 +77,8 @@ class Data(Section):
 class Partition(Section):
     kind: Literal["dirichlet", "domain", "label-and-domain"] = "dirichlet"
     clients: Size = 10
-    beta: Annotated[float, Field(gt=0)] = 0.1
-    min_per_class: Annotated[int, Field(ge=0)] = 1
+    beta: Annotated[float, Field(strict=True, gt=0)] = 0.1
+    min_per_class: Annotated[int, Field(strict=True, ge=0)] = 1
     share: Share = 1.0
 
 
@@ -85,7 +92,9 @@ PARTITION_KEYS = {
 class Augment(Section):
     kind: AugmentationName = "ggeur"
     statistics: Statistics = "per-class"
-    steps: Literal[1, 2] | None = None  # default: 1 with dirichlet, 2 with the domain kinds
+    steps: Annotated[Literal[1, 2], BeforeValidator(_no_bool)] | None = (
+        None  # default: 1 with dirichlet, 2 with the domain kinds
+    )
     target: Size | None = None  # default: 2000 with dirichlet, 500 with the domain kinds
     per_sample: Size | None = None
     per_prototype: Size = 500
@@ -108,10 +117,10 @@ class Train(Section):
     local_epochs: Size = 10
     local_steps: Size | None = None
     batch: Size = 64
-    rate: Annotated[float, Field(gt=0)] = 0.01
+    rate: Annotated[float, Field(strict=True, gt=0)] = 0.01
     optimiser: Literal["sgd", "adam"] = "sgd"
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    weight_decay: Annotated[float, Field(ge=0)] = 1e-5
+    momentum: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.9
+    weight_decay: Annotated[float, Field(strict=True, ge=0)] = 1e-5
     weights: Literal["samples", "original", "equal"] = "samples"
     broadcast: bool = True
     softmax: bool = False
@@ -128,8 +137,8 @@ class Train(Section):
 
 class Privacy(Section):
     min_count: Size | None = None
-    epsilon: Annotated[float, Field(gt=0)] | None = None
-    delta: Annotated[float, Field(gt=0, lt=1)] | None = None
+    epsilon: Annotated[float, Field(strict=True, gt=0)] | None = None
+    delta: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = None
     unit: Literal["record", "client"] | None = None
 
     @model_validator(mode="after")
@@ -144,8 +153,8 @@ class Federate(Section):
 
     nodes: Size | None = None
     min_nodes: Size = 2  # with fewer the run stops, and can be resumed
-    wait: Annotated[float, Field(gt=0)] = 300.0  # seconds for sites to connect
-    timeout: Annotated[float, Field(gt=0)] = 600.0  # seconds for a site to answer; one that has gone is noticed sooner
+    wait: Annotated[float, Field(strict=True, gt=0)] = 300.0  # seconds for sites to connect
+    timeout: Annotated[float, Field(strict=True, gt=0)] = 600.0  # seconds for a site to answer
     test_table: str | None = None  # on the server, scored beside the sites' own test rows
 
 

@@ -20,9 +20,9 @@ from ggeur.deploy.server import journal
 from ggeur.experiment.dealing import partition_rows
 from ggeur.experiment.source import load_table
 from ggeur.experiment.tracker import OnRound
-from ggeur.runs.folder import check_same
 from ggeur.runs.interrupt import check
 from ggeur.runs.result import Result
+from ggeur.runs.resuming import check_same
 from ggeur.settings.grid import Experiment, override
 from ggeur.settings.schema import Settings
 

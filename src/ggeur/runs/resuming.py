@@ -1,0 +1,64 @@
+"""What must hold before a run is begun or gone on with, and what is kept of an earlier process."""
+
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.runs.checkpoint import Snapshot
+from ggeur.runs.sealed import unsealed_line
+from ggeur.runs.versions import FILE as VERSIONS
+from ggeur.runs.versions import installed_versions, read_versions
+from ggeur.settings.grid import Experiment, differences
+
+
+def check_same(path: Path, experiment: Experiment) -> None:
+    """Raise unless `path` holds a run of this experiment."""
+    if not os.path.exists(path / "config.toml"):
+        raise GgeurError(f"There is no run in {path} to resume; start one with `ggeur run EXPERIMENT --out {path}`.")
+    there = differences(Experiment.load(path / "config.toml").tree, experiment.tree)
+    if there:
+        raise GgeurError(f"{path} holds a run of another experiment: {there[0]}; name a new folder with --out.")
+
+
+def startable(path: Path) -> bool:
+    """Whether a folder is empty, or holds only what a process left that ended before it had begun."""
+    there = {entry.name for entry in path.iterdir()}
+    return there <= {".lock", "checkpoint", VERSIONS} and not any((path / "checkpoint").glob("*"))
+
+
+def not_empty(path: Path) -> str:
+    if (path / "config.toml").exists():
+        return f"The folder {path} already holds a run; name a new one with --out, or go on with --resume {path}."
+    return f"The folder {path} is not empty; name a new one with --out."
+
+
+def note_other_versions(path: Path) -> None:
+    """Say so where the run in `path` was begun with other versions of what numbers depend on."""
+    before, now = read_versions(path), installed_versions()
+    other = [f"{name} {was} (now {now[name]})" for name, was in before.items() if now.get(name, was) != was]
+    if other:
+        words = (
+            f"{path} was begun with {', '.join(other)}; what is computed from here on may differ in the last digits."
+        )
+        warnings.warn(words, GgeurWarning, stacklevel=3)
+
+
+def lines_kept(path: Path, finished: Mapping[int, Any], snapshot: Snapshot | None) -> list[bytes]:
+    """Each round once: all of a finished cell, and of a cell in flight those up to its checkpoint."""
+    upto = {} if snapshot is None else {cell.number: snapshot.round for cell in snapshot.cells}
+    kept: dict[tuple[int, int], bytes] = {}
+    lines = path.read_bytes().splitlines(keepends=True)
+    for number, line in enumerate(lines, 1):
+        try:
+            event = unsealed_line(line)
+            cell, round_ = int(event["cell"]), int(event["round"])
+        except (ValueError, KeyError, TypeError) as error:
+            if number == len(lines):
+                break  # torn by a crash, to be written again
+            raise GgeurError(f"{path} is damaged in line {number} ({error}); take it out to go on.") from error
+        if cell in finished or round_ <= upto.get(cell, -1):
+            kept.setdefault((cell, round_), line)
+    return list(kept.values())
