@@ -124,6 +124,7 @@ def read_run(out: Path) -> Arrays:
         varied = {**cell.pop("settings"), "seed": cell.pop("seed")}
         name = ", ".join(f"{key}={value}" for key, value in sorted(varied.items()))
         del cell["seconds"]
+        cell.pop("round_seconds", None)  # the machine's too
         mine = [event for event in metrics if event["cell"] == number]
         arrays[f"{name}/loss/rounds"] = np.array([event["loss"] for event in mine])
         cell["domains of rounds"] = [[event["domains"][d] for d in sorted(event["domains"])] for event in mine]

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -111,6 +112,15 @@ def test_ggeur_where_nobody_needs_a_draw_trains_on_the_rows_there_are(tree, stor
     whole = tree(train={"rounds": 2, "storage": storage}, partition={"kind": "domain", "beta": None}, arm=arms)
     drawn, resampled = (cells[0] for cells in (row.cells for row in ggeur.run(Experiment.of(whole)).rows()))
     assert drawn.rounds == pytest.approx(resampled.rounds, abs=1e-4) and drawn.local_steps == resampled.local_steps
+
+
+def test_seconds_of_a_round_hold_neither_compilation_nor_scoring(tree, monkeypatch):
+    slow = evaluate.TestSet.accuracy
+    monkeypatch.setattr(evaluate.TestSet, "accuracy", lambda *a: time.sleep(0.2) or slow(*a))
+    (cell,) = ggeur.run(Experiment.of(tree(train={"rounds": 4}, run={"seeds": [0]}))).cells
+    assert cell.seconds > 0.8 and 0 < cell.round_seconds < 0.15
+    (cell,) = ggeur.run(Experiment.of(tree(train={"rounds": 1}, run={"seeds": [0]}))).cells
+    assert cell.round_seconds is None, "the first round alone says nothing"
 
 
 def test_rows_over_seeds_use_the_sample_deviation(finished):

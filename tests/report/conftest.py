@@ -34,8 +34,8 @@ def make_result(experiment, avg, names=("amazon", "caltech", "dslr", "webcam")):
                 domains = dict(zip(names, (value - 1, value + 1, value, value), strict=False))
                 cell = Cell(
                     point.train.method, point.augment.kind, seed, varied, domains=domains, avg=value, std=0.7,
-                    rounds=[value - 5, value - 1, value], seconds=6.0, local_steps=[10, 20], bytes_up=2048,
-                    bytes_down=4096, rounds_to_95=2,
+                    rounds=[value - 5, value - 1, value], seconds=6.0, round_seconds=2.0,
+                    local_steps=[10, 20], bytes_up=2048, bytes_down=4096, rounds_to_95=2,
                 )  # fmt: skip
             cells.append(cell)
     return Result(cells)

@@ -53,7 +53,7 @@ def outcome(run: Path):
     result = json.loads((run / "result.json").read_text())
     del result["sha256"]  # seconds are in it
     for cell in result["cells"]:
-        del cell["seconds"]
+        del cell["seconds"], cell["round_seconds"]
     heads = {p.relative_to(run).as_posix(): p.read_bytes() for p in sorted((run / "model").rglob("*.npz"))}
     metrics = sorted((run / "metrics.jsonl").read_text().splitlines())
     return result, heads, metrics

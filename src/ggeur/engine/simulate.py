@@ -5,6 +5,7 @@ side. What a client computes does not depend on what it runs beside: its batches
 seed, round and client.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -47,6 +48,7 @@ class Round(NamedTuple):
     participants: list[Int]
     bytes_up: list[int]  # per run, of a client's messages this round, on average over those with samples
     bytes_down: list[int]
+    seconds: float = 0.0  # that training and aggregation took; in the first rounds they compile
 
 
 class _Done(NamedTuple):
@@ -120,8 +122,9 @@ class Simulation:
         state = self.start() if state is None else state
         with ThreadPoolExecutor(THREADS) as pool:
             while state.round < self.training.rounds:
+                began = time.perf_counter()
                 result = self._round(state, pool)
-                yield result
+                yield result._replace(seconds=time.perf_counter() - began)
                 state = result.state
 
     def heads(self, state: State) -> list[Tree]:

@@ -140,9 +140,10 @@ def _train(number: int, cells: list[Work], folder: RunFolder | None, dealer: Dea
     else:
         for job in stack:
             _begin(job, [n for run in simulation.local_steps[job.mine] for n in run], dealer)
-    every = first.run.checkpoint_every
+    every, rounds = first.run.checkpoint_every, []
     for result in simulation.rounds(state):
         check()
+        rounds.append(result.seconds)
         state = result.state
         for job in stack:
             tracker, heads = job.work.tracker, result.params[job.mine]
@@ -156,8 +157,12 @@ def _train(number: int, cells: list[Work], folder: RunFolder | None, dealer: Dea
             folder.checkpoint(number, state, [work.tracker.memory() for work in cells])
     ends, seconds = simulation.heads(state), time.perf_counter() - began
     steps = sum(sum(work.tracker.cell.local_steps) for work in cells)
+    later = float(np.mean(rounds[1:])) if len(rounds) > 1 else None  # the first compiles
     for job in stack:
-        _finish(job, ends[job.mine], seconds * sum(job.work.tracker.cell.local_steps) / steps, dealer)
+        cell = job.work.tracker.cell
+        share = sum(cell.local_steps) / steps
+        cell.round_seconds = None if later is None else share * later
+        _finish(job, ends[job.mine], seconds * share, dealer)
 
 
 def _simulation(stack: list[_Job]) -> Simulation:

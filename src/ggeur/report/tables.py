@@ -173,12 +173,12 @@ def _number(cells: Sequence[Cell], column: Column, ddof: int = 0, measure: str =
     done = [c for c in cells if c.status == "ok" and c.avg is not None]
     failed = [c for c in cells if c.status != "ok"]
     remark = f"{len(failed)} of {len(cells)} seeds {failed[0].status}" if failed else ""
-    return Number(tuple(_value(c, column, ddof, measure) for c in done), None, remark)
+    if measure == "seconds":  # a first round compiles, so one alone says nothing
+        return Number(tuple(c.round_seconds for c in done if c.round_seconds is not None), None, remark)
+    return Number(tuple(_value(c, column, ddof) for c in done), None, remark)
 
 
-def _value(cell: Cell, column: Column, ddof: int, measure: str) -> float:
-    if measure == "seconds":
-        return cell.seconds / max(len(cell.rounds), 1)
+def _value(cell: Cell, column: Column, ddof: int) -> float:
     if column.kind == "domain":
         return cell.domains[column.value]
     if column.kind == "std":

@@ -32,7 +32,8 @@ class Cell:
     avg: float | None = None
     std: float | None = None
     rounds: list[float] = field(default_factory=list)  # avg after each round
-    seconds: float = 0.0
+    seconds: float = 0.0  # of all of it, set-up, compilation and scoring included
+    round_seconds: float | None = None  # of a round's training and aggregation, mean of those after the first
     message: str = ""
     missing: dict[int, list[int]] = field(default_factory=dict)  # client -> rounds, on real machines
     recall: list[float | None] = field(default_factory=list)
