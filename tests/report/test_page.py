@@ -2,10 +2,13 @@
 
 import re
 import shutil
+import warnings
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 
+import ggeur
 from ggeur.core.errors import GgeurError
 from ggeur.report.page import write_report
 from ggeur.report.run_folder import read_run
@@ -254,3 +257,24 @@ def test_a_result_of_another_experiment_is_refused(table5_run, own_run, tmp_path
     shutil.copy(own_run / "config.toml", copy)
     with pytest.raises(GgeurError, match="does not belong"):
         write_report([copy], tmp_path / "r.html")
+
+
+@pytest.mark.parametrize("kind", ["rows that are all alike", "very long names"])
+def test_odd_tables_have_a_page_and_soon(tmp_path, kind):
+    y, domain = np.tile(np.repeat(np.arange(3), 12), 2), np.repeat([0, 1], 36)
+    alike = kind == "rows that are all alike"
+    x = np.ones((72, 4)) if alike else np.random.default_rng(0).normal(size=(72, 4))
+    names = () if alike else tuple("a" * 20_000 + c for c in "bcd")
+    ggeur.EmbeddingTable(x=x.astype(np.float32), y=y, domain=domain, class_names=names).save(tmp_path / "t.npz")
+    tree = {
+        "data": {"table": str(tmp_path / "t.npz")},
+        "partition": {"kind": "domain"},
+        "augment": {"kind": ["none", "ggeur"], "target": 20, "per_prototype": 2},
+        "train": {"rounds": 2, "local_epochs": 1},
+        "run": {"seeds": [0, 1]},
+    }
+    ggeur.run(ggeur.Experiment.of(tree), out=tmp_path / "run")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        page = write_report([tmp_path / "run"], tmp_path / "page.html")
+    assert "Spectra of the classes" in page.read_text() and len(page.read_text()) < 2_000_000

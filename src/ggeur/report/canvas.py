@@ -1,5 +1,6 @@
 """What all figures share: their style, ink and colours, and panels in a grid."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib import rc_params_from_file
@@ -11,6 +12,7 @@ INK, FAINT = STYLE["text.color"], STYLE["axes.edgecolor"]
 # Okabe and Ito's palette: told apart with any kind of colour vision, and each class has a marker of its own as well.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
 MARKERS = "o^sDvPX*"
+_LONGEST = 24  # characters of a name
 
 
 def grid(
@@ -29,5 +31,11 @@ def grid(
 
 
 def plain_text(text: str) -> str:
-    """Text that matplotlib takes as it is, not as mathematics."""
-    return text.replace("$", r"\$")
+    """Text that matplotlib takes as it is, not as mathematics, and cut where it would fill the figure."""
+    return (text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…").replace("$", r"\$")
+
+
+def plain_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The same of several `names`, which stay different from each other."""
+    plain = [plain_text(name) for name in names]
+    return tuple(f"{name} ({i})" if plain.count(name) > 1 else name for i, name in enumerate(plain))

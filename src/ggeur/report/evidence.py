@@ -15,7 +15,7 @@ from ggeur.experiment.dealing import partition_rows
 from ggeur.experiment.source import load_table
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report import charts, figures, inspection
-from ggeur.report.canvas import plain_text
+from ggeur.report.canvas import plain_names, plain_text
 from ggeur.report.entries import Entry, pairs
 from ggeur.report.words import published_gain
 from ggeur.settings.schema import Settings
@@ -84,7 +84,7 @@ def evidence(entries: Sequence[Entry], seed: int) -> tuple[list[CaptionedFigure]
 
 def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[CaptionedFigure]:
     table = load_table(points[0].data)
-    table = replace(table, class_names=tuple(map(plain_text, table.class_names))).split(seed)
+    table = replace(table, class_names=plain_names(table.class_names)).split(seed)
     parts = {_title(point): partition_rows(table, point.partition, seed) for point in _partitions(points)}
     first = next(iter(parts.values()))
     clients = [plain_text(client) for client in inspection.client_names(table, first)]

@@ -103,7 +103,7 @@ def client_view(view: ClientView) -> Figure:
         axes[0].set_ylabel(f"second ({100 * view.shares[1]:.0f} %)", fontsize=8)
         box = np.concatenate([cloud.xy for _, cloud in panels])
         low, high = np.quantile(box, [0.002, 0.998], axis=0)
-        margin = 0.06 * (high - low)
+        margin = np.where(high > low, 0.06 * (high - low), 1.0)
         for ax in axes:
             ax.set_xlim(low[0] - margin[0], high[0] + margin[0])
             ax.set_ylim(low[1] - margin[1], high[1] + margin[1])
@@ -128,7 +128,8 @@ def spectra(eigenvalues: Float, class_names: Sequence[str]) -> Figure:
         if not named:
             left.plot(rank, np.median(eigenvalues, axis=0), color="black", lw=1.6, label="median class")
             right.plot(rank, 100 * np.median(share, axis=0), color="black", lw=1.6)
-        left.set(yscale="log", xscale="log", xlabel="rank", title="eigenvalues")
+        vary = bool((eigenvalues > 0).any())  # rows that are all alike have no spectrum
+        left.set(yscale="log" if vary else "linear", xscale="log", xlabel="rank", title="eigenvalues")
         right.set(xscale="log", xlabel="rank", title="variance in the leading directions, %", ylim=(0, 102))
         right.axhline(90, color=FAINT, lw=0.8, zorder=0)
         figure.legend(loc="outside right center", frameon=False, fontsize=8)
