@@ -78,6 +78,16 @@ def test_a_mean_far_from_zero_is_met_with_a_center(deploy, build_table):
     assert deployment.sites[0].asked.count("query.statistics") == 2
 
 
+def test_solved_heads_of_rows_far_from_zero_are_the_simulations(deploy, build_table):
+    table = build_table()
+    far = build_table(x=(table.x.astype(np.float64) + 20_000).astype(np.float32))
+    solved = {"train": {"method": ["ncm", "lda", "ridge"]}, "augment": {"kind": "none"}}
+    cells = both(deploy(solved, table=far), cells=3).cells
+    near = run(deploy(solved, name="near").simulated).cells
+    for a, b in zip(cells, near, strict=True):
+        assert a.avg == pytest.approx(b.avg, abs=3)  # 20,000 in float32 is rounded to 0.002
+
+
 def test_a_client_without_rows_sits_out(deploy, build_table):
     table = build_table()
     mostly_test = build_table(test=(table.domain == 1) | (np.arange(len(table)) % 3 == 0))

@@ -2,7 +2,9 @@
 
 from ggeur.core.message import message_bytes
 from ggeur.data.table import EmbeddingTable
+from ggeur.engine.trees import size_in_bytes
 from ggeur.experiment.setup import Setup
+from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Solved
 
 
@@ -18,7 +20,7 @@ def bytes_before_training(setup: Setup, table: EmbeddingTable) -> tuple[int, int
     return message_bytes(setup.needs, classes, p), down
 
 
-def bytes_of_solving(setup: Setup, table: EmbeddingTable) -> tuple[int, int]:
+def bytes_of_solving(setup: Setup, table: EmbeddingTable, head: Params) -> tuple[int, int]:
     """The same for a head that is solved or given: statistics up, if any, the head down."""
-    classes, p, algorithm = table.n_classes, table.dimension, setup.algorithm
-    return message_bytes(algorithm.needs if isinstance(algorithm, Solved) else None, classes, p), 4 * classes * (p + 1)
+    needs = setup.algorithm.needs if isinstance(setup.algorithm, Solved) else None
+    return message_bytes(needs, table.n_classes, table.dimension), size_in_bytes(head)

@@ -16,7 +16,7 @@ from ggeur.experiment.evaluation import TestSet
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.source import load_table
 from ggeur.federation.simulated import Clients, TrainingSets, augment_clients, merged_total
-from ggeur.federation.start import client_weights, random_head, solved_head
+from ggeur.federation.start import client_weights, random_head, solved_head, to_train
 from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Solved, Task
 from ggeur.settings.schema import Data, Partition
@@ -108,6 +108,9 @@ class Dealer:
             heads = [random_head(setup.head, task, seed, k) for k in range(len(sets))]
             own = jax.tree.map(lambda *a: np.stack(a), *heads)
         start = setup.start
+        first = random_head(setup.head, task, seed)
+        if start is not None:
+            first = to_train(self.solved(start, train.start, setup, seed))
         return Run(
             seed,
             table.x,
@@ -115,7 +118,7 @@ class Dealer:
             augmented.bank,
             sets,
             client_weights([len(s.y) for s in sets], [s.originals for s in sets], train.weights),
-            random_head(setup.head, task, seed) if start is None else self.solved(start, train.start, setup, seed),
+            first,
             table.n_classes,
             own,
         )

@@ -198,7 +198,7 @@ def _solve(work: Work, dealer: Dealer) -> None:
     else:
         assert isinstance(algorithm, Solved)
         params = dealer.solved(algorithm, setup.settings.train.method, setup, seed)
-    tracker.cell.bytes_up, tracker.cell.bytes_down = bytes_of_solving(setup, table)
+    tracker.cell.bytes_up, tracker.cell.bytes_down = bytes_of_solving(setup, table, params)
     test = dealer.test_set(setup, seed)
     by_class = None
     if tracker.trained(0, [params], 0.0):

@@ -21,7 +21,7 @@ from ggeur.core.types import Tree
 from ggeur.data.files import read_arrays, write_atomically
 from ggeur.data.table import EmbeddingTable
 from ggeur.heads import resolve as resolve_head
-from ggeur.heads.head import Params
+from ggeur.heads.head import Params, double_logits
 from ggeur.runs.result import Result
 
 
@@ -48,8 +48,11 @@ class Model:
                 f"The table was embedded by '{table.meta.get('encoder')}', the model was trained on "
                 f"'{self.encoder.get('encoder')}' with other weights: use one encoder for both."
             )
-        logits = resolve_head(self.head, **self.parameters).logits(self.params, jnp.asarray(table.x, jnp.float32))
-        return np.asarray(jax.nn.softmax(logits))
+        head = resolve_head(self.head, **self.parameters)
+        logits: Any = double_logits(head, self.params, table.x)
+        if logits is None:
+            logits = head.logits(self.params, jnp.asarray(table.x, jnp.float32))
+        return np.asarray(jax.nn.softmax(logits), np.float32)
 
     def save(self, folder: Path) -> None:
         """Write `head.npz` and `model.json` to `folder`, which is made where it is not there."""

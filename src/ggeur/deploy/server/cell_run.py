@@ -26,7 +26,7 @@ from ggeur.experiment.evaluation import by_class
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.tracker import Tracker
 from ggeur.federation.augmentation import none
-from ggeur.federation.start import random_head, solved_head
+from ggeur.federation.start import random_head, solved_head, to_train
 from ggeur.heads.head import Params
 from ggeur.methods import resolve_trained
 from ggeur.methods.algorithm import Solved, Task, Trained
@@ -150,7 +150,9 @@ class CellRun:
         if solving is None:
             return random_head(self._setup.head, task, seed)
         assert opening.total is not None
-        return solved_head(solving, train.method if self._solved else train.start, opening.total, task, seed)
+        name = train.method if self._solved else train.start
+        params = solved_head(solving, name, opening.total, task, seed)
+        return params if self._solved else to_train(params)
 
     def _prepared(self, each: dict[int, Tree], agreement: Agreement) -> Tree:
         """The sites' first messages, added up as the method says; of clients that sent none zeros."""
