@@ -7,10 +7,10 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.augment import plan_draws
+from ggeur.core.augment import DrawRule
 from ggeur.core.geometry import Geometry
 from ggeur.core.statistics import ClassStatistics
-from ggeur.core.virtual import BANK_BYTES, BankLayout, VirtualSet, count_draws, virtual_set
+from ggeur.core.virtual import BANK_BYTES, BankLayout, NoisePlace, VirtualSet, training_set
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
 from ggeur.engine.training import Training
@@ -69,14 +69,13 @@ def data_of(shape: Shape) -> Data:
 def sample(shape: Shape, data: Data, bank_bytes: int = BANK_BYTES) -> tuple[NDArray[np.float32], list[VirtualSet]]:
     """Every client's augmented set, as the runner makes it: a bank of noise and indices into it."""
     y, parts = data.y, data.parts
-    draws = [plan_draws(y[p], shape.classes, target=shape.target) for p in parts]
-    layout = BankLayout.of(count_draws(draws, shape.classes), shape.dim, bank_bytes)
+    rule, none = DrawRule(shape.target), np.zeros((0, shape.classes), np.bool_)
+    counts = np.stack([rule.draws(np.bincount(y[p], minlength=shape.classes), none) for p in parts])
+    layout = BankLayout.of(counts, shape.dim, bank_bytes)
     factors = data.geometry.factors("sqrt-eigenvalue").astype(np.float32)
     bank = layout.whole.noise(factors, np.arange(shape.classes), 0)
-    sets = [
-        virtual_set(p, y[p], d, layout.noise_rows(k, d.label, 0), len(y))
-        for k, (p, d) in enumerate(zip(parts, draws, strict=True))
-    ]
+    places = [NoisePlace(layout.whole, layout.offset[k], k, 0) for k in range(len(parts))]
+    sets = [training_set(p, y[p], rule, none, place, len(y)) for p, place in zip(parts, places, strict=True)]
     return bank, sets
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from benchmarks.federation import Data, Shape, data_of, sample
 from benchmarks.timing import Line, best, in_turn
 
-from ggeur.core.augment import augment, plan_draws
+from ggeur.core.augment import DrawRule, augment, plan_draws
 
 RECIPE_CALLS = 12
 SOME = 10  # clients of 100 that are materialised; their time counts tenfold
@@ -30,7 +30,7 @@ def materialise(shape: Shape, data: Data, clients: int) -> None:
     factors = [geometry.factor(c, "sqrt-eigenvalue").astype(np.float32) for c in range(shape.classes)]
     for k, own in enumerate(parts[:clients]):
         rng = np.random.default_rng(k)
-        draws = plan_draws(y[own], shape.classes, target=shape.target)
+        draws = plan_draws(y[own], shape.classes, DrawRule(shape.target))
         noise = np.concatenate(
             [
                 rng.standard_normal((n, shape.dim), np.float32) @ factors[c]

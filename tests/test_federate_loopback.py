@@ -58,6 +58,11 @@ def federate(*words, expect=0, **options):
     return done.stdout + done.stderr
 
 
+def python_path(first: Path) -> str:
+    """Where Python looks for modules, a folder of the test's own before all others."""
+    return os.pathsep.join(filter(None, [str(first), os.environ.get("PYTHONPATH")]))
+
+
 def head(run_folder: Path, cell=0):
     return Model.load(run_folder / "model" / f"cell-{cell:03d}").params
 
@@ -337,12 +342,12 @@ class Late(importlib.abc.MetaPathFinder):
         run = spec.loader.exec_module
         def exec_module(module):
             run(module)
-            sound = module.pack_statistics
-            def poisoned(*args):
-                packed = sound(*args)
-                packed.second[0, 0] = float("nan")
+            sound = module.pack_message
+            def poisoned(message):
+                packed = sound(message)
+                packed["second"][0, 0] = float("nan")
                 return packed
-            module.pack_statistics = poisoned
+            module.pack_message = poisoned
         spec.loader.exec_module = exec_module
         return spec
 sys.meta_path.insert(0, Late())
@@ -359,7 +364,7 @@ def test_a_poisoned_node_is_refused_and_the_others_do_as_without_it(tmp_path, up
     os.killpg(os.getpgid(pid), signal.SIGKILL)
     (tmp_path / "spoiled").mkdir()
     (tmp_path / "spoiled" / "sitecustomize.py").write_text(POISON)
-    env |= {"PYTHONPATH": str(tmp_path / "spoiled")}
+    env |= {"PYTHONPATH": python_path(tmp_path / "spoiled")}
     said = ended_beside(running, command, env)
     (refused,) = events(running.out, "refused")
     assert refused["client"] == 1 and int(refused["node"]) > 0 and "NaN" in refused["why"]
@@ -391,7 +396,9 @@ def test_statistics_of_a_hundred_classes_in_512_dimensions(tmp_path):
     (tmp_path / "spy").mkdir()
     (tmp_path / "spy" / "sitecustomize.py").write_text(SPY.replace("PEAK", repr(str(peak))))
     began = time.monotonic()
-    federate("up", experiment, "--out", tmp_path / "run", env={**os.environ, "PYTHONPATH": str(tmp_path / "spy")})
+    federate(
+        "up", experiment, "--out", tmp_path / "run", env={**os.environ, "PYTHONPATH": python_path(tmp_path / "spy")}
+    )
     print("seconds in all:", time.monotonic() - began)
     for event in journal.read(tmp_path / "run")[0]:
         print(event)

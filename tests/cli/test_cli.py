@@ -183,13 +183,14 @@ def test_demo_compares_its_five_arms_and_explains_them_from_its_own_numbers(ggeu
 
 @pytest.mark.parametrize(("full", "words"), [([61, 62.5], "do not show"), ([75, 75.4], "more than chance")])
 def test_demo_says_whether_its_seeds_show_that_the_geometry_adds_something(full, words):
-    from ggeur.cli.demo import ARMS, explain
+    from ggeur.cli.demo import EXPERIMENT, explain
     from ggeur.runs.result import Cell, Result
+    from ggeur.settings.grid import Experiment
 
     scores = [[40, 41], [50, 51], [60, 61], [55, 56], full]
     cells = [
-        Cell("fedavg", values["kind"], seed, {"arm": name}, avg=float(avg), status="ok")
-        for (name, values), by_seed in zip(ARMS.items(), scores, strict=True)
+        Cell("fedavg", "none", seed, varied, avg=float(avg), status="ok")
+        for varied, by_seed in zip(Experiment.load(EXPERIMENT).varied, scores, strict=True)
         for seed, avg in enumerate(by_seed)
     ]
     assert words in explain(Result(cells))

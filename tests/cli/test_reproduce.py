@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from ggeur.cli.reproduce import beside
+from ggeur.cli.reproduce import comparison_screens
 from ggeur.data.table import EmbeddingTable
 from ggeur.report.tables import Comparison, Line, Number
 
@@ -91,7 +91,7 @@ def test_what_an_encoder_needs_is_told(ggeur, office, monkeypatch):
 
 def test_wide_tables_are_printed_in_parts_that_fit_a_terminal():
     line = Line("FedAvg + GGEUR", tuple(Number((90.0, 91.0), 94.39) for _ in range(10)))
-    parts = beside(Comparison("", tuple(f"CIFAR-{i} β=0.0{i}" for i in range(10)), (line,)), "table2")
+    parts = comparison_screens(Comparison(tuple(f"CIFAR-{i} β=0.0{i}" for i in range(10)), (line,)), "table2")
     assert len(parts) == 2
     for part in parts:
         console = Console(width=80, record=True, file=io.StringIO())

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ggeur.core.augment import Prototypes, augment, plan_draws, shape_noise
+from ggeur.core.augment import DrawRule, Prototypes, augment, plan_draws, shape_noise
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.geometry import Geometry
 from ggeur.core.statistics import ClassStatistics
@@ -215,7 +215,7 @@ def test_a_class_the_client_lacks_may_use_the_first_prototype_only(empty_cell, e
 
 def test_a_plan_worked_by_hand():
     y, here = np.array([1, 0, 1]), np.array([[True, False, True]])
-    plan = plan_draws(y, 3, target=4, prototypes=here, per_prototype=2)
+    plan = plan_draws(y, 3, DrawRule(4, None, 2), here)
     assert plan.row.tolist() == [1, 1, 1, 3, 3, 0, 2, 5, 5]  # rows 3, 4, 5 are the prototypes
     assert plan.label.tolist() == [0, 0, 0, 0, 0, 1, 1, 2, 2]
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggeur.core.augment import Draws, augment, plan_draws
+from ggeur.core.augment import DrawRule, Draws, augment, plan_draws
 from ggeur.core.geometry import Geometry
 from ggeur.core.statistics import ClassStatistics
-from ggeur.core.virtual import BankLayout, BankPiece, VirtualSet, count_draws, virtual_set
+from ggeur.core.virtual import BankLayout, BankPiece, NoisePlace, VirtualSet, training_set, virtual_set
 
 P, C = 3, 3
 ROOM = 4 * P  # bytes of one row of the bank
@@ -39,12 +39,11 @@ def federation(table, geometry, *, bank_bytes=2**20, target=40, prototypes=None,
     """Every client's virtual set, the base they index and the bank."""
     x, y = table
     present = None if prototypes is None else np.ones(prototypes.shape[:2], bool)
-    draws = [plan_draws(y[own], C, target=target, prototypes=present, per_prototype=per_prototype) for own in CLIENTS]
-    layout = BankLayout.of(count_draws(draws, C), P, bank_bytes)
-    sets = [
-        virtual_set(own, y[own], d, layout.noise_rows(k, d.label, seed), len(x))
-        for k, (own, d) in enumerate(zip(CLIENTS, draws, strict=True))
-    ]
+    rule, present = DrawRule(target, None, per_prototype), np.zeros((0, C), bool) if present is None else present
+    counts = np.stack([rule.draws(np.bincount(y[own], minlength=C), present) for own in CLIENTS])
+    layout = BankLayout.of(counts, P, bank_bytes)
+    places = [NoisePlace(layout.whole, layout.offset[k], k, seed) for k in range(len(CLIENTS))]
+    sets = [training_set(own, y[own], rule, present, at, len(x)) for own, at in zip(CLIENTS, places, strict=True)]
     base = x if prototypes is None else np.concatenate([x, prototypes.reshape(-1, P)])
     return sets, base, noise_bank(geometry, layout, "sqrt-eigenvalue", seed)
 
@@ -64,7 +63,7 @@ def test_a_sample_is_its_base_row_plus_the_signed_noise_row():
 
 def test_draws_are_around_own_rows_in_turn_and_then_around_prototypes():
     own, y = np.array([10, 12, 15]), np.array([1, 0, 1])
-    draws = plan_draws(y, 2, target=4, prototypes=np.array([[True, True]]), per_prototype=2)
+    draws = plan_draws(y, 2, DrawRule(4, None, 2), np.array([[True, True]]))
     s = virtual_set(own, y, draws, None, prototypes_at=100)
     # Own rows; class 0: three more around row 12, two around prototype 0; class 1: rows 10 and 15, then prototype 1.
     np.testing.assert_array_equal(s.row, [10, 12, 15, 12, 12, 12, 100, 100, 10, 15, 101, 101])
@@ -134,7 +133,7 @@ def test_signs_are_fair_and_differ_between_clients():
     draws = np.full((2, 1), 5000)
     layout = BankLayout.of(draws, P)
     label = np.zeros(5000, np.int64)
-    signs = np.stack([np.sign(layout.noise_rows(k, label, seed=0)) for k in (0, 1)])
+    signs = np.stack([np.sign(layout.whole.noise_rows(layout.offset[k], k, label, 0)) for k in (0, 1)])
     assert (np.abs(signs.mean(axis=1)) < 5 / np.sqrt(5000)).all()
     assert abs((signs[0] * signs[1]).mean()) < 5 / np.sqrt(5000)
 
@@ -173,7 +172,7 @@ def test_noise_rows_are_distinct_within_a_client_and_across_clients_while_the_ba
     used = [[] for _ in by_class]
     for k, row in enumerate(draws):
         label = np.repeat(np.arange(len(by_class)), row)
-        noise = np.abs(layout.noise_rows(k, label, seed))
+        noise = np.abs(layout.whole.noise_rows(layout.offset[k], k, label, seed))
         for c, rows in enumerate(used):
             own = noise[label == c]
             assert len(np.unique(own)) == len(own), "a client draws without replacement"
@@ -207,10 +206,15 @@ def test_bank_rows_of_both_steps_are_distinct(table, geometry):
         assert len(np.unique(rows)) == len(rows) > 0
 
 
-def test_count_draws_counts_every_client_and_class():
-    none = np.zeros(0, np.int64)
-    draws = [Draws(np.array([0, 1, 1]), np.array([2, 0, 0])), Draws(none, none)]
-    np.testing.assert_array_equal(count_draws(draws, 3), [[2, 0, 1], [0, 0, 0]])
+@given(st.lists(st.integers(0, 6), min_size=3, max_size=3), st.booleans(), st.sampled_from([None, 2]))
+def test_the_rule_counts_the_draws_that_are_planned(held, first, per_sample):
+    rule = DrawRule(4, per_sample, 2, "first" if first else "all")
+    present = np.array([[True, True, False], [True, False, True], [False, True, True]])
+    y = np.repeat(np.arange(3), held)
+    planned = np.bincount(plan_draws(y, 3, rule, present).label, minlength=3)
+    np.testing.assert_array_equal(rule.draws(np.array(held), present), planned)
+    both = rule.draws(np.array([held, held]), np.stack([present, present & False]))
+    np.testing.assert_array_equal(both, [planned, np.bincount(plan_draws(y, 3, rule).label, minlength=3)])
 
 
 @pytest.mark.parametrize("bank_bytes", [2**30, 4 * P * 900], ids=["a bank for all", "a bank that wraps around"])
@@ -224,6 +228,6 @@ def test_a_site_makes_its_own_rows_of_the_whole_bank(geometry, bank_bytes):
         piece = BankPiece(layout.offset[k], counts, layout.size)
         own, noise = piece.noise(*factors, 4), piece.noise_rows(np.zeros(3, int), k, label, 4)
         assert len(own) == 1 + counts.sum(), "no row of another site"
-        signed = layout.noise_rows(k, label, 4)
+        signed = layout.whole.noise_rows(layout.offset[k], k, label, 4)
         theirs = np.sign(signed)[:, None] * bank[np.abs(signed)]
         np.testing.assert_allclose(np.sign(noise)[:, None] * own[np.abs(noise)], theirs, rtol=1e-5, atol=1e-6)

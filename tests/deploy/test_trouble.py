@@ -8,7 +8,7 @@ import pytest
 
 from ggeur.core.errors import GgeurError
 from ggeur.data.table import EmbeddingTable
-from ggeur.deploy.wire.records import from_records, to_records
+from ggeur.deploy.wire.records import VERSION, from_records, to_records
 
 TREE = {"train": {"rounds": 4, "local_epochs": 1, "batch": 8}, "augment": {"target": 20, "per_prototype": 5}}
 SCAFFOLD = {**TREE, "train": {**TREE["train"], "method": "scaffold"}}
@@ -99,6 +99,48 @@ def test_replies_that_are_not_ours_are_refused(deploy):
     assert "7 rows" in deployment.events("missing")[0]["why"]
 
 
+@pytest.mark.parametrize("said", ["9.9.9", None, 7])
+def test_a_site_with_another_version_is_refused(deploy, said):
+    deployment = deploy(TREE)
+
+    def another(facts, arrays):
+        facts["ggeur"] = said
+
+    deployment.sites[1].change = changing("query.hello", another)
+    deployment.experiment = deployment.without(1)
+    deployment.sites[1].online = True
+    deployment.run()
+    (refused,) = deployment.events("refused")
+    assert refused["client"] == 1
+    assert repr(said) in refused["why"] and f"'{VERSION}'" in refused["why"]
+    assert "install one version everywhere" in refused["why"]
+
+
+def test_a_site_that_cannot_read_another_versions_settings_says_only_which_it_has(deploy, monkeypatch):
+    """Settings of another version may have keys that this one does not know, or defaults of other meaning."""
+    from ggeur.deploy.site import clientapp
+
+    deployment = deploy(TREE)
+    deployment.experiment = deployment.without(1)
+    deployment.sites[1].online = True
+    monkeypatch.setattr(clientapp, "VERSION", "9.9.9")
+    said = []
+    for site in deployment.sites:
+        site.change = changing("query.hello", lambda facts, arrays: said.append(facts))
+    with pytest.raises(GgeurError, match="0 of 3 sites are there"):
+        deployment.run()
+    assert [facts.keys() - {"seconds"} for facts in said] == 3 * [{"partition", "ggeur"}]
+
+
+def test_a_site_that_is_given_another_version_during_a_run_does_not_count(deploy):
+    deployment = deploy(TREE)
+    other = changing("train", lambda facts, arrays: facts.update(ggeur="9.9.9"))
+    deployment.sites[2].change = lambda kind, number, reply: other(kind, number, reply) if number == 2 else reply
+    deployment.run()
+    (missing,) = deployment.events("missing")
+    assert (missing["client"], missing["round"]) == (2, 2) and "install one version everywhere" in missing["why"]
+
+
 def test_a_site_that_leaves_is_missed_and_used_again_when_it_is_back(deploy):
     deployment = deploy({**SCAFFOLD, "train": {**SCAFFOLD["train"], "rounds": 5}})
 
@@ -141,6 +183,86 @@ def test_a_site_that_lost_everything_is_set_up_again(deploy):
     why = [(e["round"], e["why"]) for e in deployment.events("missing") if e["client"] == 1]
     assert [number for number, _ in why] == [2, 3]
     assert "training set" in why[0][1] and "start anew" in why[1][1]
+
+
+DAMAGE = {
+    "cut short": lambda content: content[:-9],
+    "emptied": lambda content: b"",
+    "overwritten": lambda content: b"something else",
+    "changed within": lambda content: content[: len(content) // 2] + 16 * b"\xff" + content[len(content) // 2 + 16 :],
+}
+
+
+def damaging(deployment, pattern, damage, number="2"):
+    """Before the question of a round reaches site 1, its files of that name are damaged, once."""
+    damaged = []
+
+    def before(kind, group):
+        if group == number and kind == "train" and not damaged:
+            for path in (deployment.folder / "store-1").rglob(pattern):
+                path.write_bytes(damage(path.read_bytes()))
+                damaged.append(path.name)
+
+    deployment.grid.before = before
+    return damaged
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize(
+    "name", ["facts.json", "base.npy", "bank.npy", "row.npy", "noise.npy", "y.npy", "originals.npy", "test_x.npy"]
+)
+def test_a_damaged_training_set_is_sent_again(deploy, name, damage):
+    deployment = deploy(TREE)
+    damaged = damaging(deployment, name, DAMAGE[damage])
+    deployment.run()
+    assert damaged == [name]
+    (missing,) = deployment.events("missing")
+    assert (missing["client"], missing["round"]) == (1, 2) and "sent everything again" in missing["why"]
+    assert [e["client"] for e in deployment.events("augmented")] == [0, 1, 2, 1]
+    assert deployment.events("round")[-1]["answered"] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_constants_are_sent_again(deploy, damage):
+    deployment = deploy({**TREE, "train": {**TREE["train"], "method": "fedmix"}})
+    damaged = damaging(deployment, "constant.npz", DAMAGE[damage])
+    deployment.run()
+    assert damaged == ["constant.npz"]
+    (missing,) = deployment.events("missing")
+    assert (missing["client"], missing["round"]) == (1, 2) and "sent everything again" in missing["why"]
+    assert deployment.events("round")[-1]["answered"] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_state_is_started_anew(deploy, damage):
+    damaged_site, forgetful = deploy(SCAFFOLD, name="damaged"), deploy(SCAFFOLD, name="forgetful")
+    damaged = damaging(damaged_site, "state-1.npz", DAMAGE[damage])
+    damaged_site.run()
+    assert damaged == ["state-1.npz"]
+    (missing,) = damaged_site.events("missing")
+    assert (missing["client"], missing["round"]) == (1, 2) and "start anew" in missing["why"]
+    assert damaged_site.events("round")[-1]["answered"] == [0, 1, 2]
+    damaging(forgetful, "state-1.npz", lambda content: b"")
+    forgetful.run()
+    for name, leaf in forgetful.head().items():
+        np.testing.assert_array_equal(damaged_site.head()[name], leaf)
+
+
+def test_embeddings_that_were_damaged_at_a_site_are_made_again(tmp_path):
+    Image = pytest.importorskip("PIL.Image")
+    from ggeur.deploy.site.data import Site
+    from ggeur.deploy.site.store import Store
+    from ggeur.settings.schema import Settings
+
+    for name in ("dark", "light"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        Image.new("L", (28, 28), 200 if name == "light" else 20).save(tmp_path / "photos" / name / "0.png")
+    site = Site({"partition-id": 0, "images": str(tmp_path / "photos"), "store": str(tmp_path / "store")})
+    point = Settings.model_validate({"data": {"dataset": "photographs", "encoder": "builtin"}})
+    store = Store(site.root, "0" * 16, 0, 0)
+    fresh = site.load(point, 0, store, fresh=True)
+    (store.shared() / "table.npz").write_bytes(b"something else")
+    assert site.load(point, 0, store, fresh=False).fingerprint() == fresh.fingerprint()
 
 
 def test_too_few_sites_stop_the_run_and_resuming_goes_on_to_the_same_bits(deploy):
@@ -355,27 +477,29 @@ def test_a_hostile_reply_does_not_stop_the_others(deploy, change, complaint):
 
 @pytest.mark.parametrize("key", ["method", "head"])
 def test_a_site_imports_methods_by_name_only_if_its_node_was_told_so(tmp_path, key):
-    from ggeur.deploy.site.data import Asked, Site
+    from ggeur.deploy.site.data import Site
+    from ggeur.deploy.site.request import Request
 
     config = {"partition-id": 0, "table": "t.npz", "store": str(tmp_path)}
     point = {"data": {"table": "t.npz"}, "train": {key: "brought:mine"}}
     facts = {"point": point, "seed": 0, "run": "0" * 16, "cell": 0}
     with pytest.raises(GgeurError, match="--own-methods"):
-        Asked(Site(config), facts)
-    assert Asked(Site(config | {"own-methods": True}), facts).point.train.model_dump()[key] == "brought:mine"
+        Request(Site(config), facts)
+    assert Request(Site(config | {"own-methods": True}), facts).point.train.model_dump()[key] == "brought:mine"
 
 
 def test_a_site_embeds_with_an_encoder_by_name_only_if_its_node_was_told_so(tmp_path):
-    from ggeur.deploy.site.data import Asked, Site
+    from ggeur.deploy.site.data import Site
+    from ggeur.deploy.site.request import Request
 
     point = {"data": {"dataset": "theirs", "encoder": "brought:mine"}}
     facts = {"point": point, "seed": 0, "run": "0" * 16, "cell": 0}
     config = {"partition-id": 0, "images": str(tmp_path / "nowhere"), "store": str(tmp_path)}
     with pytest.raises(GgeurError, match="does not import the encoder 'brought:mine'.*--own-methods"):
-        Asked(Site(config), facts).table(fresh=True)
+        Request(Site(config), facts).table(fresh=True)
     for allowed in ({"own-methods": True}, {"encoder": "builtin"}):
         with pytest.raises(GgeurError, match="neither a dataset nor a folder"):
-            Asked(Site(config | allowed), facts).table(fresh=True)
+            Request(Site(config | allowed), facts).table(fresh=True)
 
 
 def test_node_config_is_written_as_toml():

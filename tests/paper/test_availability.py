@@ -5,7 +5,7 @@ import pytest
 
 from ggeur.core.errors import GgeurError
 from ggeur.data.table import EmbeddingTable
-from ggeur.paper.availability import embedded, missing, runnable_rows, standing
+from ggeur.paper.availability import missing, part_embeddings, part_states, runnable_rows
 from ggeur.paper.paper_tables import NAMES, Table
 
 OFFICE = Table.load("table5")
@@ -28,15 +28,17 @@ def test_pictures_and_extras_that_are_missing_are_named(bare):
     )
     assert "onnx:x needs pip install 'ggeur[onnx]'" in missing(part, None, "onnx:x")
     assert "pip install" not in missing(part, None, "builtin")
-    assert all(p.missing and not p.local for p in standing(MANY, None))
+    assert all(p.missing and not p.local for p in part_states(MANY, None))
 
 
 def test_what_is_local_or_on_the_hub_lacks_nothing(bare, monkeypatch):
     monkeypatch.setattr("ggeur.paper.availability.find", lambda source, below: bare)
-    assert [(p.part, p.missing, p.local) for p in standing(OFFICE, None, "builtin")] == [("Office-Caltech", "", True)]
+    assert [(p.part, p.missing, p.local) for p in part_states(OFFICE, None, "builtin")] == [
+        ("Office-Caltech", "", True)
+    ]
     monkeypatch.setattr("ggeur.paper.availability.find", lambda source, below: None)
     monkeypatch.setattr("ggeur.encode.extras.find_spec", lambda name: object())
-    by_hub = [p for name in NAMES for p in standing(Table.load(name), None) if not p.missing]
+    by_hub = [p for name in NAMES for p in part_states(Table.load(name), None) if not p.missing]
     assert by_hub and not any(p.local for p in by_hub)
 
 
@@ -55,12 +57,12 @@ def test_only_parts_without_a_gap_are_embedded(bare, monkeypatch):
         asked.append(dataset)
         EmbeddingTable(x=np.zeros((2, 3), np.float32), y=np.array([0, 1])).save(path)
 
-    found = embedded(MANY, None, "onnx:a/b", embed)
+    found = part_embeddings(MANY, None, "onnx:a/b", embed)
     assert asked == [first.dataset] and found[first.name].path == bare / "cache" / "tables" / (
         f"{first.dataset}.onnx-a-b.npz"
     )
     assert {s.why for name, s in found.items() if name != first.name} == {"its pictures are away"}
     monkeypatch.setattr("ggeur.paper.availability.missing", lambda *_: "its pictures are away")
     with pytest.raises(GgeurError, match="cannot run here.*its pictures are away.*--table"):
-        embedded(MANY, None, "builtin", embed)
+        part_embeddings(MANY, None, "builtin", embed)
     assert len(asked) == 1

@@ -6,7 +6,7 @@ import pytest
 from ggeur.core.errors import GgeurError
 from ggeur.data.datasets_paper import DATASETS
 from ggeur.data.table import EmbeddingTable
-from ggeur.paper.paper_tables import NAMES, Source, Table, chosen_rows, match
+from ggeur.paper.paper_tables import NAMES, PartEmbeddings, Table, match_tables, select_rows
 from ggeur.paper.published import published_tables
 from ggeur.paper.reproduce import pair_domains, prepare
 from ggeur.paper.reproduction import Reproduction
@@ -23,7 +23,7 @@ def embeddings(part, tmp_path, domains=None, **changes):
     x = np.random.default_rng(0).normal(size=(len(y), 3)).astype(np.float32)
     table = EmbeddingTable(x=x, y=y, domain=domain, domain_names=names, **changes)
     table.save(tmp_path / f"{part.dataset}.npz")
-    return Source(tmp_path / f"{part.dataset}.npz", table)
+    return PartEmbeddings(tmp_path / f"{part.dataset}.npz", table)
 
 
 def prepared(name, tmp_path, **options):
@@ -95,7 +95,7 @@ def test_zero_shot_runs_where_the_table_has_text(tmp_path):
 
 
 def test_protocols_differ_as_they_should(tmp_path):
-    rows = chosen_rows(TABLES["table4"], ["FedAvg + GGEUR"])
+    rows = select_rows(TABLES["table4"], ["FedAvg + GGEUR"])
     paper, released, sound = (
         prepared("table4", tmp_path, rows=rows, protocol=p)[0].points[0] for p in ("paper", "released", "sound")
     )
@@ -164,26 +164,26 @@ def test_clip_is_not_noted_and_others_are(tmp_path):
 def test_files_find_their_part(tmp_path):
     table = TABLES["table2"]
     paths = [embeddings(part, tmp_path).path for part in table.parts]
-    found = match(table, paths[::-1])
+    found = match_tables(table, paths[::-1])
     assert {name: source.path for name, source in found.items()} == {"CIFAR-10": paths[0], "CIFAR-100": paths[1]}
     with pytest.raises(GgeurError, match="200 classes, one domain; table2 needs CIFAR-10"):
-        match(table, [embeddings(TABLES["table3"].parts[0], tmp_path).path])
+        match_tables(table, [embeddings(TABLES["table3"].parts[0], tmp_path).path])
     with pytest.raises(GgeurError, match="each once"):
-        match(table, [paths[0], paths[0]])
+        match_tables(table, [paths[0], paths[0]])
     office = embeddings(TABLES["table5"].parts[0], tmp_path).path
     with pytest.raises(
         GgeurError, match=r"10 classes, domains amazon, .*; table4 needs Digits \(10 classes, domains mnist"
     ):
-        match(TABLES["table4"], [office])
+        match_tables(TABLES["table4"], [office])
 
 
 def test_rows_by_name_or_pattern():
     table = TABLES["table4"]
-    assert [r.name for r in chosen_rows(table, ["moon*"])][1:] == ["MOON", "MOON + GGEUR (step 1)", "MOON + GGEUR"]
-    assert [r.name for r in chosen_rows(table, ["FedAvg", "FedMix"])] == ["FedMix", "FedAvg"]
-    assert chosen_rows(table, []) == table.rows
+    assert [r.name for r in select_rows(table, ["moon*"])][1:] == ["MOON", "MOON + GGEUR (step 1)", "MOON + GGEUR"]
+    assert [r.name for r in select_rows(table, ["FedAvg", "FedMix"])] == ["FedMix", "FedAvg"]
+    assert select_rows(table, []) == table.rows
     with pytest.raises(GgeurError, match="no row 'nobody'; it has: FedMix"):
-        chosen_rows(table, ["nobody"])
+        select_rows(table, ["nobody"])
 
 
 def test_mistakes(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ggeur.data.table import EmbeddingTable
-from ggeur.paper.paper_tables import Source, Table
+from ggeur.paper.paper_tables import PartEmbeddings, Table
 from ggeur.paper.reproduce import prepare
 from ggeur.runs.result import Cell, Result
 from ggeur.runs.versions import installed_versions
@@ -64,7 +64,7 @@ def table5_run(tmp_path_factory):
     table.save(tmp_path / "office.npz")
     spec = Table.load("table5")
     rows = [row for row in spec.rows if row.name.startswith("FedAvg")]
-    sources = {"Office-Caltech": Source(tmp_path / "office.npz", table)}
+    sources = {"Office-Caltech": PartEmbeddings(tmp_path / "office.npz", table)}
     experiment, reading = prepare(spec, sources, rows=rows, seeds=3, rounds=3)
     return write_run(tmp_path / "t5", experiment, make_result(experiment, climbing), reading)
 
@@ -78,7 +78,7 @@ def paper_run(tmp_path):
         (part,) = spec.parts
         table = make_table(tuple(map(str, range(part.classes))), tuple(part.domains.values()) or ("all",))
         table.save(tmp_path / f"{name}.npz")
-        sources = {part.name: Source(tmp_path / f"{name}.npz", table)}
+        sources = {part.name: PartEmbeddings(tmp_path / f"{name}.npz", table)}
         chosen = [row for row in spec.rows if not rows or row.name in rows]
         experiment, reading = prepare(spec, sources, rows=chosen, seeds=2, rounds=3, protocol=protocol)
         domains = tuple(part.domains.values()) or ("all",)

@@ -7,7 +7,8 @@ from html.parser import HTMLParser
 import pytest
 
 from ggeur.core.errors import GgeurError
-from ggeur.report.page import read_run, write_report
+from ggeur.report.page import write_report
+from ggeur.report.run_folder import read_run
 from ggeur.report.words import summary
 
 VOID = {"meta", "link", "br", "img", "hr", "input", "path", "use", "rect", "image", "line", "circle", "ellipse"}

@@ -63,7 +63,7 @@ def test_cells_that_failed_are_counted_out_and_said(build_run):
         {"augment": {"kind": ["none", "ggeur"]}, "run": {"seeds": [0, 1, 2]}},
         lambda i, point, seed: None if i == 1 and seed == 0 else 50.0 + seed,
     )
-    first, second = compare(Result.load(folder), None, "mine").lines
+    first, second = compare(Result.load(folder), None).lines
     assert first.numbers[-2].values == (50.0, 51.0, 52.0) and first.numbers[-2].remark == ""
     assert second.numbers[-2].values == (51.0, 52.0) and "1 of 3 seeds diverged" in second.numbers[-2].remark
 

@@ -1,6 +1,6 @@
 """`ggeur datasets`: the datasets that can be named, and where they are."""
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from ggeur.cli.options import Data
 from ggeur.cli.screen import console, say
@@ -18,8 +18,7 @@ def datasets(data: Data = None) -> None:
     from ggeur.data.datasets_paper import DATASETS
 
     below = root(data)
-    table = Table("dataset", "domains", "classes", "images", "there?")
-    table.columns[0].no_wrap = True
+    table = Table(Column("dataset", no_wrap=True), "domains", "classes", "images", "there?")
     lines = []
     for dataset in DATASETS.values():
         found = [(source, find(source, below)) for source in dataset.sources]

@@ -1,5 +1,6 @@
 """`ggeur demo`: the whole method on the built-in data, with the controls that say what the geometry adds."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,13 +12,8 @@ from ggeur.cli.screen import console, say
 if TYPE_CHECKING:
     from ggeur.runs.result import Result, Row
 
-ARMS = {
-    "FedAvg": {"kind": "none"},
-    "+ resample": {"kind": "resample"},
-    "+ prototypes": {"kind": "prototypes"},
-    "+ GGEUR step 1": {"kind": "ggeur", "steps": 1},
-    "+ GGEUR steps 1 and 2": {"kind": "ggeur", "steps": 2},
-}
+EXPERIMENT = Path(__file__).with_name("demo.toml")
+_FULL = "+ GGEUR steps 1 and 2"  # the arm that is explained
 
 
 def demo(
@@ -34,15 +30,7 @@ def demo(
         "a weight-free encoder; it is a stand-in for real images and CLIP, not a benchmark.\n",
         highlight=False,
     )
-    experiment = Experiment.of(
-        {
-            "data": {"dataset": "mini-digits"},
-            "partition": {"kind": "label-and-domain", "beta": 0.1},
-            "train": {"rounds": rounds},
-            "run": {"seeds": list(range(seeds))},
-            "arm": [{"name": name, "augment": values} for name, values in ARMS.items()],
-        }
-    )
+    experiment = Experiment.load(EXPERIMENT, [f"train.rounds={rounds}", f"run.seeds={list(range(seeds))}"])
     folder = out or default_folder("demo")
     result = execute(experiment, folder, title="mini-digits, label and domain skew")
     console.print("\n" + explain(result), highlight=False)
@@ -53,10 +41,10 @@ def demo(
 
 
 def explain(result: "Result") -> str:
-    """What the table says, from its own numbers."""
+    """What the table of a `result` says, from its own numbers."""
     rows = {row.settings["arm"]: row for row in result.rows()}
     avg = {name: row.avg for name, row in rows.items()}
-    plain, resample, prototypes, full = (avg[name] for name in ("FedAvg", "+ resample", "+ prototypes", list(ARMS)[-1]))
+    plain, resample, prototypes, full = (avg[name] for name in ("FedAvg", "+ resample", "+ prototypes", _FULL))
     if plain is None or resample is None or prototypes is None or full is None:
         return "Some arms did not finish, so there is nothing to compare."
     return (
@@ -65,7 +53,7 @@ def explain(result: "Result") -> str:
         f"repeating the other domains' class means as well gives {prototypes:.1f} %: neither uses any geometry. "
         f"GGEUR with both steps draws around the same points along each class's global shape and reaches {full:.1f} %, "
         f"so of {full - plain:+.1f} points {full - prototypes:+.1f} come with the geometry itself. "
-        + _certainty(rows[list(ARMS)[-1]], rows["+ prototypes"])
+        + _certainty(rows[_FULL], rows["+ prototypes"])
     )
 
 

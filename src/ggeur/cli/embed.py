@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ggeur.cli.options import CLIP, Data
-from ggeur.cli.screen import console, mark, notes, say
+from ggeur.cli.options import CLIP, Data, check_out_file
+from ggeur.cli.screen import mark, notes, progress_bar, say
 from ggeur.core.errors import GgeurError
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ def embed(
     std: Annotated[Colours | None, typer.Option(help="ONNX: standard deviation; default: ImageNet's.")] = None,
 ) -> None:
     """Turn images into an embedding table: in batches, cached, and going on where it stopped."""
-    if out.is_dir() or not out.absolute().parent.is_dir():  # better now than after hours of work
-        raise GgeurError(f"Cannot write {out}: --out must name a file in a folder that exists.")
+    check_out_file(out)  # better now than after hours of work
     if any("{}" not in template for template in prompt or []):
         raise GgeurError("A --prompt must contain {} where the name of the class goes.")
     from ggeur.data.datasets import load
@@ -92,15 +91,6 @@ def _progress(total: int) -> Iterator["OnBatch"]:
                 return Text("from the cache" if task.completed else "")
             return Text(f"{computed / task.elapsed:.1f} images/s")
 
-    bar = bars.Progress(
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
-        bars.MofNCompleteColumn(),
-        Speed(),
-        bars.TextColumn("left"),
-        bars.TimeRemainingColumn(),
-        console=console,
-    )
-    with bar:
+    with progress_bar(Speed()) as bar:
         task = bar.add_task("embedding", total=total, computed=0)
         yield lambda done, computed: bar.update(task, completed=done, computed=computed)

@@ -1,7 +1,7 @@
 """`ggeur encoders`: what turns images into embeddings."""
 
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from ggeur.cli.options import CLIP
 from ggeur.cli.screen import console
@@ -10,14 +10,14 @@ from ggeur.cli.screen import console
 def encoders() -> None:
     """List the encoders that turn images into embeddings."""
     from ggeur.encode.builtin import BuiltinEncoder
-    from ggeur.encode.extras import EXTRAS, there
+    from ggeur.encode.extras import EXTRAS, installed
 
     builtin = BuiltinEncoder()
     hf, onnx = (
-        "installed" if there(*modules) else escape(f"pip install 'ggeur[{name}]'") for name, modules in EXTRAS.items()
+        "installed" if installed(*modules) else escape(f"pip install 'ggeur[{name}]'")
+        for name, modules in EXTRAS.items()
     )
-    table = Table("encoder", "what it is", "dimensions", "needs")
-    table.columns[0].no_wrap = True
+    table = Table(Column("encoder", no_wrap=True), "what it is", "dimensions", "needs")
     for row in (
         (CLIP, "CLIP ViT-B/16, the paper's and the default", "512", hf),
         ("NAME or FOLDER", "any Hugging Face model of the CLIP, SigLIP or DINOv2 families", "its own", hf),

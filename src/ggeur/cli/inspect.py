@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
-from ggeur.cli.screen import console, notes, say
+from ggeur.cli.screen import console, notes, say, titled_table
 from ggeur.core.errors import GgeurError
 
 if TYPE_CHECKING:
@@ -73,10 +73,8 @@ def _counts(table: "EmbeddingTable") -> Table:
     from ggeur.report import inspection
 
     count = inspection.counts(table)
-    shown = Table(title="rows of each class", title_justify="left")
-    shown.add_column("class")
-    for name in table.domain_names:
-        shown.add_column(escape(name), justify="right")
+    domains = [Column(escape(name), justify="right") for name in table.domain_names]
+    shown = titled_table("rows of each class", "class", *domains)
     for c, name in enumerate(table.class_names):
         shown.add_row(escape(name), *(f"{n:,}" for n in count[:, c]))
     shown.add_section()
@@ -88,9 +86,8 @@ def _counts(table: "EmbeddingTable") -> Table:
 def _shapes(values: "Float", names: Sequence[str]) -> Table:
     from ggeur.report import inspection
 
-    shown = Table(title="spectrum of each class", title_justify="left")
-    for column in ("class", "variance", "largest", "second", "third", "directions with 90 %"):
-        shown.add_column(column, justify="left" if column == "class" else "right")
+    headings = ("variance", "largest", "second", "third", "directions with 90 %")
+    shown = titled_table("spectrum of each class", "class", *(Column(h, justify="right") for h in headings))
     for name, own, enough in zip(names, values, inspection.directions(values, 0.9), strict=True):
         leading = [*own[:3], float("nan"), float("nan")][:3]
         shown.add_row(escape(name), f"{own.sum():.3g}", *(f"{v:.3g}" for v in leading), str(enough))
@@ -98,10 +95,12 @@ def _shapes(values: "Float", names: Sequence[str]) -> Table:
 
 
 def _similarity(pairs: Sequence["Similarity"], uncentred: Sequence["Similarity"]) -> Table:
-    shown = Table(title="geometric similarity across domains (Eq. 3, top 5)", title_justify="left",
-                  caption="In brackets: uncentred moments, Eq. 1 as printed.", caption_justify="left")  # fmt: skip
-    for column in ("domains", "same class", "other classes", "excess"):
-        shown.add_column(column, justify="left" if column == "domains" else "right", no_wrap=True)
+    shown = titled_table(
+        "geometric similarity across domains (Eq. 3, top 5)",
+        Column("domains", no_wrap=True),
+        *(Column(h, justify="right", no_wrap=True) for h in ("same class", "other classes", "excess")),
+        caption="In brackets: uncentred moments, Eq. 1 as printed.",
+    )
     for pair, raw in zip(pairs, uncentred, strict=True):
         shown.add_row(
             escape(" - ".join(pair.domains)),

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from ggeur.core.errors import GgeurError
+
 CLIP = "openai/clip-vit-base-patch16"  # the default encoder's name, where importing it would slow `--help` down
 
 ExperimentFile = Annotated[
@@ -17,3 +19,9 @@ Overrides = Annotated[
 ]
 Data = Annotated[Path | None, typer.Option("--data", help="Folder with datasets' own files; default: $GGEUR_DATA.")]
 Seeds = Annotated[int, typer.Option(min=1, help="Repetitions, each with its own split and partition.")]
+
+
+def check_out_file(out: Path) -> None:
+    """Refuse an --out that cannot be a file."""
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        raise GgeurError(f"Cannot write {out}: --out must name a file in a folder that exists.")

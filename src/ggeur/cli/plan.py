@@ -3,9 +3,9 @@
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column
 
-from ggeur.cli.screen import console
+from ggeur.cli.screen import console, titled_table
 
 
 def plan(
@@ -23,17 +23,14 @@ def plan(
     from ggeur.experiment.plan import plan as plan_of
 
     sizes = [clients] if clients is not None else [10**e for e in range(1, 9)]
-    table = Table(
-        *("clients", "statistics", "up", "down", "own link", "server", "tree", "in all"),
-        title=f"{classes} classes, {dim} dimensions; {client_mbit:g} Mbit/s a client, {server_mbit:g} a server",
-        title_justify="left",
+    headings = ("clients", "statistics", "up", "down", "own link", "server", "tree", "in all")
+    table = titled_table(
+        f"{classes} classes, {dim} dimensions; {client_mbit:g} Mbit/s a client, {server_mbit:g} a server",
+        *(Column(heading, no_wrap=True) for heading in headings),
         caption="Per client: bytes up and down before training, and their time on its own link. Server: memory. "
         "Tree: levels x messages into one node. In all: until everyone has sent and received.",
-        caption_justify="left",
         padding=(0, 0),
     )
-    for column in table.columns:
-        column.no_wrap = True
     for n in sizes:
         for kind in KINDS:
             p = plan_of(kind, n, classes, dim, client_mbit=client_mbit, server_mbit=server_mbit, patience=patience)

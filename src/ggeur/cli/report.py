@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from ggeur.cli.options import check_out_file
 from ggeur.cli.screen import notes, say
-from ggeur.core.errors import GgeurError
 
 
 def report(
@@ -17,8 +17,7 @@ def report(
     ] = False,
 ) -> None:
     """Write one self-contained page about finished runs: tables, figures, costs, settings."""
-    if out.is_dir() or not out.absolute().parent.is_dir():
-        raise GgeurError(f"Cannot write {out}: --out must name a file in a folder that exists.")
+    check_out_file(out)
     from ggeur.report.page import write_report
 
     with notes():

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
+from rich.table import Column
 from rich.table import Table as Screen
 
 from ggeur.cli.embed import embed
 from ggeur.cli.options import CLIP, Data, Seeds
-from ggeur.cli.run import default_folder, followed
-from ggeur.cli.screen import console, mark, say
+from ggeur.cli.run import default_folder, run_with_progress
+from ggeur.cli.screen import console, mark, say, titled_table
 
 if TYPE_CHECKING:
     from ggeur.report.tables import Comparison, Number
@@ -43,27 +44,27 @@ def reproduce(
     """Reproduce a table of the paper: measured beside published, with a report."""
     if list_ or table is None:
         return _list(data)
-    from ggeur.paper.availability import embedded
-    from ggeur.paper.paper_tables import Table, chosen_rows, match
+    from ggeur.paper.availability import part_embeddings
+    from ggeur.paper.paper_tables import Table, match_tables, select_rows
     from ggeur.paper.reproduce import prepare
     from ggeur.report.tables import compare
 
     paper = Table.load(table)
-    chosen = chosen_rows(paper, rows or [])
+    chosen = select_rows(paper, rows or [])
     sources = (
-        match(paper, tables)
+        match_tables(paper, tables)
         if tables
-        else embedded(paper, data, encoder, lambda dataset, path: embed(dataset, path, encoder, data))
+        else part_embeddings(paper, data, encoder, lambda dataset, path: embed(dataset, path, encoder, data))
     )
     experiment, reading = prepare(paper, sources, rows=chosen, seeds=seeds, rounds=rounds, protocol=protocol)
     folder = out or default_folder(table)
     for note in reading.notes:
         mark("note", note)
     resume = (folder / "config.toml").exists()
-    result = followed(experiment, folder, resume=resume, go_on=" the same command and --out")
+    result = run_with_progress(experiment, folder, resume=resume, go_on=" the same command and --out")
     reading.save(folder)
     measured = compare(result, reading)
-    for screen in beside(measured, f"{table}, protocol {protocol}, seeds: {seeds}"):
+    for screen in comparison_screens(measured, f"{table}, protocol {protocol}, seeds: {seeds}"):
         console.print(screen)
     _say_what_is_absent(measured)
     from ggeur.report.page import write_report
@@ -74,15 +75,14 @@ def reproduce(
 
 def _list(data: Path | None) -> None:
     """Which tables can run with what is on this machine, and what is missing for the others."""
-    from ggeur.paper.availability import runnable_rows, standing
+    from ggeur.paper.availability import part_states, runnable_rows
     from ggeur.paper.paper_tables import NAMES, Table
 
-    screen = Screen("table", "what", "rows", "can it run?")
-    screen.columns[0].no_wrap = True
+    screen = Screen(Column("table", no_wrap=True), "what", "rows", "can it run?")
     missing: dict[str, None] = {}
     words = {True: "yes", False: "yes, by download from the Hugging Face hub"}
     for table in map(Table.load, NAMES):
-        parts, now = standing(table, data), runnable_rows(table)
+        parts, now = part_states(table, data), runnable_rows(table)
         missing |= dict.fromkeys(f"{p.part}: {p.missing}." for p in parts if p.missing)
         states = [f"{p.part}: {'no, see below' if p.missing else words[p.local]}" for p in parts]
         rows = f"{now}" + (f" (and {len(table.rows) - now} not yet)" if now < len(table.rows) else "")
@@ -93,8 +93,11 @@ def _list(data: Path | None) -> None:
         say(line, soft_wrap=True)
 
 
-def beside(table: "Comparison", title: str) -> list[Screen]:
-    """Measured above printed: mean and deviation over seeds, then the paper's figure and the difference from it."""
+def comparison_screens(table: "Comparison", title: str) -> list[Screen]:
+    """A `table` as wide as a terminal, each part of it under the `title`: measured above printed.
+
+    Mean and deviation over seeds come first, then the paper's figure and the difference from it.
+    """
     n = len(table.columns)
     widest = max(7, *(len(word) for heading in table.headings or table.columns for word in heading.split()))
     parts = -(-n // max(1, _WIDTH // (widest + 3)))
@@ -103,14 +106,8 @@ def beside(table: "Comparison", title: str) -> list[Screen]:
 
 
 def _screen(table: "Comparison", columns: range, title: str) -> Screen:
-    screen = Screen(
-        box=SIMPLE_HEAD,
-        title=title,
-        title_justify="left",
-        caption=f"In {table.unit}: mean, ± deviation over seeds; below, the paper's figure and our difference from it.",
-        caption_justify="left",
-    )
-    screen.add_column("", max_width=30, overflow="fold")
+    caption = f"In {table.unit}: mean, ± deviation over seeds; below, the paper's figure and our difference from it."
+    screen = titled_table(title, Column("", max_width=30, overflow="fold"), caption=caption, box=SIMPLE_HEAD)
     for i in columns:
         screen.add_column(escape((table.headings or table.columns)[i]), justify="right", min_width=7, overflow="fold")
     for line in table.lines:

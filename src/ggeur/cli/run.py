@@ -18,15 +18,18 @@ if TYPE_CHECKING:
 
 def run(experiment: ExperimentFile = None, out: Out = None, resume: Resume = None, set_: Overrides = None) -> None:
     """Run an experiment file: every point of its grid, with every seed."""
-    asked, folder = asked_for(experiment, out, resume, set_)
+    asked, folder = experiment_and_folder(experiment, out, resume, set_)
     title = experiment.stem if experiment is not None and resume is None else folder.name
     execute(asked, folder, title=title, resume=resume is not None)
 
 
-def asked_for(
+def experiment_and_folder(
     path: Path | None, out: Path | None, resume: Path | None, overrides: list[str] | None
 ) -> tuple["Experiment", Path]:
-    """The experiment that a command line names, and its run folder: a new one, or the one to go on in."""
+    """The experiment that a command line names, and its run folder.
+
+    `path` is the experiment file, `out` a new run folder, `resume` one to go on in, and `overrides` are of values.
+    """
     from ggeur.settings.grid import Experiment
 
     if resume is not None and out is not None:
@@ -39,15 +42,21 @@ def asked_for(
 
 
 def execute(experiment: "Experiment", out: Path, title: str, *, resume: bool = False) -> "Result":
-    """Run with progress, print the table, and say where everything is."""
-    result = followed(experiment, out, resume=resume, go_on=": ggeur run --resume")
+    """Run an `experiment` into the folder `out` with progress, print the table under its `title`, say where all is.
+
+    `resume` goes on in a folder that has been begun.
+    """
+    result = run_with_progress(experiment, out, resume=resume, go_on=": ggeur run --resume")
     show_result(result, title)
     say(f"Results and trained heads are in {out}")
     return result
 
 
-def followed(experiment: "Experiment", out: Path, *, resume: bool, go_on: str) -> "Result":
-    """Run with progress; a user who stops it is told how to "go on with" the folder."""
+def run_with_progress(experiment: "Experiment", out: Path, *, resume: bool, go_on: str) -> "Result":
+    """Run an `experiment` into the folder `out` with progress, or go on there with `resume`.
+
+    A user who stops it is told to "go on with" the folder, after the words `go_on`.
+    """
     from ggeur.experiment.runner import run as run_experiment
 
     try:

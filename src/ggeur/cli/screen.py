@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from ggeur.core.errors import GgeurWarning
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+
     from ggeur.experiment.tracker import OnRound
     from ggeur.runs.result import Result, Row
     from ggeur.settings.grid import Experiment
@@ -46,6 +48,20 @@ def notes() -> Iterator[None]:
         yield
 
 
+def titled_table(title: str, *columns: Column | str, caption: str | None = None, **options: Any) -> Table:
+    """A table with these `columns` under its `title` and over its `caption`; `options` are rich's."""
+    return Table(*columns, title=title, title_justify="left", caption=caption, caption_justify="left", **options)
+
+
+def progress_bar(*columns: "ProgressColumn") -> "Progress":
+    """A bar with what is going on and how far it is, then `columns` of its own, then the time left."""
+    from rich import progress as bars
+
+    first = (bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn())
+    last = (bars.TextColumn("left"), bars.TimeRemainingColumn())
+    return bars.Progress(*first, *columns, *last, console=console)
+
+
 @contextmanager
 def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
     """A bar over all rounds of all cells, with the time left and the newest accuracy; our warnings appear above it.
@@ -57,34 +73,21 @@ def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
     from ggeur.methods import kind_of
     from ggeur.methods.algorithm import Given, Solved
     from ggeur.report.tables import label
-    from ggeur.runs.checkpoint import Checkpoints
+    from ggeur.runs.checkpoint import finished_numbers
 
     once = [kind_of(p.train.method) in (Solved, Given) for p in experiment.points]
     each = [1 if solved else p.train.rounds for p, solved in zip(experiment.points, once, strict=True)]
     rounds = [number for number in each for _ in experiment.seeds]
-    done = {cell: rounds[cell] for cell in Checkpoints(folder / "checkpoint").finished_numbers() if cell < len(rounds)}
-    bar = bars.Progress(
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
-        bars.MofNCompleteColumn(),
-        bars.TextColumn("rounds"),
-        bars.TimeElapsedColumn(),
-        bars.TextColumn("left"),
-        bars.TimeRemainingColumn(),
-        console=console,
-    )
-    with bar, notes():
+    done = {cell: rounds[cell] for cell in finished_numbers(folder / "checkpoint") if cell < len(rounds)}
+    names = [label(v) or p.train.method for p, v in zip(experiment.points, experiment.varied, strict=True)]
+    with progress_bar(bars.TextColumn("rounds"), bars.TimeElapsedColumn()) as bar, notes():
         task = bar.add_task("preparing", total=sum(rounds), completed=sum(done.values()))
 
         def on_round(event: dict[str, Any]) -> None:
             done[event["cell"]] = max(event["round"], 1)
             point, seed = divmod(event["cell"], len(experiment.seeds))
-            name = label(experiment.varied[point]) or experiment.points[point].train.method
-            bar.update(
-                task,
-                completed=sum(done.values()),
-                description=f"{escape(name)}, seed {experiment.seeds[seed]}: {event['avg']:5.1f} %",
-            )
+            words = f"{escape(names[point])}, seed {experiment.seeds[seed]}: {event['avg']:5.1f} %"
+            bar.update(task, completed=sum(done.values()), description=words)
 
         yield on_round
         bar.update(task, completed=sum(rounds), description="done")
@@ -105,10 +108,11 @@ def result_table(result: "Result", title: str) -> Table:
     rows = result.rows()
     domains = next((list(row.domains) for row in rows if row.domains), [])
     seeds = len(rows[0].cells) if rows else 0
-    table = Table(title=title, title_justify="left", caption=_caption(seeds, len(domains)), caption_justify="left")
-    table.add_column("")
-    first = max((len(row_name(row)) for row in rows), default=0)
-    tight = first + sum(max(len(name), 6) + 3 for name in domains) + 32 > console.width  # 32: what is around and after
+    table = titled_table(title, "", caption=_caption(seeds, len(domains)))
+    names = [row_name(row) for row in rows]
+    tight = (
+        max(map(len, names), default=0) + sum(max(len(name), 6) + 3 for name in domains) + 32 > console.width
+    )  # 32: what is around and after
     for name in domains if len(domains) > 1 else []:
         short = f"{name[:6]}…" if tight and len(name) > 7 else name  # room for what the rows are called
         table.add_column(escape(short), justify="right", min_width=6)
@@ -116,8 +120,8 @@ def result_table(result: "Result", title: str) -> Table:
     if len(domains) > 1:
         table.add_column("STD", justify="right", no_wrap=True)
     best = max((row.avg for row in rows if row.avg is not None), default=None)
-    for row in rows:
-        table.add_row(*_cells(row, escape(row_name(row)), domains, best))
+    for row, name in zip(rows, names, strict=True):
+        table.add_row(*_cells(row, escape(name), domains, best))
     return table
 
 

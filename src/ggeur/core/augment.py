@@ -6,6 +6,7 @@ controls every reader asks for: Step 1 without noise only repeats rows (`resampl
 repeat rows and prototypes (`prototypes`).
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
@@ -13,8 +14,8 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.geometry import Geometry, Scale
+from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.geometry import Geometry, Scale, units_note
 from ggeur.core.statistics import ClassStatistics
 from ggeur.core.types import Bool, Int
 from ggeur.core.validate import check_embeddings, check_labels, check_whole
@@ -64,36 +65,21 @@ class DrawRule(NamedTuple):
         return np.asarray(self.around_own(held) + used * self.per_prototype)
 
 
-def plan_draws(
-    y: Int,
-    n_classes: int,
-    *,
-    target: int = 2000,
-    per_sample: int | None = None,
-    prototypes: NDArray[np.bool_] | None = None,
-    per_prototype: int = 500,
-    empty_cell: Literal["all", "first"] = "all",
-) -> Draws:
-    """Which draws a client with labels `y` makes: class by class, Step 1 and then Step 2.
+def plan_draws(y: Int, n_classes: int, rule: DrawRule, prototypes: Bool | None = None) -> Draws:
+    """Which draws a client with labels `y` makes by `rule`: class by class, Step 1 and then Step 2.
 
-    Step 1 tops each class the client holds up to `target` (or adds `per_sample`, the N of Algorithm 1, to each
-    row): draw i is around own row i mod n. Step 2 adds `per_prototype` draws around each prototype that
-    `prototypes` (D, C) marks, also for classes the client lacks; there `empty_cell="first"` uses one prototype only.
+    Step 1: draw i is around own row i mod n. Step 2: around each prototype that `prototypes` (D, C) marks, also for
+    classes the client lacks.
     """
-    for name, value in (("target", target), ("per_prototype", per_prototype), ("per_sample", per_sample)):
-        if value is not None or name != "per_sample":
-            check_whole(name, value, least=1)
-    if empty_cell not in ("all", "first"):
-        raise GgeurError(f"empty_cell is {empty_cell!r}; it must be all or first.")
     if prototypes is None:
         prototypes = np.zeros((0, n_classes), np.bool_)
-    rule, held = DrawRule(target, per_sample, per_prototype, empty_cell), np.bincount(y, minlength=n_classes)
+    held = np.bincount(y, minlength=n_classes)
     own = np.split(np.argsort(y, kind="stable"), np.cumsum(held)[:-1])
     around, used = rule.around_own(held), rule.prototypes(held, prototypes)
     rows: list[Int] = []
     for c in range(n_classes):
         rows.append(np.resize(own[c], around[c]))  # np.resize repeats in turn: own row i mod n
-        rows.append(np.repeat(len(y) + np.flatnonzero(used[:, c]) * n_classes + c, per_prototype))
+        rows.append(np.repeat(len(y) + np.flatnonzero(used[:, c]) * n_classes + c, rule.per_prototype))
     row = np.concatenate(rows) if rows else np.zeros(0, np.int64)
     labels = np.concatenate([y, np.tile(np.arange(n_classes), len(prototypes))])
     return Draws(row, labels[row])
@@ -165,23 +151,21 @@ def augment(
         raise GgeurError(
             f"The geometry has {geometry.dimension} dimensions and the embeddings {x.shape[1]}: use one encoder."
         )
-    draws = plan_draws(
-        y,
-        n_classes,
-        target=target,
-        per_sample=per_sample,
-        prototypes=None if prototypes is None else prototypes.present,
-        per_prototype=per_prototype,
-        empty_cell=empty_cell,
-    )
+    for name, value in (("target", target), ("per_prototype", per_prototype), ("per_sample", per_sample)):
+        if value is not None or name != "per_sample":
+            check_whole(name, value, least=1)
+    if empty_cell not in ("all", "first"):
+        raise GgeurError(f"empty_cell is {empty_cell!r}; it must be all or first.")
+    rule = DrawRule(target, per_sample, per_prototype, empty_cell)
+    draws = plan_draws(y, n_classes, rule, None if prototypes is None else prototypes.present)
     base = x
     if prototypes is not None:
         means = check_embeddings(prototypes.mean.reshape(-1, x.shape[1]), "of the prototypes")
         base = np.concatenate([x, means], dtype=x.dtype)
     new = base[draws.row]
     if geometry is not None and scale is not None:
-        if scale == "eigenvalue":
-            geometry.warn_about_units()
+        if scale == "eigenvalue" and (note := units_note(float(geometry.eigenvalues.max(initial=0.0)))):
+            warnings.warn(note, GgeurWarning, stacklevel=2)
         if not isinstance(seed, Sequence | np.random.Generator):
             check_whole("seed", seed, least=0)
         streams = np.random.default_rng(seed).spawn(n_classes)  # a class's noise does not depend on the others

@@ -1,6 +1,5 @@
 """The geometric shape of a class: eigenvectors and eigenvalues of its covariance (Section 2 of the paper)."""
 
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.errors import GgeurError
 from ggeur.core.statistics import ClassStatistics
 from ggeur.core.threads import THREADS
 from ggeur.core.types import Float
@@ -110,16 +109,15 @@ class Geometry:
         """(C, p, p): those of all classes, by the same `scale`."""
         return np.stack([self.factor(c, scale) for c in range(self.n_classes)])
 
-    def warn_about_units(self) -> None:
-        """The printed formula scales noise by lambda, in squared units: it fits only where lambda is about 1."""
-        top = float(self.eigenvalues.max(initial=0.0))
-        if self.present.any() and not 0.1 <= top <= 10:
-            warnings.warn(
-                f"scale='eigenvalue' depends on the embedding's units, and the largest eigenvalue, {top:.3g}, is "
-                "outside 0.1..10; scale='sqrt-eigenvalue' is free of units.",
-                GgeurWarning,
-                stacklevel=3,
-            )
+
+def units_note(largest: float) -> str:
+    """What to say where noise is scaled by lambda, in squared units, and the `largest` is not about 1; else nothing."""
+    if 0.1 <= largest <= 10:
+        return ""
+    return (
+        f"scale='eigenvalue' depends on the embedding's units, and the largest eigenvalue, {largest:.3g}, is "
+        "outside 0.1..10; scale='sqrt-eigenvalue' is free of units."
+    )
 
 
 def _eigh(matrices: Float) -> tuple[Float, Float]:

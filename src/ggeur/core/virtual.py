@@ -7,7 +7,6 @@ client draws, if that is more) the bank wraps around: draws of one client stay d
 then share a noise vector up to its sign.
 """
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -62,10 +61,6 @@ class BankLayout:
         """All of the bank, for whoever simulates all clients."""
         return BankPiece(np.zeros_like(self.size), self.size, self.size)
 
-    def noise_rows(self, k: int, label: Int, seed: int) -> NDArray[np.int32]:
-        """Signed bank rows for client k's draws, whose labels come class by class."""
-        return self.whole.noise_rows(self.offset[k], k, label, seed)
-
 
 class BankPiece(NamedTuple):
     """Consecutive rows of each class's bank: all of them, or those that one client draws."""
@@ -75,7 +70,7 @@ class BankPiece(NamedTuple):
     size: Int  # (C,) rows of the class's whole bank
 
     def noise_rows(self, offset: Int, client: int, label: Int, seed: int) -> NDArray[np.int32]:
-        """Signed rows of this piece for the draws of a client that starts at `offset` (C,) in it."""
+        """Signed rows of this piece for the draws of a client that starts at `offset` (C,) in it, class by class."""
         first = 1 + np.cumsum(self.length) - self.length
         rows = [
             first[c] + (offset[c] + np.arange(m)) % self.length[c]
@@ -129,7 +124,7 @@ def training_set(
     """
     draws = Draws(np.zeros(0, np.int64), np.zeros(0, np.int64))
     if rule is not None:
-        draws = plan_draws(y, present.shape[1], prototypes=present, **rule._asdict())
+        draws = plan_draws(y, present.shape[1], rule, present)
     signed = None if noise is None else noise.piece.noise_rows(noise.offset, noise.client, draws.label, noise.seed)
     return virtual_set(own, y, draws, signed, prototypes_at)
 
@@ -148,8 +143,3 @@ def virtual_set(own: Int, y: Int, draws: Draws, noise: NDArray[np.int32] | None,
         np.concatenate([y, draws.label]).astype(np.int32),
         n,
     )
-
-
-def count_draws(draws: Sequence[Draws], n_classes: int) -> Int:
-    """(K, C): how many draws each client makes of each class."""
-    return np.stack([np.bincount(d.label, minlength=n_classes) for d in draws])

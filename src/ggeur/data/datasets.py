@@ -9,8 +9,8 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.names import build_own, is_own, load_own
-from ggeur.data.datasets_paper import DATASETS, Dataset, Source, plain
-from ggeur.data.readers import ImageSet, Read, Split, folders, image_folder, pixels, shown
+from ggeur.data.datasets_paper import DATASETS, Dataset, Source
+from ggeur.data.readers import DomainPictures, ImageSet, Split, folders, image_folder, pixels, plain_name, printable
 from ggeur.data.readers_hub import read_hub
 
 MINI_DIGITS = "mini-digits"  # built in
@@ -44,7 +44,7 @@ def root(data: Path | None) -> Path | None:
     """Where native files are looked for: as told, or $GGEUR_DATA."""
     given = data or (Path(os.environ["GGEUR_DATA"]) if os.environ.get("GGEUR_DATA") else None)
     if given is not None and not given.is_dir():
-        raise GgeurError(f"There is no folder {shown(given)} to look for datasets in.")
+        raise GgeurError(f"There is no folder {printable(given)} to look for datasets in.")
     return given
 
 
@@ -57,9 +57,9 @@ def find(source: Source, below: Path | None) -> Path | None:
     """The folder with a source's native files: `below` itself, or one in it under a name that is in use."""
     if below is None:
         return None
-    named = [child for child in folders(below) if plain(child.name) in source.places]
+    named = [child for child in folders(below) if plain_name(child.name) in source.places]
     inner = [child for folder in named for child in folders(folder)][:100]
-    deeper = [child for folder in inner if plain(folder.name) in source.places for child in folders(folder)][:100]
+    deeper = [child for folder in inner if plain_name(folder.name) in source.places for child in folders(folder)][:100]
     return next((folder for folder in (below, *named, *inner, *deeper) if source.complete(folder)), None)
 
 
@@ -87,7 +87,7 @@ def _read(dataset: Dataset, below: Path | None) -> ImageSet:
     return images
 
 
-def _from_hub(dataset: Dataset, source: Source, below: Path | None) -> Read:
+def _from_hub(dataset: Dataset, source: Source, below: Path | None) -> DomainPictures:
     assert source.hub is not None
     try:
         return read_hub(source.hub, source.domains)
@@ -97,7 +97,7 @@ def _from_hub(dataset: Dataset, source: Source, below: Path | None) -> Read:
 
 def _not_found(dataset: Dataset, source: Source, below: Path | None) -> str:
     what = dataset.name if len(dataset.sources) == 1 else f"{source.domains[0]}, a domain of {dataset.name},"
-    where = f"in {shown(below)}" if below is not None else "because neither --data nor $GGEUR_DATA names a folder"
+    where = f"in {printable(below)}" if below is not None else "because neither --data nor $GGEUR_DATA names a folder"
     return f"{what} was not found {where}: get {source.get}."
 
 

@@ -3,7 +3,7 @@
 import os
 import unicodedata
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -40,7 +40,7 @@ class Split(NamedTuple):
     test: Part | None = None
 
 
-Read = tuple[tuple[str, ...], dict[str, Split]]  # class names, and the pictures by domain
+DomainPictures = tuple[tuple[str, ...], dict[str, Split]]  # class names, and the pictures by domain
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,10 @@ class ImageSet:
 
     @classmethod
     def of(cls, class_names: Sequence[str], domains: Mapping[str, Split], **meta: Any) -> Self:
-        """Domain after domain, training pictures before test pictures."""
+        """The set of these `class_names` and `domains`, by name: domain after domain, training before test pictures.
+
+        `meta` is what a table says of where its rows come from.
+        """
         parts = [(d, test, p) for d, split in enumerate(domains.values()) for test, p in enumerate(split) if p]
         tested = any(split.test is not None for split in domains.values())
         sizes = [len(p.items) for _, _, p in parts]
@@ -75,7 +78,7 @@ class ImageSet:
         )
 
     def take(self, share: float) -> Self:
-        """This share of each domain's training pictures, drawn once and for all, and every test picture.
+        """This `share` of each domain's training pictures, drawn once and for all, and every test picture.
 
         The meta remembers it, so that a partition does not take its share twice.
         """
@@ -104,9 +107,16 @@ class ImageSet:
 
 
 def pixels(images: NDArray[np.uint8], labels: NDArray[Any], where: str) -> Part:
-    """A part of pictures that are in memory already."""
+    """A part of pictures that are in memory already: `images` with their `labels`; `where` is for messages."""
     items = [Item(f"{where}, image {i}", partial(images.__getitem__, i)) for i in range(len(images))]
     return Part(items, np.asarray(labels).astype(np.int64).ravel())
+
+
+def picture_files(labelled: Iterable[tuple[Path, int]]) -> Part:
+    """A part of image files, given as `labelled` paths; they are read when they are needed."""
+    pairs = list(labelled)
+    items = [Item(printable(path), path.read_bytes) for path, _ in pairs]
+    return Part(items, np.array([label for _, label in pairs], np.int64))
 
 
 def image_folder(root: Path) -> ImageSet:
@@ -115,23 +125,23 @@ def image_folder(root: Path) -> ImageSet:
     return ImageSet.of(class_names, domains, dataset=folder_name(root.resolve()))
 
 
-def domain_folders(root: Path, rename: Callable[[str], str | None] = lambda name: name) -> Read:
+def domain_folders(root: Path, rename: Callable[[str], str | None] = lambda name: name) -> DomainPictures:
     """Class names, and the pictures of `root/<domain>/<class>/*` or `root/<class>/*` by domain.
 
     Classes are those of all domains together: a site may lack some. `rename` gives the folder of a domain its name,
     or None to leave it out.
     """
     if not root.is_dir():
-        raise GgeurError(f"There is no folder {shown(root)}.")
+        raise GgeurError(f"There is no folder {printable(root)}.")
     tops = folders(root)
     with_folders = [top for top in tops if folders(top)]
     with_files = [top for top in tops if files(top)]
     if files(root) and not tops:
-        raise GgeurError(f"{shown(root)} holds files and no class folders; sort the images into folders by class.")
+        raise GgeurError(f"{printable(root)} holds files and no class folders; sort the images into folders by class.")
     if with_folders and with_files:
         raise GgeurError(
-            f"{shown(with_folders[0])} holds folders and {shown(with_files[0])} holds files; a root holds either "
-            "<domain>/<class>/* or <class>/* throughout."
+            f"{printable(with_folders[0])} holds folders and {printable(with_files[0])} holds files; a root holds "
+            "either <domain>/<class>/* or <class>/* throughout."
         )
     domains = {"all": tops}
     if with_folders:
@@ -142,23 +152,17 @@ def domain_folders(root: Path, rename: Callable[[str], str | None] = lambda name
     splits = {name: Split(_class_folders(found, code)) for name, found in domains.items()}
     if not any(len(split.train.items) for split in splits.values()):
         raise GgeurError(
-            f"There are no images in {shown(root)}; they belong in <domain>/<class>/ or <class>/ below it."
+            f"There are no images in {printable(root)}; they belong in <domain>/<class>/ or <class>/ below it."
         )
     _tell_what_is_missing(splits, class_names)
     return tuple(class_names), splits
 
 
 def _class_folders(found: Sequence[Path], code: Mapping[str, int]) -> Part:
-    items: list[Item] = []
-    labels: list[int] = []
     for folder in found:
-        deeper = folders(folder)
-        if deeper:
-            raise GgeurError(f"{shown(deeper[0])} lies too deep; class folders hold images only.")
-        paths = files(folder)
-        items += [Item(shown(path), path.read_bytes) for path in paths]
-        labels += [code[folder_name(folder)]] * len(paths)
-    return Part(items, np.array(labels, np.int64))
+        if deeper := folders(folder):
+            raise GgeurError(f"{printable(deeper[0])} lies too deep; class folders hold images only.")
+    return picture_files((path, code[folder_name(folder)]) for folder in found for path in files(folder))
 
 
 def _tell_what_is_missing(splits: Mapping[str, Split], class_names: Sequence[str]) -> None:
@@ -187,7 +191,7 @@ def _entries(path: Path) -> list[Path]:
     try:
         return [p for p in path.iterdir() if not p.name.startswith((".", "__MACOSX"))]
     except OSError as error:
-        raise GgeurError(f"Cannot read the folder {shown(path)}: {error.strerror or error}.") from error
+        raise GgeurError(f"Cannot read the folder {printable(path)}: {error.strerror or error}.") from error
 
 
 def folder_name(path: Path) -> str:
@@ -195,10 +199,15 @@ def folder_name(path: Path) -> str:
     try:
         path.name.encode()
     except UnicodeEncodeError as error:
-        raise GgeurError(f"The name of the folder {shown(path)} is not valid text; rename it.") from error
+        raise GgeurError(f"The name of the folder {printable(path)} is not valid text; rename it.") from error
     return unicodedata.normalize("NFC", path.name)
 
 
-def shown(path: Path) -> str:
+def plain_name(name: str) -> str:
+    """A name without case, blanks and punctuation: spellings of one folder differ in these."""
+    return "".join(ch for ch in name.lower() if ch.isalnum())
+
+
+def printable(path: Path) -> str:
     """A path as it can be printed, whatever bytes are in it."""
     return os.fsencode(path).decode(errors="replace")

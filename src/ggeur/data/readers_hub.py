@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ggeur.core.errors import GgeurError
-from ggeur.data.readers import Item, Part, Picture, Read, Split
+from ggeur.data.readers import DomainPictures, Item, Part, Picture, Split
 
 
 class Hub(NamedTuple):
@@ -23,8 +23,11 @@ class Hub(NamedTuple):
     config: str | None = None
 
 
-def read_hub(hub: Hub, domain_names: Sequence[str]) -> Read:
-    """Class names and, per domain, its pictures; downloaded by `datasets` unless it has them in its cache."""
+def read_hub(hub: Hub, domain_names: Sequence[str]) -> DomainPictures:
+    """Class names and, for each of `domain_names`, its pictures, from where `hub` says.
+
+    They are downloaded by `datasets` unless it has them in its cache.
+    """
     train = _load(hub, "train")
     names = _class_names(train, hub)
     if hub.domain is None:

@@ -1,23 +1,23 @@
 """The datasets' own files as published: CIFAR pickles, MNIST idx, SVHN .mat, USPS .bz2, the Tiny-ImageNet tree."""
 
-import bz2
 import gzip
 import pickle
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
-from ggeur.data.readers import Item, Part, Split, files, folders, pixels, shown
-
-T = TypeVar("T")
+from ggeur.data.readers import Part, Split, files, folders, picture_files, pixels, plain_name, printable
 
 DIGITS = tuple(map(str, range(10)))
 Domain = tuple[tuple[str, ...], Split]  # class names and the pictures
+_SYN_MAT = ("synth_train_32x32.mat", "synth_test_32x32.mat")
+_SYN_FOLDERS = ("syn", "synth", "syndigits", "synthdigits", "syntheticdigits")
 
 
 def cifar10(folder: Path) -> Domain:
@@ -39,36 +39,53 @@ def mnist(folder: Path) -> Domain:
     """The four idx files, gzipped or not."""
 
     def part(prefix: str) -> Part:
-        images, labels = (mnist_file(folder, f"{prefix}-{kind}") for kind in ("images-idx3", "labels-idx1"))
+        images, labels = (_mnist_file(folder, f"{prefix}-{kind}") for kind in ("images-idx3", "labels-idx1"))
         assert images is not None and labels is not None  # the folder was found by them
-        return _paired(_idx(images, 3), _idx(labels, 1), images, 10)
+        return _part(_idx(images, 3), _idx(labels, 1), images, 10)
 
     return DIGITS, Split(part("train"), part("t10k"))
 
 
-def mnist_file(folder: Path, stem: str) -> Path | None:
+def has_mnist(folder: Path) -> bool:
+    """Whether all four idx files are in this folder."""
+    stems = [f"{part}-{kind}" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
+    return all(_mnist_file(folder, stem) for stem in stems)
+
+
+def _mnist_file(folder: Path, stem: str) -> Path | None:
     """An idx file under the names in use: a dash or a full stop before idx, gzipped or not."""
     names = [f"{s}-ubyte{end}" for s in (stem, stem.replace("-idx", ".idx")) for end in ("", ".gz")]
     return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
 def svhn(folder: Path) -> Domain:
+    """`train_32x32.mat` and `test_32x32.mat`."""
     return DIGITS, Split(_mat(folder / "train_32x32.mat"), _mat(folder / "test_32x32.mat"))
 
 
-def syn_mat(folder: Path) -> Domain:
-    """Synthetic Digits as published by their authors, in the layout of SVHN."""
-    return DIGITS, Split(_mat(folder / "synth_train_32x32.mat"), _mat(folder / "synth_test_32x32.mat"))
+def syn(folder: Path) -> Domain:
+    """Synthetic Digits as published by their authors, in the layout of SVHN, or as images.
+
+    Images lie in `train/<digit>/*` and `val/<digit>/*` or under another of the names in use.
+    """
+    if _has_syn_mat(folder):
+        train, test = (_mat(folder / name) for name in _SYN_MAT)
+        return DIGITS, Split(train, test)
+    halves = _syn_halves(folder)
+    train, test = (_class_tree(half, DIGITS) for half in halves if half is not None)
+    return DIGITS, Split(train, test)
 
 
-def syn_folders(folder: Path) -> Domain:
-    """Synthetic Digits as images, `train/<digit>/*` and `val/<digit>/*` under one of the names in use."""
-    train, test = syn_halves(folder)
-    assert train is not None and test is not None
-    return DIGITS, Split(_class_tree(train, DIGITS), _class_tree(test, DIGITS))
+def has_syn(folder: Path) -> bool:
+    """Whether Synthetic Digits are in this folder, which only its name tells apart where they are images."""
+    return _has_syn_mat(folder) or (plain_name(folder.name) in _SYN_FOLDERS and all(_syn_halves(folder)))
 
 
-def syn_halves(folder: Path) -> tuple[Path | None, Path | None]:
+def _has_syn_mat(folder: Path) -> bool:
+    return all((folder / name).is_file() for name in _SYN_MAT)
+
+
+def _syn_halves(folder: Path) -> tuple[Path | None, Path | None]:
     def named(*names: str) -> Path | None:
         return next((folder / name for name in names if (folder / name).is_dir()), None)
 
@@ -86,31 +103,26 @@ def tiny_imagenet(folder: Path) -> Domain:
     words = dict(line.split("\t", 1) for line in _lines(folder / "words.txt") if "\t" in line)
     code = {wnid: c for c, wnid in enumerate(wnids)}
     train = _class_tree(folder / "train", wnids, inside="images")
-    items, labels = [], []
-    for line in _lines(folder / "val" / "val_annotations.txt"):
+    test = []
+    annotations = folder / "val" / "val_annotations.txt"
+    for line in _lines(annotations):
         name, wnid = line.split("\t")[:2]
         if wnid not in code:
-            raise GgeurError(f"{shown(folder / 'val/val_annotations.txt')} names a class {wnid} that wnids.txt lacks.")
-        path = folder / "val" / "images" / name
-        items.append(Item(shown(path), path.read_bytes))
-        labels.append(code[wnid])
+            raise GgeurError(f"{printable(annotations)} names a class {wnid} that wnids.txt lacks.")
+        test.append((folder / "val" / "images" / name, code[wnid]))
     firsts = [words.get(wnid, wnid).split(",")[0] for wnid in wnids]
     names = tuple(f"{n} ({w})" if firsts.count(n) > 1 else n for n, w in zip(firsts, wnids, strict=True))
-    return names, Split(train, Part(items, np.array(labels, np.int64)))
+    return names, Split(train, picture_files(test))
 
 
 def _class_tree(folder: Path, classes: Sequence[str], inside: str = "") -> Part:
     """Pictures of `folder/<class>/[inside/]*`; a folder that is no class is refused."""
     code = {name: c for c, name in enumerate(classes)}
-    items: list[Item] = []
-    labels: list[int] = []
-    for found in folders(folder):
-        if found.name not in code:
-            raise GgeurError(f"{shown(found)} is not one of the {len(classes)} classes; move it away.")
-        paths = files(found / inside)
-        items += [Item(shown(path), path.read_bytes) for path in paths]
-        labels += [code[found.name]] * len(paths)
-    return Part(items, np.array(labels, np.int64))
+    found = folders(folder)
+    for child in found:
+        if child.name not in code:
+            raise GgeurError(f"{printable(child)} is not one of the {len(classes)} classes; move it away.")
+    return picture_files((path, code[child.name]) for child in found for path in files(child / inside))
 
 
 # ---------------------------------------------------------------- single files
@@ -135,84 +147,70 @@ class _NumbersOnly(pickle.Unpickler):
 
 def _unpickle(path: Path, *keys: str) -> list[Any]:
     """The values under `keys` of a pickled dict whose strings are Python 2's."""
-
-    def load() -> list[Any]:
-        with path.open("rb") as file:
-            content = _NumbersOnly(file, encoding="bytes").load()
+    with _readable(path), path.open("rb") as file:
+        content = _NumbersOnly(file, encoding="bytes").load()
         return [content[key.encode()] if key.encode() in content else content[key] for key in keys]
-
-    return _reading(path, load)
 
 
 def _cifar_batch(path: Path, labels: str, n_classes: int) -> Part:
     data, y = _unpickle(path, "data", labels)
-    rows = _reading(path, lambda: np.asarray(data, np.uint8).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
-    return _paired(rows, _reading(path, lambda: np.asarray(y, np.int64)), path, n_classes)
+    with _readable(path):
+        images = np.asarray(data, np.uint8).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        return _part(images, np.asarray(y, np.int64), path, n_classes)
 
 
 def _idx(path: Path, rank: int) -> NDArray[np.uint8]:
     """An idx file of bytes: a magic number, the sizes, the values, all big-endian."""
-
-    def load() -> NDArray[np.uint8]:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            head = file.read(4 + 4 * rank)
-            magic, *shape = struct.unpack(f">{1 + rank}i", head)
-            if magic != 0x0800 + rank:
-                raise ValueError(f"the magic number is {magic} and not {0x0800 + rank}")
-            return np.frombuffer(file.read(), np.uint8).reshape(shape)
-
-    return _reading(path, load)
+    with _readable(path), gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        head = file.read(4 + 4 * rank)
+        magic, *shape = struct.unpack(f">{1 + rank}i", head)
+        if magic != 0x0800 + rank:
+            raise ValueError(f"the magic number is {magic} and not {0x0800 + rank}")
+        return np.frombuffer(file.read(), np.uint8).reshape(shape)
 
 
 def _mat(path: Path) -> Part:
     """A MATLAB file with X (32, 32, 3, N) and y (N, 1), where the digit 0 has the label 10."""
+    from scipy.io import loadmat
 
-    def load() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        from scipy.io import loadmat
-
+    with _readable(path):
         content = loadmat(path, variable_names=("X", "y"))
-        return np.ascontiguousarray(content["X"].transpose(3, 0, 1, 2)), content["y"].ravel().astype(np.int64) % 10
-
-    images, labels = _reading(path, load)
-    return _paired(images, labels, path, 10)
+        images = np.ascontiguousarray(content["X"].transpose(3, 0, 1, 2))
+        return _part(images, content["y"].ravel().astype(np.int64) % 10, path, 10)
 
 
 def _usps_file(path: Path) -> Part:
-    def load() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        with bz2.open(path, "rt", encoding="ascii") as file:
-            lines = [line.split() for line in file if line.strip()]
-        values, labels = np.zeros((len(lines), 256)), []
-        for row, (label, *pairs) in enumerate(lines):
-            labels.append(int(float(label)) - 1)
-            for pair in pairs:
-                at, value = pair.split(":")
-                values[row, int(at) - 1] = float(value)
-        grey = ((np.clip(values, -1, 1) + 1) / 2 * 255).astype(np.uint8)
-        return grey.reshape(-1, 16, 16), np.array(labels, np.int64)
+    from sklearn.datasets import load_svmlight_file
 
-    images, labels = _reading(path, load)
-    return _paired(images, labels, path, 10)
+    with _readable(path):
+        values, labels = load_svmlight_file(path, n_features=256, zero_based=False)
+        grey = ((np.clip(values.toarray(), -1, 1) + 1) / 2 * 255).astype(np.uint8)
+        return _part(grey.reshape(-1, 16, 16), labels.astype(np.int64) - 1, path, 10)
 
 
-def _paired(images: NDArray[np.uint8], labels: NDArray[Any], path: Path, n_classes: int) -> Part:
-    part = pixels(images, labels, shown(path))
+def _part(images: NDArray[np.uint8], labels: NDArray[Any], path: Path, n_classes: int) -> Part:
+    part = pixels(images, labels, printable(path))
     if len(part.items) != len(part.y) or not ((part.y >= 0) & (part.y < n_classes)).all():
-        raise GgeurError(f"{shown(path)} is damaged: images and labels do not fit; download it again.")
+        raise GgeurError(f"{printable(path)} is damaged: images and labels do not fit; download it again.")
     return part
 
 
-def _reading(path: Path, load: Callable[[], T]) -> T:
-    """`load()`, whose failures become one sentence: damaged files raise a dozen types."""
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Failures within the block become one sentence that names the file: damaged ones raise a dozen types."""
     try:
-        return load()
+        yield
+    except GgeurError:
+        raise
     except OSError as error:
-        raise GgeurError(f"Cannot read {shown(path)}: {error.strerror or error}.") from error
+        raise GgeurError(f"Cannot read {printable(path)}: {error.strerror or error}.") from error
     except Exception as error:
-        raise GgeurError(f"{shown(path)} is damaged or in another format ({error}); download it again.") from error
+        raise GgeurError(f"{printable(path)} is damaged or in another format ({error}); download it again.") from error
 
 
-def _lines(path: Path) -> Iterable[str]:
-    return [line for line in _reading(path, lambda: path.read_text(encoding="utf-8")).splitlines() if line.strip()]
+def _lines(path: Path) -> list[str]:
+    with _readable(path):
+        return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
 def _texts(names: Sequence[Any]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ggeur.core.packaged import packaged_toml
 from ggeur.core.seeding import generator
 from ggeur.core.types import FloatArray
 from ggeur.demo import render
@@ -26,28 +27,8 @@ from ggeur.demo.pen import pen_points
 
 PER_CLASS = 180  # in each made-up domain: about as many as the handwritten one has
 
-TYPESET_FONTS = (
-    "DejaVuSerif",
-    "DejaVuSerif-Bold",
-    "DejaVuSerif-Italic",
-    "STIXGeneral",
-    "STIXGeneralBol",
-    "STIXGeneralItalic",
-    "cmr10",
-    "cmb10",
-    "cmti10",
-    "cmtt10",
-)
-CLUTTER_FONTS = (
-    "DejaVuSans",
-    "DejaVuSans-Bold",
-    "DejaVuSans-Oblique",
-    "DejaVuSans-BoldOblique",
-    "DejaVuSansMono",
-    "DejaVuSansMono-Bold",
-    "cmss10",
-)
-
+_FONTS = packaged_toml("demo", "fonts.toml")
+TYPESET_FONTS, CLUTTER_FONTS = tuple(_FONTS["typeset"]), tuple(_FONTS["clutter"])
 
 _Domain = tuple[NDArray[np.uint8], NDArray[np.int64]]  # images and their labels
 

@@ -1,1 +1,1 @@
-"""Real machines, over Flower: what travels, what a site does, what the server does, and how they are started."""
+"""Real machines, over Flower: only subpackages live here, one for each party and one for what passes between them."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurError
 from ggeur.core.types import FloatArray
 from ggeur.data.caches import cache_folder
-from ggeur.data.readers import Picture, shown
+from ggeur.data.readers import Picture, printable
 from ggeur.encode.encoder import Encoder
 
 
@@ -45,7 +45,7 @@ class EmbeddingCache:
                 self._read(path)
         except OSError as error:
             raise GgeurError(
-                f"Cannot use the cache {shown(self.folder)}: {error.strerror or error}; "
+                f"Cannot use the cache {printable(self.folder)}: {error.strerror or error}; "
                 "set $GGEUR_CACHE to a folder that can be written."
             ) from error
 
@@ -77,7 +77,8 @@ class EmbeddingCache:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise GgeurError(f"Cannot write the cache {shown(self._journal)}: {error.strerror or error}.") from error
+            path = printable(self._journal)
+            raise GgeurError(f"Cannot write the cache {path}: {error.strerror or error}.") from error
         self._known.update(zip(digests, records["x"], strict=True))
 
 

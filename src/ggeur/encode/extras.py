@@ -5,14 +5,14 @@ from importlib.util import find_spec
 EXTRAS = {"hf": ("torch", "transformers", "PIL"), "onnx": ("onnxruntime", "PIL")}
 
 
-def there(*modules: str) -> bool:
+def installed(*modules: str) -> bool:
     """Whether all these modules are installed."""
     return all(find_spec(module) for module in modules)
 
 
-def lacking(encoder: str) -> str:
+def missing_extra(encoder: str) -> str:
     """The extra that is to be installed for an encoder of this name; nothing if it can be used as it is."""
     if encoder == "builtin":
         return ""
     extra = "onnx" if encoder.startswith("onnx:") else "hf"
-    return "" if there(*EXTRAS[extra]) else extra
+    return "" if installed(*EXTRAS[extra]) else extra

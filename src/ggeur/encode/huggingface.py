@@ -35,8 +35,8 @@ class HuggingFaceEncoder(Encoder):
 
     def prepare(self, image: Image) -> FloatArray:
         # "np" keeps torch out of the reading threads.
-        made = self._processor(images=image, return_tensors="np", input_data_format="channels_last")
-        return np.asarray(made["pixel_values"][0], np.float32)
+        inputs = self._processor(images=image, return_tensors="np", input_data_format="channels_last")
+        return np.asarray(inputs["pixel_values"][0], np.float32)
 
     def forward(self, prepared: FloatArray) -> FloatArray:
         with self._torch.inference_mode():
@@ -45,11 +45,8 @@ class HuggingFaceEncoder(Encoder):
         return unit_rows(x) if self._normalize else x
 
     def _pooled(self, pixels: Any) -> Any:
-        if hasattr(self._model, "get_image_features"):
-            made = self._model.get_image_features(pixel_values=pixels)
-        else:
-            made = self._model(pixel_values=pixels)
-        pooled = getattr(made, "pooler_output", None)
+        tower = getattr(self._model, "get_image_features", self._model)
+        pooled = getattr(tower(pixel_values=pixels), "pooler_output", None)
         if pooled is None:
             raise GgeurError(
                 f"The model {self._source} has no pooled image embedding; use a CLIP, SigLIP or DINOv2 model."
@@ -110,9 +107,7 @@ def _load(kind: Any, name: str, what: str) -> Any:
         return kind.from_pretrained(name)
     except Exception as error:  # OSError, ValueError, safetensors' own and more
         reason = " ".join(str(error).split()).partition(". ")[0].rstrip(".") or type(error).__name__
-        advice = (
-            "complete the folder"
-            if Path(name).is_dir()
-            else (f"run `hf download {name}` where there is a network, or name a local folder, onnx:PATH or builtin")
-        )
+        advice = f"run `hf download {name}` where there is a network, or name a local folder, onnx:PATH or builtin"
+        if Path(name).is_dir():
+            advice = "complete the folder"
         raise GgeurError(f"Cannot load the {what} of the encoder {name} ({reason}): {advice}.") from error

@@ -27,14 +27,14 @@ _AHEAD = 3  # batches that may be read, decoded and waiting
 OnBatch = Callable[[int, int], None]  # images done, and how many of them were computed just now
 
 
-class Embedded(NamedTuple):
+class EmbeddingResult(NamedTuple):
     """A table, and the pictures that could not be read, with the reason."""
 
     table: EmbeddingTable
     unreadable: list[str]
 
 
-class _Seen(NamedTuple):
+class _PreparedPicture(NamedTuple):
     """What a reading thread makes of a picture: its digest and, unless the cache has it, the encoder's input."""
 
     digest: bytes
@@ -50,12 +50,13 @@ def embed(
     templates: Sequence[str] = TEMPLATES,
     cache: Path | None = None,
     on_batch: OnBatch | None = None,
-) -> Embedded:
-    """The pictures as an EmbeddingTable.
+) -> EmbeddingResult:
+    """The pictures of `images` as an EmbeddingTable, by this `encoder`, `batch` of them at a time.
 
     Finished batches are kept in the cache at once, so that a run that was interrupted goes on where it stopped, and a
     second one does not call the encoder. A picture that cannot be read is an error, or with `skip_unreadable` is
-    left out and listed. `templates` make the prompts of an encoder with a text tower.
+    left out and listed. `templates` make the prompts of an encoder with a text tower. `cache` is another folder than
+    the usual one; `on_batch` is told how far it is.
     """
     if batch < 1:
         raise GgeurError(f"The batch is {batch}; it must be at least 1.")
@@ -75,18 +76,20 @@ def embed(
         if on_batch is not None:
             on_batch(len(digests), computed)
 
-    for item, seen in _read_ahead(images.items, encoder, store, batch):
-        if isinstance(seen, Unreadable):
+    for item, future in _read_ahead(images.items, encoder, store, batch):
+        try:
+            picture = future.result()
+        except Unreadable as error:
             if not skip_unreadable:
                 flush()  # what was decoded is not lost
-                raise GgeurError(f"Cannot read the image {item.where}: {seen}; mend or remove it, or skip it with "
-                                 "--skip-unreadable.") from seen  # fmt: skip
-            unreadable.append(f"{item.where}: {seen}")
+                advice = "mend or remove it, or skip it with --skip-unreadable"
+                raise GgeurError(f"Cannot read the image {item.where}: {error}; {advice}.") from error
+            unreadable.append(f"{item.where}: {error}")
             digests.append(None)
             continue
-        digests.append(seen.digest)
-        if seen.prepared is not None and seen.digest not in store:
-            waiting[seen.digest] = seen.prepared
+        digests.append(picture.digest)
+        if picture.prepared is not None and picture.digest not in store:
+            waiting[picture.digest] = picture.prepared
         if len(waiting) == batch or len(digests) % (16 * batch) == 0:
             flush()
     flush()
@@ -94,7 +97,7 @@ def embed(
     if not len(rows):
         raise GgeurError("None of the images could be read.")
     x = np.stack([store[digest] for digest in digests if digest is not None])
-    return Embedded(_table(x, rows, images, encoder, templates), unreadable)
+    return EmbeddingResult(_table(x, rows, images, encoder, templates), unreadable)
 
 
 class _Stack:
@@ -113,36 +116,31 @@ class _Stack:
 
 def _read_ahead(
     items: Sequence[Item], encoder: Encoder, store: EmbeddingCache, batch: int
-) -> Iterator[tuple[Item, _Seen | Unreadable]]:
+) -> Iterator[tuple[Item, Future[_PreparedPicture]]]:
     """The items in order, read and prepared by threads, never more than a few batches ahead."""
     # Decoding releases the interpreter's lock and reading waits for disks, so both gain from threads; more than there
     # are cores would only take turns with an encoder that runs on the same.
     pool = ThreadPoolExecutor(max(2, min(8, os.cpu_count() or 1)), "ggeur-read")
-    queue: deque[tuple[Item, Future[_Seen | Unreadable]]] = deque()
+    queue: deque[tuple[Item, Future[_PreparedPicture]]] = deque()
     with pool, warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="PIL")  # what it cannot read is reported by us
         try:
             for item in items:
-                queue.append((item, pool.submit(_look, item, encoder, store)))
+                queue.append((item, pool.submit(_prepare, item, encoder, store)))
                 if len(queue) > _AHEAD * batch:
-                    first, future = queue.popleft()
-                    yield first, future.result()
-            while queue:
-                first, future = queue.popleft()
-                yield first, future.result()
+                    yield queue.popleft()
+            yield from queue
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def _look(item: Item, encoder: Encoder, store: EmbeddingCache) -> _Seen | Unreadable:
+def _prepare(item: Item, encoder: Encoder, store: EmbeddingCache) -> _PreparedPicture:
     try:
         picture = item.read()
         digest = digest_of(picture)
-        return _Seen(digest, None if digest in store else encoder.prepare(to_rgb(picture)))
-    except Unreadable as error:
-        return error
+        return _PreparedPicture(digest, None if digest in store else encoder.prepare(to_rgb(picture)))
     except OSError as error:
-        return Unreadable(error.strerror or str(error))
+        raise Unreadable(error.strerror or str(error)) from error
 
 
 def _checked(x: NDArray[np.float32], encoder: Encoder) -> FloatArray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.types import FloatArray
-from ggeur.data.readers import shown
+from ggeur.data.readers import printable
 from ggeur.encode.encoder import Encoder, Image, unit_rows
 from ggeur.encode.preprocess import Preprocessing
 
@@ -19,12 +19,12 @@ class OnnxEncoder(Encoder):
     def __init__(self, path: Path, *, normalize: bool = False, **preprocessing: Any) -> None:
         """`preprocessing` are the fields of Preprocessing; the size is the model's own where the export fixed it."""
         if not path.is_file():
-            raise GgeurError(f"There is no ONNX file {shown(path)}.")
+            raise GgeurError(f"There is no ONNX file {printable(path)}.")
         self._session = _session(path)
         self._input, self._output, self.dimension, self._batch, size = _signature(self._session, path)
         self._prepare = Preprocessing(**({} if size is None else {"size": size}) | preprocessing)
         if size is not None and self._prepare.size != size:
-            raise GgeurError(f"{shown(path)} takes images of {size} x {size} pixels, not {self._prepare.size}.")
+            raise GgeurError(f"{printable(path)} takes images of {size} x {size} pixels, not {self._prepare.size}.")
         self._normalize = normalize
         self.name = f"onnx:{path.name}"
         self.preprocessing = str(self._prepare) + (", embeddings of unit length" if normalize else "")
@@ -57,7 +57,7 @@ def _session(path: Path) -> Any:
         return onnxruntime.InferenceSession(str(path), options, onnxruntime.get_available_providers())
     except Exception as error:  # its own types, one per kind of damage
         reason = str(error).strip().partition("\n")[0].rstrip(".")
-        raise GgeurError(f"{shown(path)} cannot be loaded as an ONNX model: {reason}.") from error
+        raise GgeurError(f"{printable(path)} cannot be loaded as an ONNX model: {reason}.") from error
 
 
 def _signature(session: Any, path: Path) -> tuple[str, str, int, int | None, int | None]:
@@ -65,13 +65,13 @@ def _signature(session: Any, path: Path) -> tuple[str, str, int, int | None, int
     inputs, outputs = session.get_inputs(), session.get_outputs()
     shape = inputs[0].shape if len(inputs) == 1 else []
     if len(shape) != 4 or (isinstance(shape[1], int) and shape[1] != 3) or inputs[0].type != "tensor(float)":
-        raise GgeurError(f"{shown(path)} is not an image tower: its one input must be float32 (batch, 3, H, W).")
+        raise GgeurError(f"{printable(path)} is not an image tower: its one input must be float32 (batch, 3, H, W).")
     flat = [o for o in outputs if len(o.shape) == 2]
     if not flat:
-        raise GgeurError(f"{shown(path)} has no output of shape (batch, p); export the pooled embedding.")
+        raise GgeurError(f"{printable(path)} has no output of shape (batch, p); export the pooled embedding.")
     batch, _, height, width = (n if isinstance(n, int) else None for n in shape)
     if height != width:
-        raise GgeurError(f"{shown(path)} takes images of {height} x {width}; only square ones are supported.")
+        raise GgeurError(f"{printable(path)} takes images of {height} x {width}; only square ones are supported.")
     dimension = flat[0].shape[1]
     if not isinstance(dimension, int):
         side = height or 224
@@ -86,6 +86,5 @@ def _hash(path: Path) -> str:
     for part in (path, path.with_name(path.name + ".data"), path.with_name(path.name + "_data")):
         if part.is_file():
             with part.open("rb") as file:
-                while block := file.read(1 << 20):
-                    digest.update(block)
+                hashlib.file_digest(file, lambda: digest)
     return digest.hexdigest()

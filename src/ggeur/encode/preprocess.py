@@ -10,7 +10,7 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.types import FloatArray
-from ggeur.data.readers import shown
+from ggeur.data.readers import printable
 from ggeur.encode.encoder import Image
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -85,8 +85,8 @@ def read_side_file(model: Path) -> dict[str, Any]:
     try:
         values: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise GgeurError(f"{shown(path)} is not valid JSON: {error}.") from error
+        raise GgeurError(f"{printable(path)} is not valid JSON: {error}.") from error
     known = [field.name for field in fields(Preprocessing)]
     if not isinstance(values, dict) or not set(values) <= set(known):
-        raise GgeurError(f"{shown(path)} must be a JSON object with no keys other than {', '.join(known)}.")
+        raise GgeurError(f"{printable(path)} must be a JSON object with no keys other than {', '.join(known)}.")
     return values

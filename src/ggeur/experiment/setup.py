@@ -57,14 +57,6 @@ class Setup:
 def training_of(settings: Settings) -> Training:
     """[train] as the engine takes it."""
     t = settings.train
-    return Training(
-        rounds=t.rounds,
-        batch=t.batch,
-        rate=t.rate,
-        local_epochs=t.local_epochs,
-        local_steps=t.local_steps,
-        optimiser=LocalOptimiser(t.optimiser, t.momentum, t.weight_decay),
-        clients_per_round=t.clients_per_round,
-        broadcast=t.broadcast,
-        storage=t.storage,
-    )
+    alike = ("rounds", "batch", "rate", "local_epochs", "local_steps", "clients_per_round", "broadcast", "storage")
+    optimiser = LocalOptimiser(t.optimiser, t.momentum, t.weight_decay)
+    return Training(optimiser=optimiser, **{name: getattr(t, name) for name in alike})

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.geometry import Geometry
+from ggeur.core.geometry import Geometry, units_note
 from ggeur.core.means import covariance_from_means
 from ggeur.core.message import Message
 from ggeur.core.statistics import ClassStatistics
@@ -75,14 +75,9 @@ def _shapes(covariances: Iterator[Float], factor_of: Int, noise: Noise) -> Shape
     return Shapes(np.concatenate(factors), factor_of, largest)
 
 
-def units_note(shapes: Shapes, augmentation: Augmentation) -> str:
-    """What to say where noise depends on the embedding's units, and these do not suit it; else nothing."""
-    if augmentation.noise is None or augmentation.unit_free or 0.1 <= shapes.largest <= 10:
-        return ""
-    return (
-        f"scale='eigenvalue' depends on the embedding's units, and the largest eigenvalue, {shapes.largest:.3g}, is "
-        "outside 0.1..10; scale='sqrt-eigenvalue' is free of units."
-    )
+def note_on_units(shapes: Shapes, a: Augmentation) -> str:
+    """What to say where the noise of `a` depends on the embedding's units, and these do not suit it; else nothing."""
+    return "" if a.noise is None or a.unit_free else units_note(shapes.largest)
 
 
 def stack_means(messages: Sequence[Message]) -> tuple[Float, Float]:

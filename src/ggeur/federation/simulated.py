@@ -13,7 +13,7 @@ from ggeur.core.types import Bool, Float, Int
 from ggeur.core.virtual import NoisePlace, VirtualSet, training_set
 from ggeur.federation.augmentation import Augmentation
 from ggeur.federation.layout import Layout, with_prototypes
-from ggeur.federation.shapes import Shapes, merged_shapes, shapes_from_means, stack_means, units_note
+from ggeur.federation.shapes import Shapes, merged_shapes, note_on_units, shapes_from_means, stack_means
 from ggeur.federation.summary import far_center, guided, protect, summarise, warn_about_digits
 
 _LOT_ROWS = 2048  # of clients that are summed up together
@@ -108,7 +108,7 @@ def augment_clients(clients: Clients, a: Augmentation, seed: int) -> TrainingSet
     bank, whole = None, layout.bank.whole
     if a.noise is not None:
         shapes = global_shapes(clients, a)
-        if note := units_note(shapes, a):
+        if note := note_on_units(shapes, a):
             warnings.warn(note, GgeurWarning, stacklevel=2)
         bank = whole.noise(shapes.factors, shapes.factor_of, seed)
     sets = []

@@ -10,12 +10,12 @@ from ggeur.data.datasets import find, root
 from ggeur.data.datasets_paper import DATASETS
 from ggeur.data.table import EmbeddingTable
 from ggeur.encode.encoder import DEFAULT
-from ggeur.encode.extras import lacking, there
-from ggeur.paper.paper_tables import Part, Source, Table
+from ggeur.encode.extras import installed, missing_extra
+from ggeur.paper.paper_tables import Part, PartEmbeddings, Table
 from ggeur.paper.reproduce import not_yet
 
 
-class Standing(NamedTuple):
+class PartState(NamedTuple):
     """Whether a part can be embedded here; if nothing is `missing` but it is not `local`, it is downloaded first."""
 
     part: str
@@ -23,20 +23,20 @@ class Standing(NamedTuple):
     local: bool
 
 
-def standing(table: Table, data: Path | None, encoder: str = DEFAULT) -> list[Standing]:
-    """How every part of a table stands on this machine."""
-    return [Standing(part.name, missing(part, data, encoder), _is_local(part, data)) for part in table.parts]
+def part_states(table: Table, data: Path | None, encoder: str = DEFAULT) -> list[PartState]:
+    """How every part of a `table` stands on this machine, with native files below `data` and this `encoder`."""
+    return [PartState(part.name, missing(part, data, encoder), _is_local(part, data)) for part in table.parts]
 
 
 def missing(part: Part, data: Path | None, encoder: str = DEFAULT) -> str:
-    """What this machine lacks to embed a part; nothing if it can be done."""
+    """What this machine lacks to embed a `part`, with native files below `data` and this `encoder`; else nothing."""
     below, wants = root(data), []
     dataset = DATASETS[part.dataset]
     for source in dataset.sources:
-        if find(source, below) is None and not (source.hub and there("datasets")):
+        if find(source, below) is None and not (source.hub and installed("datasets")):
             domain = f" ({source.domains[0]})" if len(dataset.sources) > 1 else ""
             wants.append(f"{dataset.name}{domain} was not found; get {source.get}")
-    if extra := lacking(encoder):
+    if extra := missing_extra(encoder):
         wants.append(f"{'CLIP' if encoder == DEFAULT else encoder} needs pip install 'ggeur[{extra}]'")
     return "; ".join(wants)
 
@@ -46,21 +46,26 @@ def _is_local(part: Part, data: Path | None) -> bool:
 
 
 def runnable_rows(table: Table) -> int:
-    """How many rows can run, given embeddings."""
+    """How many rows of a `table` can run, given embeddings."""
     return sum(not not_yet(row) for row in table.rows)
 
 
-def embedded(table: Table, data: Path | None, encoder: str, embed: Callable[[str, Path], object]) -> dict[str, Source]:
-    """Each part's embeddings, which `embed(dataset, path)` is asked to write where nothing is missing for them."""
+def part_embeddings(
+    table: Table, data: Path | None, encoder: str, embed: Callable[[str, Path], object]
+) -> dict[str, PartEmbeddings]:
+    """The embeddings of each part of a `table`, which `embed(dataset, path)` is asked to write.
+
+    It is asked where nothing is missing for a part: native files below `data` or the hub, and the `encoder`'s extra.
+    """
     sources = {}
     for part in table.parts:
         if why := missing(part, data, encoder):
-            sources[part.name] = Source(None, None, why)
+            sources[part.name] = PartEmbeddings(None, None, why)
             continue
         path = cache_folder() / "tables" / f"{part.dataset}.{encoder.replace('/', '-').replace(':', '-')}.npz"
         path.parent.mkdir(parents=True, exist_ok=True)
         embed(part.dataset, path)
-        sources[part.name] = Source(path, EmbeddingTable.load(path))
+        sources[part.name] = PartEmbeddings(path, EmbeddingTable.load(path))
     if all(source.table is None for source in sources.values()):
         whys = " ".join(f"{part}: {source.why}." for part, source in sources.items())
         raise GgeurError(f"{table.name} cannot run here. {whys} Or give embeddings with --table FILE.npz.")

@@ -1,15 +1,16 @@
 """The paper's tables, one packaged file each: their rows and parts, and which embeddings are for which part."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from pydantic import BaseModel, Field
+
 from ggeur.core.errors import GgeurError
-from ggeur.data.datasets_paper import plain
+from ggeur.core.packaged import packaged_toml
+from ggeur.data.readers import plain_name
 from ggeur.data.table import EmbeddingTable
 
 NAMES = tuple(f"table{i}" for i in (1, 2, 3, 4, 5, 6, 7, 10, 11))
@@ -45,12 +46,14 @@ class Part:
     released_ggeur: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Table(NamedTuple):
+class Table(BaseModel):
+    """A table of the paper, as its packaged file has it."""
+
     name: str
     title: str
-    rows: tuple[Row, ...]
-    parts: tuple[Part, ...]
-    method: dict[str, dict[str, Any]]
+    rows: tuple[Row, ...] = Field(alias="row")
+    parts: tuple[Part, ...] = Field(alias="part")
+    method: dict[str, dict[str, Any]] = {}
     measure: str = "accuracy"
 
     @classmethod
@@ -58,19 +61,10 @@ class Table(NamedTuple):
         """The packaged table of that name."""
         if name not in NAMES:
             raise GgeurError(f"There is no table '{name}' to reproduce; there are {', '.join(NAMES)}.")
-        text = (files("ggeur.paper") / "tables" / f"{name}.toml").read_text(encoding="utf-8")
-        tree = tomllib.loads(text)
-        return cls(
-            name,
-            tree["title"],
-            tuple(Row(**row) for row in tree["row"]),
-            tuple(Part(**part) for part in tree["part"]),
-            tree.get("method", {}),
-            tree.get("measure", "accuracy"),
-        )
+        return cls(name=name, **packaged_toml("paper", f"tables/{name}.toml"))
 
 
-class Source(NamedTuple):
+class PartEmbeddings(NamedTuple):
     """The embeddings of a part, on disk and read, or why there are none."""
 
     path: Path | None
@@ -78,9 +72,12 @@ class Source(NamedTuple):
     why: str = ""
 
 
-def match(table: Table, given: Sequence[Path]) -> dict[str, Source]:
-    """Which part each file of embeddings is for, by its dataset if it names one, else by classes and domains."""
-    found: dict[str, Source] = {}
+def match_tables(table: Table, given: Sequence[Path]) -> dict[str, PartEmbeddings]:
+    """Which part of a `table` each of the `given` files of embeddings is for.
+
+    It goes by the dataset that a file names, else by classes and domains.
+    """
+    found: dict[str, PartEmbeddings] = {}
     for path in given:
         embeddings = EmbeddingTable.load(path)
         fit = [p for p in table.parts if _fits(p, embeddings)]
@@ -90,7 +87,7 @@ def match(table: Table, given: Sequence[Path]) -> dict[str, Source]:
             needs = " or ".join(f"{p.name} ({_shape(p.classes, list(p.domains.values()))})" for p in table.parts)
             has = _shape(embeddings.n_classes, embeddings.domain_names if embeddings.n_domains > 1 else ())
             raise GgeurError(f"{path} has {has}; {table.name} needs {needs}, each once.")
-        found[part.name] = Source(path, embeddings)
+        found[part.name] = PartEmbeddings(path, embeddings)
     return found
 
 
@@ -98,16 +95,16 @@ def _fits(part: Part, embeddings: EmbeddingTable) -> bool:
     """As many classes, and domains of which at least one is the paper's, or one domain where it has one."""
     if part.classes != embeddings.n_classes or bool(part.domains) != (embeddings.n_domains > 1):
         return False
-    own = {plain(name) for name in embeddings.domain_names}
-    return not part.domains or any(plain(domain) in own for domain in part.domains.values())
+    own = {plain_name(name) for name in embeddings.domain_names}
+    return not part.domains or any(plain_name(domain) in own for domain in part.domains.values())
 
 
 def _shape(classes: int, domains: Sequence[str]) -> str:
     return f"{classes} classes, " + (f"domains {', '.join(domains)}" if domains else "one domain")
 
 
-def chosen_rows(table: Table, patterns: Sequence[str]) -> tuple[Row, ...]:
-    """The rows that any pattern names, as in "FedAvg*", whatever the case; all without patterns."""
+def select_rows(table: Table, patterns: Sequence[str]) -> tuple[Row, ...]:
+    """The rows of a `table` that any of the `patterns` names, as in "FedAvg*", whatever the case; all without them."""
     wanted = [pattern.strip().lower() for pattern in patterns]
     for pattern in wanted:
         if not any(fnmatch(row.name.lower(), pattern) for row in table.rows):

@@ -1,9 +1,11 @@
 """The numbers that the paper prints, from `published.toml`."""
 
-import tomllib
-from functools import lru_cache
-from importlib.resources import files
+from functools import cache
 from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+
+from ggeur.core.packaged import packaged_toml
 
 
 class Slip(NamedTuple):
@@ -27,15 +29,13 @@ class Gain(NamedTuple):
     computed: float | None = None
 
 
-class PublishedTable(NamedTuple):
+class PublishedTable(BaseModel):
     """One table as printed."""
 
-    name: str
-    caption: str
     columns: tuple[str, ...]
     rows: dict[str, tuple[float, ...]]
-    ddof: int | None  # of its STD over domains, where it has one
-    slips: tuple[Slip, ...]
+    ddof: int | None = None  # of its STD over domains, where it has one
+    slips: tuple[Slip, ...] = ()
 
     def value(self, row: str, column: str) -> float | None:
         """A printed number, or None where the paper has none."""
@@ -44,28 +44,19 @@ class PublishedTable(NamedTuple):
         return self.rows[row][self.columns.index(column)]
 
     def slip(self, row: str, column: str) -> Slip | None:
+        """What is wrong with a printed number, if anything is."""
         return next((s for s in self.slips if (s.row, s.column) == (row, column)), None)
 
 
-@lru_cache(maxsize=1)
+@cache
 def _file() -> dict[str, Any]:
-    return tomllib.loads((files("ggeur.paper") / "published.toml").read_text(encoding="utf-8"))
+    return packaged_toml("paper", "published.toml")
 
 
+@cache
 def published_tables() -> dict[str, PublishedTable]:
     """Every table by its name, `table1` to `table11`."""
-    return {
-        name: PublishedTable(
-            name,
-            table["caption"],
-            tuple(table["columns"]),
-            {row: tuple(map(float, values)) for row, values in table["rows"].items()},
-            table.get("ddof"),
-            tuple(Slip(**slip) for slip in table.get("slips", [])),
-        )
-        for name, table in _file().items()
-        if name != "gains"
-    }
+    return {name: PublishedTable(**table) for name, table in _file().items() if name != "gains"}
 
 
 def published_gains() -> tuple[Gain, ...]:

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ggeur.core.errors import GgeurError
-from ggeur.data.datasets_paper import plain
+from ggeur.data.readers import plain_name
 from ggeur.data.table import EmbeddingTable
-from ggeur.paper.paper_tables import Part, Row, Source, Table
-from ggeur.paper.reproduction import Absent, Arm, Column, Reproduction
+from ggeur.paper.paper_tables import Part, PartEmbeddings, Row, Table
+from ggeur.paper.reproduction import AbsentRow, Arm, Column, Reproduction
 from ggeur.settings.grid import Experiment
 from ggeur.settings.schema import NOT_YET, PROTOCOLS, Train
 
@@ -21,22 +21,26 @@ SCRIPTED = ("scaffold", "moon", "feddyn", "fedopt", "fedproto", "fedntd")  # rel
 
 def prepare(
     table: Table,
-    sources: Mapping[str, Source],
+    sources: Mapping[str, PartEmbeddings],
     *,
     rows: Sequence[Row] | None = None,
     seeds: int = 3,
     rounds: int | None = None,
     protocol: str = "paper",
 ) -> tuple[Experiment, Reproduction]:
-    """The experiment of a table, and how to read its result."""
+    """The experiment of a `table` on its parts' embeddings, `sources`, and how to read its result.
+
+    `rows` are those to run (default: all), with so many `seeds` and `rounds` (default: the paper's), under a
+    `protocol`: as the paper is written, as its scripts were released, or ours.
+    """
     if protocol not in PROTOCOLS:
         raise GgeurError(f"There is no protocol '{protocol}'; there are {', '.join(PROTOCOLS)}.")
     arms: list[dict[str, Any]] = []
     rows = table.rows if rows is None else rows
     order = [row.name for row in rows]
-    reading = Reproduction(table.name, table.title, table.measure, protocol, [], [], [], [], order)
+    reading = Reproduction(table.name, table.title, table.measure, protocol, order=order)
     for part in table.parts:
-        source = sources.get(part.name, Source(None, None, f"no embeddings of {part.name} were given"))
+        source = sources.get(part.name, PartEmbeddings(None, None, f"no embeddings of {part.name} were given"))
         if source.table is None:
             _note(reading.notes, f"{part.name} did not run: {source.why}.")
         reading.columns += _columns(table, part, source.table, reading.notes)
@@ -44,7 +48,7 @@ def prepare(
             published = row.published or row.name
             why = source.why if source.table is None else _why_not(row, protocol, source.table)
             if why:
-                reading.absent.append(Absent(row.name, part.name, why, published))
+                reading.absent.append(AbsentRow(row.name, part.name, why, published))
                 continue
             name = row.name if len(table.parts) == 1 else f"{part.name}: {row.name}"
             arms.append({"name": name, **_overrides(row, part, source, protocol, rounds, reading.notes)})
@@ -82,7 +86,7 @@ def _why_not(row: Row, protocol: str, embeddings: EmbeddingTable) -> str:
 
 
 def _overrides(
-    row: Row, part: Part, source: Source, protocol: str, rounds: int | None, notes: list[str]
+    row: Row, part: Part, source: PartEmbeddings, protocol: str, rounds: int | None, notes: list[str]
 ) -> dict[str, Any]:
     assert source.table is not None
     augment: dict[str, Any] = {"kind": row.augment} | ({"steps": row.steps} if row.steps else {})
@@ -143,10 +147,10 @@ def pair_domains(wanted: Mapping[str, str], names: Sequence[str]) -> tuple[dict[
     >>> pair_domains({"MNIST": "mnist", "SYN": "syn"}, ["MNIST", "mnist_m"])
     ({'MNIST': 'MNIST', 'SYN': 'mnist_m'}, {'SYN': 'mnist_m'})
     """
-    by_name = {plain(name): name for name in names}
-    left = [name for name in names if plain(name) not in {plain(domain) for domain in wanted.values()}]
-    replaced = dict(zip((c for c, d in wanted.items() if plain(d) not in by_name), left, strict=False))
-    return {c: replaced.get(c) or by_name.get(plain(d), d) for c, d in wanted.items()}, replaced
+    by_name = {plain_name(name): name for name in names}
+    left = [name for name in names if plain_name(name) not in {plain_name(domain) for domain in wanted.values()}]
+    replaced = dict(zip((c for c, d in wanted.items() if plain_name(d) not in by_name), left, strict=False))
+    return {c: replaced.get(c) or by_name.get(plain_name(d), d) for c, d in wanted.items()}, replaced
 
 
 def _note(notes: list[str], text: str) -> None:

@@ -22,7 +22,7 @@ class Arm(NamedTuple):
     control: bool
 
 
-class Absent(NamedTuple):
+class AbsentRow(NamedTuple):
     """A row that does not run, and why."""
 
     row: str
@@ -50,10 +50,10 @@ class Reproduction:
     title: str
     measure: str
     protocol: str
-    columns: list[Column]
-    arms: list[Arm]
-    absent: list[Absent]
-    notes: list[str]
+    columns: list[Column] = field(default_factory=list)
+    arms: list[Arm] = field(default_factory=list)
+    absent: list[AbsentRow] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     order: list[str] = field(default_factory=list)  # of the rows
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -68,7 +68,7 @@ class Reproduction:
             return None
         try:
             tree = json.loads(path.read_text(encoding="utf-8"))
-            kinds = {"columns": Column, "arms": Arm, "absent": Absent}
+            kinds = {"columns": Column, "arms": Arm, "absent": AbsentRow}
             return cls(**tree | {key: [kind(*item) for item in tree[key]] for key, kind in kinds.items()})
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise GgeurError(f"{path} is damaged: {error!r}; run the same `ggeur reproduce` again.") from error

@@ -1,11 +1,13 @@
 """The rows of a run as a reader thinks of them: method, what was done to the data, and under which condition."""
 
-import json
-from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from statistics import mode
+from typing import NamedTuple, Self
+
+import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.packaged import packaged_toml
 from ggeur.federation.augmentation import ggeur, none
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report.tables import label
@@ -18,30 +20,7 @@ PLAIN, FULL = none().label, ggeur().label
 # In the order of what each adds to the one before.
 VARIANTS = (PLAIN, "equal weights", "steps matched", "resample", "prototypes", "GGEUR, step 1", FULL)
 
-
-# As their papers write them; any other method goes by its own name.
-_SPELLING = {
-    "fedavg": "FedAvg",
-    "fedprox": "FedProx",
-    "scaffold": "SCAFFOLD",
-    "moon": "MOON",
-    "feddyn": "FedDyn",
-    "fedopt": "FedOPT",
-    "fedproto": "FedProto",
-    "fedntd": "FedNTD",
-    "fedmix": "FedMix",
-    "fedgen": "FEDGEN",
-    "fedfa": "FedFA",
-    "fedfa_gaussian": "FedFA (Gaussian)",
-    "zeroshot": "zero-shot",
-    "ncm": "NCM",
-    "lda": "LDA",
-    "ccvr": "CCVR",
-}
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+_METHOD_NAMES = packaged_toml("report", "method_names.toml")
 
 
 class Entry(NamedTuple):
@@ -59,21 +38,19 @@ class Entry(NamedTuple):
     def avg(self) -> float | None:
         return self.row.avg
 
-    @property
-    def rounds_to_95(self) -> float | None:
-        """Rounds until AVG is at 95 % of its final value, on average over seeds."""
-        return _mean([c.rounds_to_95 for c in self.row.cells if c.status == "ok" and c.rounds_to_95 is not None])
+    def mean(self, name: str) -> float | None:
+        """A number of a cell by its `name`, on average over the seeds that finished; None where they do not have it.
 
-    @property
-    def local_steps(self) -> float | None:
-        """Steps of a client in a round, on average over clients and seeds."""
-        done = [c.local_steps for c in self.row.cells if c.status == "ok" and c.local_steps]
-        return _mean([sum(steps) / len(steps) for steps in done])
+        Numbers of every client are averaged over clients first.
+        """
+        values = [getattr(cell, name) for cell in self.row.cells if cell.status == "ok"]
+        numbers = [np.mean(value) for value in values if value not in (None, [])]
+        return float(np.mean(numbers)) if numbers else None
 
     @property
     def title(self) -> str:
         """The method and where it was tried, as a chart names them."""
-        method = _SPELLING.get(self.method, self.method)
+        method = _METHOD_NAMES.get(self.method, self.method)
         return f"{method}, {self.condition}" if self.condition else method
 
 
@@ -83,6 +60,14 @@ class Pair(NamedTuple):
     full: Entry
     other: Entry
     difference: Difference | None  # None with fewer than two common seeds
+
+    @classmethod
+    def of(cls, full: Entry, other: Entry) -> Self:
+        """Two finished rows, seed by seed: `full` is compared with `other`."""
+        try:
+            return cls(full, other, paired_difference(full.row, other.row))
+        except GgeurError:
+            return cls(full, other, None)
 
     @property
     def mean(self) -> float:
@@ -97,34 +82,35 @@ class Pair(NamedTuple):
         return int(self.difference.low > 0) - int(self.difference.high < 0)
 
     @property
+    def text(self) -> str:
+        """The difference with its interval, as "+1.20 points [+0.40, +2.00]"."""
+        d = self.difference
+        return f"{self.mean:+.2f} points" + (f" [{d.low:+.2f}, {d.high:+.2f}]" if d is not None else "")
+
+    @property
     def last(self) -> float:
         """The same after the last round alone, where the mean over rounds may still hold those of the start."""
         ends = [[c.rounds[-1] for c in e.row.cells if c.status == "ok"] for e in (self.full, self.other)]
-        return sum(ends[0]) / len(ends[0]) - sum(ends[1]) / len(ends[1])
+        return float(np.mean(ends[0]) - np.mean(ends[1]))
 
 
 def entries(result: Result, experiment: Experiment, reading: Reproduction | None) -> list[Entry]:
-    """Every row of the result, in its order."""
-    points = {
-        json.dumps(varied, sort_keys=True): point
-        for varied, point in zip(experiment.varied, experiment.points, strict=True)
-    }
-    rows = [row for row in result.rows() if json.dumps(row.settings, sort_keys=True) in points]
+    """Every row of the `result` of an `experiment`, in its order; `reading` says which of the paper's each one is."""
+    points = list(zip(experiment.varied, experiment.points, strict=True))
+    rows = [(row, point) for row in result.rows() for varied, point in points if varied == row.settings]
     if not rows:
         raise GgeurError("The result does not belong to the experiment beside it in the run folder.")
-    own = [points[json.dumps(row.settings, sort_keys=True)] for row in rows]
     arms = {} if reading is None else {arm.arm: arm for arm in reading.arms}
-    several = reading is not None and len({arm.part for arm in reading.arms}) > 1
-    weights = Counter(p.train.weights for p in own).most_common(1)[0][0]
-    steps = Counter(p.train.local_steps for p in own).most_common(1)[0][0]
-    scale = Counter(p.augment.scale for p in own).most_common(1)[0][0]
-    most = max((p.augment.steps or 1 for p in own if p.augment.build().noise is not None), default=1)
+    several = len({arm.part for arm in arms.values()}) > 1
+    weights = mode(p.train.weights for _, p in rows)
+    steps = mode(p.train.local_steps for _, p in rows)
+    scale = mode(p.augment.scale for _, p in rows)
+    most = max((p.augment.steps or 1 for _, p in rows if p.augment.build().noise is not None), default=1)
     found = []
-    for row, point in zip(rows, own, strict=True):
+    for row, point in rows:
         arm = arms.get(str(row.settings.get("arm")))
         odd = {"arm", "train.method", "augment.kind", "augment.steps"}
-        rest = {key: value for key, value in row.settings.items() if key not in odd}
-        condition = label(rest)
+        condition = label({key: value for key, value in row.settings.items() if key not in odd})
         if several and arm is not None:
             condition = f"{arm.part}, {condition}" if condition else arm.part
         variant = _variant(point, weights, steps, scale, most)
@@ -148,22 +134,11 @@ def _variant(point: Settings, weights: str, steps: int | None, scale: str, most:
 
 
 def pairs(all_entries: Sequence[Entry], variant: str = PLAIN) -> list[Pair]:
-    """GGEUR beside `variant` of the same method under the same condition, wherever both finished."""
-    found = []
-    for full in all_entries:
-        if full.variant != FULL or full.avg is None:
-            continue
-        for other in all_entries:
-            same = (other.method, other.condition) == (full.method, full.condition)
-            if same and other.variant == variant and other.avg is not None:
-                found.append(paired(full, other))
-                break
-    return found
-
-
-def paired(full: Entry, other: Entry) -> Pair:
-    """Two finished rows, seed by seed."""
-    try:
-        return Pair(full, other, paired_difference(full.row, other.row))
-    except GgeurError:
-        return Pair(full, other, None)
+    """GGEUR beside `variant` of the same method under the same condition, wherever both of `all_entries` finished."""
+    done = [entry for entry in all_entries if entry.avg is not None]
+    others: dict[tuple[str, str], Entry] = {}
+    for entry in done:
+        if entry.variant == variant:
+            others.setdefault((entry.method, entry.condition), entry)
+    found = [(full, others.get((full.method, full.condition))) for full in done if full.variant == FULL]
+    return [Pair.of(full, other) for full, other in found if other is not None]

@@ -3,83 +3,70 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.packaged import packaged_toml
 from ggeur.data.datasets import MINI_DIGITS
 from ggeur.experiment.dealing import partition_rows
 from ggeur.experiment.source import load_table
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report import charts, figures, inspection
-from ggeur.report.charts import plain_text
+from ggeur.report.canvas import plain_text
 from ggeur.report.entries import Entry, pairs
 from ggeur.report.words import published_gain
 from ggeur.settings.schema import Settings
 
+_CAPTIONS = packaged_toml("report", "captions.toml")
 _CLASSES = 30  # of which spectra are drawn
-_SHORT = {
-    "gains": "Gains",
-    "controls": "Is it the geometry?",
-    "convergence": "Convergence",
-    "labels": "Labels",
-    "similarity": "Similarity",
-    "view": "One client",
-    "spectra": "Spectra",
-}
+_CLIENTS = 40  # of which rows are counted
 
 
-class Drawn(NamedTuple):
-    """A figure with its words; `on_page` if its ink may follow the page."""
+class CaptionedFigure(NamedTuple):
+    """A figure with its words, as `captions.toml` has them; `on_page` if its ink may follow the page."""
 
     key: str
+    figure: Figure
+    short: str  # its name in the page's list of contents
     title: str
     caption: str
-    figure: Figure
-    on_page: bool = False
-
-    @property
-    def short(self) -> str:
-        """Its name in the page's list of contents."""
-        return _SHORT[self.key]
+    on_page: bool
 
 
-def evidence_of_training(entries: Sequence[Entry], reading: Reproduction | None) -> list[Drawn]:
-    """What GGEUR adds, what of that the controls have as well, and how training went."""
-    found = pairs(entries)
-    printed = [None if reading is None else published_gain(pair, reading) for pair in found]
-    intervals = ", paired by seed, with 95 % intervals" if any(pair.difference for pair in found) else ", one seed"
-    diamonds = " Diamonds are the paper's." if any(gain is not None for gain in printed) else ""
-    drawn = (
-        (
-            "gains",
-            "What GGEUR adds",
-            f"GGEUR minus the same method without it{intervals}.{diamonds}",
-            charts.gains(found, printed),
-        ),
-        (
-            "controls",
-            "Is it the geometry?",
-            "One method plain, with other weights, with classes resampled, with prototypes, and with GGEUR. Only what "
-            "GGEUR has beyond the controls is due to the geometry. Bars are 95 % intervals, ticks are seeds.",
-            charts.controls(entries),
-        ),
-        (
-            "convergence",
-            "Convergence",
-            "Accuracy on test rows after each round, mean over domains (Figure 8). Bands are one standard deviation "
-            "over seeds; where many curves cross, only GGEUR and the plain method have theirs.",
-            charts.convergence(entries),
-        ),
-    )
-    return [Drawn(key, title, text, figure, True) for key, title, text, figure in drawn if figure is not None]
+def _captioned(key: str, figure: Figure, **words: Any) -> CaptionedFigure:
+    """The figure with its caption, in which `words` fill the gaps."""
+    entry = _CAPTIONS[key]
+    title, caption = (entry[part].format(**words) for part in ("title", "caption"))
+    return CaptionedFigure(key, figure, entry["short"], title, caption, entry.get("on_page", False))
 
 
-def evidence(entries: Sequence[Entry], seed: int) -> tuple[list[Drawn], list[str]]:
-    """The figures of every table of embeddings that the run used, and what could not be drawn."""
-    drawn: list[Drawn] = []
+def evidence_of_training(entries: Sequence[Entry], reading: Reproduction | None) -> list[CaptionedFigure]:
+    """What GGEUR adds, what of that the controls have as well, and how training went.
+
+    `entries` are the rows of a run and `reading` is how to read it as a table of the paper, if it is one.
+    """
+    with_plain = pairs(entries)
+    published = [None if reading is None else published_gain(pair, reading) for pair in with_plain]
+    intervals = ", paired by seed, with 95 % intervals" if any(pair.difference for pair in with_plain) else ", one seed"
+    diamonds = " Diamonds are the paper's." if any(gain is not None for gain in published) else ""
+    drawn = {
+        "gains": charts.gains(with_plain, published),
+        "controls": charts.controls(entries),
+        "convergence": charts.convergence(entries),
+    }
+    words = {"intervals": intervals, "diamonds": diamonds}
+    return [_captioned(key, figure, **words) for key, figure in drawn.items() if figure is not None]
+
+
+def evidence(entries: Sequence[Entry], seed: int) -> tuple[list[CaptionedFigure], list[str]]:
+    """The figures of every table of embeddings that the run of these `entries` used, and what could not be drawn.
+
+    `seed` is that of the split and the partition which are drawn.
+    """
+    drawn: list[CaptionedFigure] = []
     missing: list[str] = []
     for data in dict.fromkeys(entry.point.data for entry in entries):
         points = [entry.point for entry in entries if entry.point.data == data]
@@ -95,59 +82,40 @@ def evidence(entries: Sequence[Entry], seed: int) -> tuple[list[Drawn], list[str
     return drawn, missing
 
 
-def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[Drawn]:
+def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[CaptionedFigure]:
     table = load_table(points[0].data)
     table = replace(table, class_names=tuple(map(plain_text, table.class_names))).split(seed)
     parts = {_title(point): partition_rows(table, point.partition, seed) for point in _partitions(points)}
     first = next(iter(parts.values()))
     clients = [plain_text(client) for client in inspection.client_names(table, first)]
-    few = {title: inspection.client_counts(table, rows)[:40] for title, rows in parts.items()}
-    found = [
-        Drawn(
-            "labels",
-            f"Who holds what: {name}",
-            "Training rows of each class at each client (Figures 7 and 9), seed "
-            f"{seed}. White means none." + (" The first 40 clients." if len(clients) > 40 else "") + _further(points),
-            figures.label_distribution(few, table.class_names, clients[:40]),
-        )
-    ]
-    pairs = inspection.similarities(table)
-    if pairs:
-        shown = [p._replace(domains=(plain_text(p.domains[0]), plain_text(p.domains[1]))) for p in pairs]
-        same, other = (float(np.mean([getattr(p, kind) for p in pairs])) for kind in ("same", "other"))
-        found.append(
-            Drawn(
-                "similarity",
-                f"Do classes keep their shape across domains? {name}",
-                "Geometric similarity (Eq. 3, five eigenvectors) of each class of one domain to each of another "
-                f"(Figure 6). A class and itself: {same:.2f} on average; different classes: {other:.2f}.",
-                figures.similarity(shown),
-            )
-        )
+    few = {title: inspection.client_counts(table, rows)[:_CLIENTS] for title, rows in parts.items()}
+    labels = _captioned(
+        "labels",
+        figures.label_distribution(few, table.class_names, clients[:_CLIENTS]),
+        table=name,
+        seed=seed,
+        clients=f" The first {_CLIENTS} clients." if len(clients) > _CLIENTS else "",
+        comparison=_further(points),
+    )
+    similarity = []
+    if found := inspection.similarities(table):
+        shown = [p._replace(domains=(plain_text(p.domains[0]), plain_text(p.domains[1]))) for p in found]
+        same, other = (float(np.mean([getattr(p, kind) for p in found])) for kind in ("same", "other"))
+        similarity = [_captioned("similarity", figures.similarity(shown), table=name, same=same, other=other)]
     full = max(points, key=lambda p: (p.augment.build().noise is not None, p.augment.steps or 1))
     augment = full.augment.model_copy(update={"kind": "ggeur"}).build()
     rows = partition_rows(table, full.partition, seed)
     view = inspection.client_view(table, rows, None, augment, [], seed)
-    found.append(
-        Drawn(
-            "view",
-            f"What GGEUR makes of one client: {name}",
-            "Embeddings in the plane of the first two principal components (Figures 1, 3 and 5): a client's own rows, "
-            "the same after GGEUR, and what all clients hold together.",
-            figures.client_view(view._replace(client=plain_text(view.client))),
-        )
-    )
+    view = view._replace(client=plain_text(view.client))
     values, names = inspection.spectra(table)
     chosen = np.unique(np.linspace(0, len(names) - 1, min(len(names), _CLASSES)).astype(int))
-    found.append(
-        Drawn(
-            "spectra",
-            f"Spectra of the classes: {name}",
-            "Eigenvalues of each class's covariance: how many directions its shape has, and in which units.",
-            figures.spectra(values[chosen], [names[i] for i in chosen]),
-        )
-    )
-    return found
+    spectra = figures.spectra(values[chosen], [names[i] for i in chosen])
+    return [
+        labels,
+        *similarity,
+        _captioned("view", figures.client_view(view), table=name),
+        _captioned("spectra", spectra, table=name),
+    ]
 
 
 def _partitions(points: Sequence[Settings]) -> list[Settings]:

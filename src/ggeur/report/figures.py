@@ -14,34 +14,20 @@ from numpy.typing import NDArray
 
 from ggeur.core.types import Float
 from ggeur.data.files import write_atomically
-from ggeur.report.inspection import ClientView, Cloud, Similarity, thinned
+from ggeur.report.canvas import COLOURS, FAINT, INK, MARKERS, STYLE, grid
+from ggeur.report.inspection import ClientView, Similarity, thin
 
-# Okabe and Ito's palette: told apart with any kind of colour vision, and each class has a marker of its own as well.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
-MARKERS = "o^sDvPX*"
 _HEAT = "YlGnBu"
-_INK, _FAINT = "#222222", "#BBBBBB"
 _POINTS = 400  # of a class in one panel
 _NAMES = 20  # classes that can be named along an axis
-_STYLE: Any = {
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.edgecolor": _FAINT,
-    "axes.labelcolor": _INK,
-    "text.color": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-    "svg.hashsalt": "ggeur",  # the same figure, the same file
-    "svg.fonttype": "none",
-}
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
-    """Write `stem`.png and `stem`.svg, each whole or not at all."""
+    """Write a `figure` as `stem`.png and `stem`.svg, each whole or not at all."""
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg")]
     for path in paths:
         metadata = {"Date": None} if path.suffix == ".svg" else {}
-        with rc_context(_STYLE), write_atomically(path) as file:
+        with rc_context(STYLE), write_atomically(path) as file:
             figure.savefig(file, format=path.suffix[1:], dpi=200, metadata=metadata, facecolor="white")
     return paths
 
@@ -49,17 +35,19 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 def label_distribution(
     panels: Mapping[str, NDArray[np.int64]], class_names: Sequence[str], clients: Sequence[str]
 ) -> Figure:
-    """Rows per client and class as heat maps, one per title of `panels`, on one scale (Figures 7 and 9)."""
+    """Rows per client and class as heat maps, one per title of `panels`, on one scale (Figures 7 and 9).
+
+    `class_names` stand along their columns and `clients` along their rows.
+    """
     n_classes, n_clients = len(class_names), len(clients)
     columns = min(len(panels), 3 if n_classes <= 12 else 2 if n_classes <= 30 else 1)
-    rows = -(-len(panels) // columns)
     width, height = 0.34 * max(n_classes, 8) if n_classes <= 30 else 10.0, 0.3 * max(n_clients, 4) + 0.75
-    with rc_context(_STYLE):
-        figure, axes = _grid(rows, columns, 1.3 + columns * (width + 0.25), 0.6 + rows * height)
+    with rc_context(STYLE):
+        figure, axes = grid(len(panels), columns, 1.3 + columns * (width + 0.25), height, 0.6)
         most = max(int(counts.max(initial=1)) for counts in panels.values())
         norm = PowerNorm(0.5, 0, most)
         image: Any = None
-        for i, (ax, (title, counts)) in enumerate(zip(axes, panels.items(), strict=False)):
+        for i, (ax, (title, counts)) in enumerate(zip(axes, panels.items(), strict=True)):
             shown = np.ma.masked_equal(counts, 0)  # what a client lacks is white, not merely pale
             image = ax.imshow(shown, cmap=_HEAT, norm=norm, aspect="auto", interpolation="nearest")
             ax.set_title(title)
@@ -67,22 +55,21 @@ def label_distribution(
                 _write_counts(ax, counts, image)
             last = i + columns >= len(panels)
             _name_ticks(ax, class_names if last else None, clients if i % columns == 0 else None)
-        _colourbar(figure, axes[: len(panels)], image, "rows (white: none)")
+        _colourbar(figure, axes, image, "rows (white: none)")
     return figure
 
 
 def similarity(pairs: Sequence[Similarity], top: int = 5) -> Figure:
-    """Geometric similarity of the classes of two domains, one panel a pair (Figure 6).
+    """Geometric similarity of the classes of two domains by `top` eigenvectors, one panel a pair (Figure 6).
 
     The finding to look for: the diagonal stands out.
     """
     columns = min(len(pairs), 3)
-    rows = -(-len(pairs) // columns)
-    with rc_context(_STYLE):
-        figure, axes = _grid(rows, columns, 1.6 + 2.9 * columns, 0.9 + 3.0 * rows)
+    with rc_context(STYLE):
+        figure, axes = grid(len(pairs), columns, 1.6 + 2.9 * columns, 3.0, 0.9)
         most = max(float(pair.values.max()) for pair in pairs)
         image: Any = None
-        for ax, pair in zip(axes, pairs, strict=False):
+        for ax, pair in zip(axes, pairs, strict=True):
             image = ax.imshow(pair.values, cmap="viridis", vmin=0, vmax=most, interpolation="nearest")
             ax.set_title(f"same class {pair.same:.2f}, others {pair.other:.2f}", fontsize=9)
             named = pair.class_names if len(pair.class_names) <= _NAMES else None
@@ -90,24 +77,25 @@ def similarity(pairs: Sequence[Similarity], top: int = 5) -> Figure:
             ax.tick_params(labelsize=7)
             ax.set_ylabel(pair.domains[0], fontweight="bold")
             ax.set_xlabel(pair.domains[1], fontweight="bold")
-        _colourbar(figure, axes[: len(pairs)], image, f"S of Eq. 3, top {top} eigenvectors")
+        _colourbar(figure, axes, image, f"S of Eq. 3, top {top} eigenvectors")
     return figure
 
 
 def client_view(view: ClientView) -> Figure:
     """What a client holds, what GGEUR makes of it, and what all clients hold, in one plane (Figures 1, 3 and 5)."""
-    panels = ((f"{view.client}: own rows", view.own), (f"{view.client}: after GGEUR", view.augmented),
-              ("all clients", view.everyone))  # fmt: skip
-    with rc_context(_STYLE):
-        figure, axes = _grid(1, 3, 11.0, 4.1)
+    panels = (
+        (f"{view.client}: own rows", view.own),
+        (f"{view.client}: after GGEUR", view.augmented),
+        ("all clients", view.everyone),
+    )
+    with rc_context(STYLE):
+        figure, axes = grid(3, 3, 11.0, 4.1)
         for ax, (title, cloud) in zip(axes, panels, strict=True):
             for c, name in enumerate(view.class_names):
                 n = int((cloud.y == c).sum())
-                points = thinned(Cloud(cloud.xy[cloud.y == c], cloud.y[cloud.y == c]), _POINTS).xy
-                size = 26 if n <= 40 else 9
-                ax.scatter(points[:, 0],
-                    points[:, 1], s=size, marker=MARKERS[c % 8], color=COLOURS[c % 8], alpha=0.55, lw=0,
-                           label=f"{name}: {n:,}")  # fmt: skip
+                x, y = thin(cloud.xy[cloud.y == c], _POINTS).T
+                look: Any = {"s": 26 if n <= 40 else 9, "marker": MARKERS[c % 8], "color": COLOURS[c % 8]}
+                ax.scatter(x, y, alpha=0.55, lw=0, label=f"{name}: {n:,}", **look)
                 _outline(ax, view.everyone.xy[view.everyone.y == c], COLOURS[c % 8])
             ax.set_title(title)
             ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), frameon=False, fontsize=8, markerscale=1.2)
@@ -125,12 +113,12 @@ def client_view(view: ClientView) -> Figure:
 
 
 def spectra(eigenvalues: Float, class_names: Sequence[str]) -> Figure:
-    """The eigenvalues of each class, and the share of its variance that the leading ones carry."""
+    """The `eigenvalues` (C, r) of each class, and the share of its variance that the leading ones carry."""
     share = np.cumsum(eigenvalues, axis=1) / np.maximum(eigenvalues.sum(axis=1, keepdims=True), 1e-300)
     rank = np.arange(1, eigenvalues.shape[1] + 1)
     named = len(class_names) <= 10
-    with rc_context(_STYLE):
-        figure, (left, right) = _grid(1, 2, 9.5, 3.8)
+    with rc_context(STYLE):
+        figure, (left, right) = grid(2, 2, 9.5, 3.8)
         for c, name in enumerate(class_names):
             style = {"color": COLOURS[c % 8], "ls": "-" if c < 8 else "--", "lw": 1.2} if named else {
                 "color": "#56B4E9", "lw": 0.5, "alpha": 0.6}  # fmt: skip
@@ -142,16 +130,11 @@ def spectra(eigenvalues: Float, class_names: Sequence[str]) -> Figure:
             right.plot(rank, 100 * np.median(share, axis=0), color="black", lw=1.6)
         left.set(yscale="log", xscale="log", xlabel="rank", title="eigenvalues")
         right.set(xscale="log", xlabel="rank", title="variance in the leading directions, %", ylim=(0, 102))
-        right.axhline(90, color=_FAINT, lw=0.8, zorder=0)
+        right.axhline(90, color=FAINT, lw=0.8, zorder=0)
         figure.legend(loc="outside right center", frameon=False, fontsize=8)
         for ax in (left, right):
             ax.spines[["top", "right"]].set_visible(False)
     return figure
-
-
-def _grid(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
 def _write_counts(ax: Axes, counts: NDArray[np.int64], image: Any) -> None:
@@ -159,7 +142,7 @@ def _write_counts(ax: Axes, counts: NDArray[np.int64], image: Any) -> None:
         if n:
             red, green, blue, _ = image.cmap(image.norm(n))
             dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55  # the cell's luma
-            colour = "white" if dark else _INK
+            colour = "white" if dark else INK
             ax.text(c, k, f"{n}", ha="center", va="center", fontsize=6, color=colour)
 
 

@@ -162,7 +162,7 @@ def client_view(
     if plane.shape[1] < 2:
         raise GgeurError("A view in the plane needs embeddings of two dimensions and clients with at least two rows.")
     return ClientView(
-        client=_client_name(table, parts, client),
+        client=client_names(table, parts)[client],
         class_names=tuple(table.class_names[c] for c in chosen),
         own=Cloud((few.x[rows[client]] - centre) @ plane, few.y[rows[client]]),
         augmented=Cloud((augmented - centre) @ plane, made.sets[client].y.astype(np.int64)),
@@ -173,13 +173,13 @@ def client_view(
 
 def client_names(table: EmbeddingTable, parts: Sequence[Int]) -> list[str]:
     """Each client's domain, where it has one and the table several, else its number."""
-    return [_client_name(table, parts, k) for k in range(len(parts))]
-
-
-def _client_name(table: EmbeddingTable, parts: Sequence[Int], k: int) -> str:
-    homes = np.unique(table.domains[parts[k]])
-    one = table.n_domains > 1 and len(parts) == table.n_domains and len(homes) <= 1
-    return table.domain_names[homes[0] if len(homes) else k] if one else f"client {k}"
+    names = [f"client {k}" for k in range(len(parts))]
+    if table.n_domains > 1 and len(parts) == table.n_domains:
+        for k, rows in enumerate(parts):
+            homes = np.unique(table.domains[rows])
+            if len(homes) <= 1:
+                names[k] = table.domain_names[homes[0] if len(homes) else k]
+    return names
 
 
 def _telling(own: Int, total: Int) -> list[int]:
@@ -193,20 +193,15 @@ def _telling(own: Int, total: Int) -> list[int]:
 
 def _only(table: EmbeddingTable, parts: Sequence[Int], classes: Int) -> tuple[EmbeddingTable, list[Int]]:
     """The table of these classes alone, numbered in their order, and the clients' rows in it."""
-    kept = np.flatnonzero(np.isin(table.y, classes))
-    place = np.full(len(table), -1)
-    place[kept] = np.arange(len(kept))
-    code = np.full(table.n_classes, -1)
+    kept = np.isin(table.y, classes)
+    place = np.cumsum(kept) - 1
+    code = np.zeros(table.n_classes, np.int64)
     code[classes] = np.arange(len(classes))
-    few = replace(
-        table.subset(kept), y=code[table.y[kept]], class_names=tuple(table.class_names[c] for c in classes), text=None
-    )
-    return few, [place[rows][place[rows] >= 0] for rows in parts]
+    names = tuple(table.class_names[c] for c in classes)
+    few = replace(table.subset(kept), y=code[table.y[kept]], class_names=names, text=None)
+    return few, [place[rows[kept[rows]]] for rows in parts]
 
 
-def thinned(cloud: Cloud, most: int, seed: int = 0) -> Cloud:
-    """At most `most` points of each class, drawn at random: more would only cover each other."""
-    rows = [np.flatnonzero(cloud.y == c) for c in np.unique(cloud.y)]
-    kept = [generator(seed, "thin", int(i)).permutation(r)[:most] for i, r in enumerate(rows)]
-    order = np.concatenate(kept) if kept else np.zeros(0, np.int64)
-    return Cloud(cloud.xy[order], cloud.y[order])
+def thin(points: Float, most: int) -> Float:
+    """At most `most` of the `points` (n, 2), drawn at random: more would only cover each other."""
+    return points[generator(0, "thin", 0).permutation(len(points))[:most]]

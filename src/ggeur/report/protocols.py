@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ggeur.paper.reproduction import Reproduction
-from ggeur.report.entries import Entry, pairs
+from ggeur.report.entries import pairs
+from ggeur.report.run_folder import Run
 from ggeur.report.tables import Comparison, Number
 from ggeur.report.words import published_gain
 
-Told = tuple[Reproduction | None, Comparison, Sequence[Entry]]  # a run: what it reproduces, its table, its rows
 
-
-class Side(NamedTuple):
+class ProtocolLine(NamedTuple):
     """One figure under every protocol; `gain` where it is GGEUR's difference from the same method without it."""
 
     name: str
@@ -28,20 +26,22 @@ class SideBySide(NamedTuple):
 
     title: str
     protocols: tuple[str, ...]
-    lines: tuple[Side, ...]
+    lines: tuple[ProtocolLine, ...]
 
 
-def side_by_side(runs: Sequence[Told]) -> list[SideBySide]:
-    """A comparison for every table of which there are runs under more than one protocol."""
+def side_by_side(runs: Sequence[Run]) -> list[SideBySide]:
+    """A comparison for every table of which there are `runs` under more than one protocol."""
+    tables: dict[str, dict[str, Run]] = {}  # by the paper's table and the protocol
+    for run in runs:
+        if run.reading is not None and run.table.unit == "percent":
+            tables.setdefault(run.reading.table, {})[run.reading.protocol] = run
     found = []
-    for name in dict.fromkeys(reading.table for reading, _, _ in runs if reading is not None):
-        own = {r.protocol: (r, table, rows) for r, table, rows in runs if r is not None and r.table == name}
-        if len(own) > 1 and all(table.unit == "percent" for _, table, _ in own.values()):
-            accuracy = [_accuracies(table) for _, table, _ in own.values()]
-            gain = [_gains(reading, rows) for reading, _, rows in own.values()]
-            lines = [*_lines(gain, gain=True), *_lines(accuracy, gain=False)]
-            title = f"{name.replace('table', 'Table ')} under {len(own)} protocols"
-            found.append(SideBySide(title, tuple(own), tuple(lines)))
+    for name, by_protocol in tables.items():
+        if len(by_protocol) > 1:
+            gains = _lines([_gains(run) for run in by_protocol.values()], gain=True)
+            accuracies = _lines([_accuracies(run.table) for run in by_protocol.values()], gain=False)
+            title = f"{name.replace('table', 'Table ')} under {len(by_protocol)} protocols"
+            found.append(SideBySide(title, tuple(by_protocol), (*gains, *accuracies)))
     return found
 
 
@@ -56,16 +56,17 @@ def _accuracies(table: Comparison) -> dict[str, Number]:
     }
 
 
-def _gains(reading: Reproduction, rows: Sequence[Entry]) -> dict[str, Number]:
+def _gains(run: Run) -> dict[str, Number]:
     """GGEUR minus the same method without it, seed by seed."""
+    assert run.reading is not None
     found = {}
-    for pair in pairs(rows):
+    for pair in pairs(run.entries):
         of = [{c.seed: c.avg for c in e.row.cells if c.avg is not None} for e in (pair.full, pair.other)]
         values = tuple(of[0][seed] - of[1][seed] for seed in of[0] if seed in of[1])
-        found[pair.other.title] = Number(values, published_gain(pair, reading))
+        found[pair.other.title] = Number(values, published_gain(pair, run.reading))
     return found
 
 
-def _lines(under: Sequence[dict[str, Number]], *, gain: bool) -> list[Side]:
+def _lines(under: Sequence[dict[str, Number]], *, gain: bool) -> list[ProtocolLine]:
     names = dict.fromkeys(name for numbers in under for name in numbers)
-    return [Side(name, tuple(numbers.get(name, Number(())) for numbers in under), gain) for name in names]
+    return [ProtocolLine(name, tuple(numbers.get(name, Number(())) for numbers in under), gain) for name in names]

@@ -7,13 +7,16 @@ from html import escape
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from ggeur.report.charts import INK
+from ggeur.report.canvas import INK
 
 _NUMBER = re.compile(r"-?\d+\.\d{3,}")
 
 
 def inline_svg(figure: Figure, name: str, title: str, *, on_page: bool) -> str:
-    """The figure as `<svg>`; `on_page` lets its ink follow the page, light or dark, where others stay dark on white."""
+    """The figure as `<svg>`, whose ids begin with `name` and which a screen reader calls by its `title`.
+
+    `on_page` lets its ink follow the page, light or dark, where others stay dark on white.
+    """
     buffer = io.StringIO()
     with rc_context({"svg.hashsalt": "ggeur", "svg.fonttype": "none"}):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})

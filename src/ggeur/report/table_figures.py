@@ -14,7 +14,10 @@ from ggeur.settings.schema import Settings, settings
 def partitions(
     table: EmbeddingTable, kind: str | None, clients: int, betas: Sequence[float] | None, seed: int
 ) -> list[Settings]:
-    """Settings that deal a table out under every beta; without a kind, by labels and by domains if it has several."""
+    """Settings that deal a `table` out with this `seed` under each of `betas`, by default the paper's.
+
+    Without a `kind` it is by labels and, if there are several, by domains; `clients` are those of a dirichlet one.
+    """
     if kind is None:
         kind = "dirichlet" if table.n_domains == 1 else "label-and-domain"
     own = {"kind": kind} | ({"clients": clients} if kind == "dirichlet" else {})
@@ -26,7 +29,11 @@ def draw(
     table: EmbeddingTable, shapes: tuple[Float, Sequence[str]], pairs: Sequence[inspection.Similarity],
     points: Sequence[Settings], out: Path, client: int | None, class_names: Sequence[str], seed: int,
 ) -> list[str]:  # fmt: skip
-    """Write every figure as PNG and SVG, a client's view under the first of the points; their names."""
+    """Write every figure of a `table` into the folder `out`, as PNG and SVG; their names.
+
+    `shapes` and `pairs` are its spectra and similarities. `points` deal it out with this `seed`; under the first
+    of them one `client` (default: the largest) is looked at, and of it `class_names` (default: telling ones).
+    """
     from ggeur.report import figures  # matplotlib, which numbers alone do not need
 
     split = table.split(seed)

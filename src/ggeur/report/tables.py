@@ -64,7 +64,6 @@ class Line(NamedTuple):
 class Comparison(NamedTuple):
     """The whole table."""
 
-    title: str
     columns: tuple[str, ...]
     lines: tuple[Line, ...]
     unit: str = "percent"
@@ -106,12 +105,12 @@ def row_name(row: Row) -> str:
     return label(row.settings) or row.cells[0].method
 
 
-def compare(result: Result, reading: Reproduction | None, title: str = "") -> Comparison:
-    """The table of a result: as the paper lays it out, where it is one of the paper's, else a line per row."""
-    return _plain(result, title) if reading is None else _reproduced(result, reading)
+def compare(result: Result, reading: Reproduction | None) -> Comparison:
+    """The table of a `result`: as the paper lays it out, where `reading` says how, else a line per row."""
+    return _plain(result) if reading is None else _reproduced(result, reading)
 
 
-def _plain(result: Result, title: str) -> Comparison:
+def _plain(result: Result) -> Comparison:
     rows = result.rows()
     domains = next((list(row.domains) for row in rows if row.domains), [])
     several = len(domains) > 1
@@ -119,7 +118,7 @@ def _plain(result: Result, title: str) -> Comparison:
     columns += [Column("AVG" if several else "accuracy", "", "avg")]
     columns += [Column("STD", "", "std")] if several else []
     lines = [Line(row_name(row), tuple(_number(row.cells, c) for c in columns)) for row in rows]
-    return Comparison(title, tuple(c.label for c in columns), tuple(lines))
+    return Comparison(tuple(c.label for c in columns), tuple(lines))
 
 
 def _reproduced(result: Result, reading: Reproduction) -> Comparison:
@@ -128,6 +127,7 @@ def _reproduced(result: Result, reading: Reproduction) -> Comparison:
     strange = {*replaced, "AVG", "STD"} if replaced else set()
     arms = {(arm.row, arm.part): arm for arm in reading.arms}
     absent = {(a.row, a.part): a for a in reading.absent}
+    ddof = (paper.ddof if paper is not None else 0) or 0
     lines = []
     for name in reading.order:
         numbers = []
@@ -136,20 +136,14 @@ def _reproduced(result: Result, reading: Reproduction) -> Comparison:
             if arm is None:
                 number, row = Number((), remark=absent[name, column.part].why), absent[name, column.part].published
             else:
-                ddof = (paper.ddof if paper is not None else 0) or 0
                 number, row = _number(_cells(result, arm, column), column, ddof, reading.measure), arm.published
             numbers.append(_beside(number, row, column, paper)._replace(comparable=column.label not in strange))
         own = [a for key, a in arms.items() if key[0] == name]
         reasons = dict.fromkeys(n.remark for n in numbers if not n.values and n.remark)
         lines.append(Line(name, tuple(numbers), any(a.control for a in own), "" if own else "; ".join(reasons)))
     unit = "seconds" if reading.measure == "seconds" else "percent"
-    return Comparison(
-        reading.title,
-        tuple(c.label for c in reading.columns),
-        tuple(lines),
-        unit,
-        tuple(_heading(c) for c in reading.columns),
-    )
+    labels, headings = zip(*((column.label, _heading(column)) for column in reading.columns), strict=True)
+    return Comparison(labels, tuple(lines), unit, headings)
 
 
 def _heading(column: Column) -> str:

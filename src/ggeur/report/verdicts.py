@@ -8,55 +8,49 @@ from ggeur.report.entries import PLAIN, Entry, Pair, pairs
 CONTROLS = ("equal weights", "steps matched", "resample", "prototypes")
 
 
-class Against(NamedTuple):
+class ControlComparison(NamedTuple):
     """GGEUR against one control of the same method, in every setting where both ran."""
 
     control: str
-    found: list[Pair]
+    pairs: list[Pair]
 
     @property
     def left(self) -> float:
         """Points by which GGEUR is above it, on average over settings."""
-        return sum(pair.mean for pair in self.found) / len(self.found)
+        return sum(pair.mean for pair in self.pairs) / len(self.pairs)
 
     @property
     def last(self) -> float:
         """The same after the last round alone."""
-        return sum(pair.last for pair in self.found) / len(self.found)
-
-
-def told(pair: Pair) -> str:
-    """A difference with its interval, as "+1.20 points [+0.40, +2.00]"."""
-    d = pair.difference
-    return f"{pair.mean:+.2f} points" + (f" [{d.low:+.2f}, {d.high:+.2f}]" if d is not None else "")
+        return sum(pair.last for pair in self.pairs) / len(self.pairs)
 
 
 def against_controls(all_entries: Sequence[Entry]) -> list[str]:
-    """A sentence or two for each method that has controls."""
+    """A sentence or two for each method that has controls among `all_entries`."""
     sentences = []
     for method in dict.fromkeys(e.method for e in all_entries if e.variant in CONTROLS):
         own = [e for e in all_entries if e.method == method]
         base = pairs(own, PLAIN)
-        each = [Against(control, found) for control in CONTROLS if (found := pairs(own, control))]
+        each = [ControlComparison(control, found) for control in CONTROLS if (found := pairs(own, control))]
         if base and each:
-            sentences.append(_sentence(Against(PLAIN, base), each))
+            sentences.append(_sentence(ControlComparison(PLAIN, base), each))
     return sentences
 
 
-def _sentence(base: Against, each: Sequence[Against]) -> str:
-    name = base.found[0].other._replace(condition="").title
-    where = f", on average over {len(base.found)} settings" if len(base.found) > 1 else ""
+def _sentence(base: ControlComparison, each: Sequence[ControlComparison]) -> str:
+    name = base.pairs[0].other._replace(condition="").title
+    where = f", on average over {len(base.pairs)} settings" if len(base.pairs) > 1 else ""
     parts = ", ".join(f"{a.left:+.2f} ({a.control})" for a in each)
     strict = min(each, key=lambda a: a.left)
     text = f"Is it the geometry? Against plain {name} GGEUR is {base.left:+.2f} points{where}"
     return f"{text}; against controls {parts}. {_on_the_strictest(strict)}"
 
 
-def _on_the_strictest(a: Against) -> str:
-    n = len(a.found)
-    above, below = (sum(pair.side == side for pair in a.found) for side in (1, -1))
+def _on_the_strictest(a: ControlComparison) -> str:
+    n = len(a.pairs)
+    above, below = (sum(pair.side == side for pair in a.pairs) for side in (1, -1))
     if n == 1:
-        text = f"Against the strictest, {a.control}, it is {told(a.found[0])}"
+        text = f"Against the strictest, {a.control}, it is {a.pairs[0].text}"
     else:
         where = f"above zero in {above} of {n} settings and below it in {below}"
         text = f"Against the strictest, {a.control}, the 95 % interval is {where}"

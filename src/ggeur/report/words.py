@@ -5,13 +5,16 @@ from collections.abc import Sequence
 from ggeur.experiment.evaluation import LAST_ROUNDS
 from ggeur.paper.published import published_tables
 from ggeur.paper.reproduction import Reproduction
-from ggeur.report.entries import PLAIN, Entry, Pair, paired, pairs
+from ggeur.report.entries import PLAIN, Entry, Pair, pairs
 from ggeur.report.tables import Comparison
-from ggeur.report.verdicts import against_controls, told
+from ggeur.report.verdicts import against_controls
 
 
 def summary(all_entries: Sequence[Entry], table: Comparison, reading: Reproduction | None) -> list[str]:
-    """The findings, most important first; every figure is computed from the result."""
+    """The findings, most important first; every figure is computed from the result.
+
+    `all_entries` are its rows, `table` is the same as people read it, and `reading` says what of the paper it is.
+    """
     if table.unit == "seconds":
         return _times(table)
     plain = pairs(all_entries, PLAIN)
@@ -42,7 +45,7 @@ def _winner(all_entries: Sequence[Entry]) -> list[str]:
     winners = [top.name.removesuffix(f", {top.condition}") for top, *_ in settings]
     ranked = sorted(dict.fromkeys(winners), key=lambda name: -winners.count(name))
     counts = "; ".join(f"{name} in {winners.count(name)} of {len(settings)} settings" for name in ranked)
-    leads = [paired(done[0], done[1]) for done in settings if len(done) > 1]
+    leads = [Pair.of(done[0], done[1]) for done in settings if len(done) > 1]
     if not leads:
         return [f"Best is {counts}."]
     by = _range([lead.mean for lead in leads])
@@ -61,11 +64,11 @@ def _best_of(done: Sequence[Entry]) -> str:
     text = f"Best of {len(done)} is {top.name} with {_avg(top):.2f} %{spread}"
     if not others:
         return f"{text}."
-    lead = paired(top, others[0])
-    text += f", {told(lead)} above the next, {others[0].name}."
+    lead = Pair.of(top, others[0])
+    text += f", {lead.text} above the next, {others[0].name}."
     if lead.difference is None:
         return f"{text} One seed cannot say what of this is chance."
-    close = [e for e in others if paired(top, e).side <= 0]
+    close = [e for e in others if Pair.of(top, e).side <= 0]
     if not close:
         return f"{text} Paired by seed, its 95 % interval is above every other row."
     return f"{text} Paired by seed, {seeds} seeds cannot tell it from {len(close)} of the other {len(others)} rows."
@@ -82,13 +85,13 @@ def _gains(found: Sequence[Pair]) -> list[str]:
         return []
     if len(found) == 1:
         doubt = "" if found[0].side or found[0].difference is None else ", which these seeds cannot tell from zero"
-        return [f"GGEUR changes {found[0].other.title} by {told(found[0])}{doubt}."]
+        return [f"GGEUR changes {found[0].other.title} by {found[0].text}{doubt}."]
     up = [p for p in found if p.mean > 0]
     most, least = max(found, key=lambda p: p.mean), min(found, key=lambda p: p.mean)
     verdict = "in every comparison" if len(up) == len(found) else f"in {len(up)} of {len(found)} comparisons"
     text = (
-        f"GGEUR is above the same method without it {verdict}: from {told(least)} ({least.other.title}) to "
-        f"{told(most)} ({most.other.title})."
+        f"GGEUR is above the same method without it {verdict}: from {least.text} ({least.other.title}) to "
+        f"{most.text} ({most.other.title})."
     )
     if all(p.difference is None for p in found):
         return [text]
@@ -113,7 +116,7 @@ def _paper(found: Sequence[Pair], reading: Reproduction | None) -> list[str]:
 
 
 def published_gain(pair: Pair, reading: Reproduction) -> float | None:
-    """What the paper has GGEUR gain here, if it prints both figures."""
+    """What the paper has GGEUR gain where we have this `pair`, if the table of `reading` prints both figures."""
     paper = published_tables().get(reading.table)
     arm = next((a for a in reading.arms if a.arm == pair.full.row.settings.get("arm")), None)
     if paper is None or arm is None:
@@ -130,7 +133,8 @@ def published_gain(pair: Pair, reading: Reproduction) -> float | None:
 
 def _speed(found: Sequence[Pair]) -> list[str]:
     """Section 4.5 of the paper: how soon training is there, and what its rounds hold."""
-    both = [(p.full.rounds_to_95, p.other.rounds_to_95, p.full.local_steps, p.other.local_steps) for p in found]
+    numbers = ("rounds_to_95", "local_steps")
+    both = [[entry.mean(name) for name in numbers for entry in (p.full, p.other)] for p in found]
     whole = [tuple(v for v in values if v is not None) for values in both if all(v for v in values)]
     if not whole:
         return []

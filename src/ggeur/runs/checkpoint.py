@@ -90,7 +90,7 @@ class Checkpoints:
     def finished_cells(self) -> dict[int, Cell]:
         """The cells that need not be run again, by number."""
         cells = {}
-        for number in self.finished_numbers():
+        for number in finished_numbers(self._path):
             path = self._cell(number)
             payload = _read(path)
             if payload is not None:
@@ -98,13 +98,14 @@ class Checkpoints:
                     cells[number] = read_cell(json.loads(payload))
         return cells
 
-    def finished_numbers(self) -> list[int]:
-        """Of the cells that have a file."""
-        names = [path.name.removeprefix("cell-") for path in self._path.glob("cell-*")]
-        return sorted(int(name) for name in names if name.isdecimal())
-
     def _cell(self, number: int) -> Path:
         return self._path / f"cell-{number:05d}"
+
+
+def finished_numbers(folder: Path) -> list[int]:
+    """Of the cells that have a file in the `folder` of checkpoints."""
+    names = [path.name.removeprefix("cell-") for path in folder.glob("cell-*")]
+    return sorted(int(name) for name in names if name.isdecimal())
 
 
 def _write(path: Path, payload: bytes) -> None:

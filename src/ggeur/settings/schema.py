@@ -10,6 +10,7 @@ from ggeur.core.geometry import Scale
 from ggeur.core.message import Statistics
 from ggeur.core.virtual import BANK_BYTES
 from ggeur.data.datasets import paper_partition
+from ggeur.federation.augmentation import KINDS as AUGMENTATIONS
 from ggeur.federation.augmentation import Augmentation, steps_of
 from ggeur.federation.augmentation import build as build_augmentation
 from ggeur.methods import checked_parameters, factory
@@ -207,7 +208,8 @@ def settings(tree: Mapping[str, Any]) -> Settings:
     except ValidationError as error:
         raise GgeurError(_sentence(error)) from error
     factory(result.train.method)  # raises for an unknown name
-    result.augment.build()
+    if result.augment.kind not in AUGMENTATIONS or result.augment.parameters:  # ours is checked by its keys' types
+        result.augment.build()
     for name, values in result.method.items():
         checked_parameters(name, values)
     check_heads(result)

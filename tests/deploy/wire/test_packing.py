@@ -12,7 +12,9 @@ from ggeur.core.message import Message
 from ggeur.deploy.wire.packing import (
     arrays_to_tree,
     from_triangles,
+    load_tree,
     pack_message,
+    save_tree,
     tree_to_arrays,
     triangles,
     unpack_message,
@@ -42,6 +44,16 @@ def same(a, b):
 def test_a_tree_arrives_as_it_was(tree):
     arrays, shape = tree_to_arrays(tree, "x")
     assert same(tree, arrays_to_tree(arrays, shape, "x"))
+
+
+@given(trees)
+def test_a_tree_is_read_as_it_was_written(tmp_path_factory, tree):
+    path = tmp_path_factory.mktemp("tree") / "tree.npz"
+    save_tree(path, tree)
+    assert same(tree, load_tree(path))
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(GgeurError):
+        load_tree(path)
 
 
 def test_what_is_not_an_array_does_not_travel():

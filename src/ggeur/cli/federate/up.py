@@ -8,11 +8,11 @@ import typer
 from rich.markup import escape
 
 from ggeur.cli.options import ExperimentFile, Overrides, Resume
-from ggeur.cli.run import asked_for
+from ggeur.cli.run import experiment_and_folder
 from ggeur.cli.screen import console, progress, say, show_result
 from ggeur.core.errors import GgeurError
 
-_SAID = {  # what of the journal is worth a line
+_JOURNAL_LINES = {  # what of the journal is worth a line
     "joined": "client {client} is there (node {node})",
     "returned": "[green]client {client} is back[/] (node {node})",
     "left": "[yellow]client {client} has left[/] (node {node}, round {round})",
@@ -39,7 +39,7 @@ def up(
     from ggeur.deploy.machines.up import with_nodes
     from ggeur.deploy.server.serverapp import check_deployable
 
-    asked, folder = asked_for(experiment, out, resume, set_)
+    asked, folder = experiment_and_folder(experiment, out, resume, set_)
     asked = with_nodes(asked, nodes)
     check_deployable(asked)
     console.print(f"Starting a SuperLink and {asked.points[0].federate.nodes} SuperNodes on loopback", highlight=False)
@@ -57,7 +57,7 @@ def up(
 
 
 def _say(event: dict[str, Any]) -> None:
-    text = _SAID.get(event["event"])
+    text = _JOURNAL_LINES.get(event["event"])
     if text is not None:
         values = {name: escape(str(value)) for name, value in event.items()}
         console.print(text.format(**values), highlight=False, soft_wrap=True)

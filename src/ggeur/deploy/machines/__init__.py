@@ -1,1 +1,1 @@
-"""Processes, keys and folders: a federation started on this machine or on others."""
+"""What starts processes and writes what they start with: keys, certificates, Flower's app. Nothing that learns."""

@@ -12,12 +12,14 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from ggeur.core.errors import GgeurError
 from ggeur.deploy.machines.certificates import AUTHORITY, SERVER, SERVER_KEY
+from ggeur.runs.interrupt import uninterrupted
+from ggeur.settings.toml import to_toml
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -44,7 +46,7 @@ def require_flower() -> None:
 
 
 def program(name: str) -> str:
-    """A command of Flower's, from the environment that runs us."""
+    """The path of Flower's command `name`, from the environment that runs us."""
     beside = Path(sys.executable).with_name(name)
     found = str(beside) if beside.exists() else shutil.which(name)
     if found is None:
@@ -60,7 +62,7 @@ def environment(home: Path | None = None) -> dict[str, str]:
 
 
 def link_command(certificates: Path, host: str, port: int) -> list[str]:
-    """A SuperLink with TLS that admits registered nodes only."""
+    """A SuperLink at `host` and `port`, with TLS by the files in `certificates`, that admits registered nodes only."""
     command = [program("flower-superlink"), "--host", host, "--port", str(port), "--enable-supernode-auth"]
     for option, name in (("ca-certfile", AUTHORITY), ("certfile", SERVER), ("keyfile", SERVER_KEY)):
         command += [f"--ssl-{option}", str(certificates / name)]
@@ -70,17 +72,18 @@ def link_command(certificates: Path, host: str, port: int) -> list[str]:
 def node_command(
     authority: Path, key: Path, superlink: str, config: Mapping[str, Any], port: int, trusted: Path | None = None
 ) -> list[str]:
-    """A SuperNode that proves who it is; `config` is what only this site knows: its partition, its data.
+    """A SuperNode for the SuperLink at `superlink`, which it knows by `authority` and which knows it by `key`.
 
+    `config` is what only this site knows: its partition, its data. `port` of loopback is for the node's own processes.
     With `trusted`, Flower's file of public keys, it runs only apps that were signed by one of them.
     """
-    pairs = " ".join(f"{name}={_quoted(value)}" for name, value in config.items())
+    pairs = " ".join(f"{name}={_toml_value(value)}" for name, value in config.items())
     command = [program("flower-supernode"), "--root-certificates", str(authority), "--superlink", superlink]
     command += [] if trusted is None else ["--trusted-entities", str(trusted)]
     return [*command, "--auth-supernode-private-key", str(key), "--port", str(port), "--node-config", pairs]
 
 
-def _quoted(value: Any) -> str:
+def _toml_value(value: Any) -> str:
     if isinstance(value, int):
         return str(value).lower()  # true, as TOML has it
     if set("'\"\n\\") & set(str(value)):
@@ -89,22 +92,18 @@ def _quoted(value: Any) -> str:
 
 
 def write_connection(home: Path, address: str, authority: Path) -> None:
-    """Flower's configuration, so that `flwr` commands find the SuperLink."""
+    """Flower's configuration in `home`, so that `flwr` finds the SuperLink at `address`, known by `authority`."""
     home.mkdir(parents=True, exist_ok=True)
-    text = f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\naddress = "{address}"\n'
-    (home / "config.toml").write_text(f'{text}root-certificates = "{authority}"\n', encoding="utf-8")
+    link = {"address": address, "root-certificates": str(authority)}
+    text = to_toml({"superlink": {"default": CONNECTION, CONNECTION: link}})
+    (home / "config.toml").write_text(text, encoding="utf-8")
 
 
 def free_ports(n: int) -> list[int]:
-    """Ports of loopback that nobody uses at the moment."""
-    sockets = [socket.socket() for _ in range(n)]
-    try:
-        for one in sockets:
-            one.bind((LOOPBACK, 0))
+    """`n` ports of loopback that nobody uses at the moment."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server((LOOPBACK, 0))) for _ in range(n)]
         return [int(one.getsockname()[1]) for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 def end_with_parent() -> None:
@@ -120,7 +119,10 @@ def end_with_parent() -> None:
 
 
 class Machines:
-    """Processes that end with the block, however it ends, and with this process, even if it is killed."""
+    """Processes that end with the block, however it ends, and with this process, even if it is killed.
+
+    What they say is in the folder `logs`, a file for each.
+    """
 
     def __init__(self, logs: Path) -> None:
         self._logs = logs
@@ -131,10 +133,22 @@ class Machines:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.stop()
+        """Ask all processes to end, and end those that do not."""
+        with uninterrupted():  # a second Ctrl-C does not leave half of them running
+            for sign in (signal.SIGTERM, signal.SIGKILL):
+                for process in self.running.values():
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.killpg(process.pid, sign)  # the group it leads: itself and what it started
+                end = time.monotonic() + _GRACE
+                while any(process.poll() is None for process in self.running.values()) and time.monotonic() < end:
+                    time.sleep(0.05)
+            self.running.clear()
 
-    def start(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """Start a process in a group of its own, so that a Ctrl-C reaches it only through us; its words go to a log."""
+    def start(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> None:
+        """Start `command` with the variables `env`; its log is called `name`.
+
+        It gets a group of its own, so that a Ctrl-C reaches it only through us.
+        """
         with (self._logs / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(
                 [*_WITH_PARENT, *command],
@@ -144,10 +158,12 @@ class Machines:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        return self.running[name]
 
     def run(self, jobs: Mapping[str, Sequence[str]], env: Mapping[str, str], patience: float = 2 * _PATIENCE) -> None:
-        """Run commands side by side to their end; a GgeurError if one fails."""
+        """Run the commands of `jobs`, by name, side by side to their end; a GgeurError if one fails.
+
+        They get the variables `env`, and `patience` seconds, five more for each.
+        """
         for name, command in jobs.items():
             self.start(name, command, env)
         end = time.monotonic() + patience + 5 * len(jobs)
@@ -161,7 +177,7 @@ class Machines:
                 raise GgeurError(f"'{name}' failed; {self._logs / name}.log has its words.")
 
     def wait_for_port(self, name: str, port: int) -> None:
-        """Until the process listens."""
+        """Until the process `name` listens at `port`."""
         end = time.monotonic() + _PATIENCE
         while time.monotonic() < end and self.running[name].poll() is None:
             try:
@@ -170,18 +186,3 @@ class Machines:
             except OSError:
                 time.sleep(0.1)
         raise GgeurError(f"The {name} does not listen; {self._logs / name}.log says why.")
-
-    def stop(self, *names: str) -> None:
-        """Ask processes (default: all) to end, and end those that do not."""
-        chosen = [self.running.pop(name) for name in (names or tuple(self.running))]
-        for sign, patience in ((signal.SIGTERM, _GRACE), (signal.SIGKILL, _GRACE)):
-            for process in chosen:
-                _signal_group(process, sign)
-            end = time.monotonic() + patience
-            while any(process.poll() is None for process in chosen) and time.monotonic() < end:
-                time.sleep(0.05)
-
-
-def _signal_group(process: subprocess.Popen[bytes], sign: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, sign)  # the group it leads: itself and what it started

@@ -1,1 +1,1 @@
-"""What the server does: who is there, round 0, rounds, scores, the run folder."""
+"""What runs at the server: who is there, round 0, rounds, scores and the journal of a run."""

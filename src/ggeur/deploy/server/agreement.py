@@ -3,67 +3,102 @@
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.types import Int
+from ggeur.deploy.wire.records import VERSION
 
 _MOST_CLASSES, _MOST_DIMENSIONS = 10**4, 10**5
+
+
+def _plain(names: tuple[str, ...]) -> tuple[str, ...]:
+    if any(unicodedata.category(c) in ("Cc", "Cs") for name in names for c in name):  # as tables refuse them, too
+        raise ValueError("names must be plain text")
+    if len(set(names)) < len(names):
+        raise ValueError("a name comes twice")
+    return names
+
+
+def _with_text(encoder: dict[str, Any]) -> dict[str, Any]:
+    if not all(isinstance(encoder.get(key, ""), str) for key in ("encoder", "weights")):
+        raise ValueError("its encoder must be named in text")
+    return encoder
+
+
+Whole = Annotated[int, Field(strict=True, ge=0, lt=2**40)]
+Names = Annotated[tuple[str, ...], AfterValidator(_plain)]
+
+
+class Hello(BaseModel):
+    """What a site says of itself; a GgeurError ends a sentence about one that cannot be."""
+
+    model_config = ConfigDict(frozen=True)
+
+    partition: Whole
+    classes: Names
+    domains: Names
+    dimension: Whole
+    encoder: Annotated[dict[str, Any], AfterValidator(_with_text)]
+    count: tuple[Whole, ...]  # training rows of its own classes
+    home: str | None  # the one domain of its training rows
+    fingerprint: str
+    test: Whole  # rows it scores heads on
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if len(self.count) != len(self.classes) or not 0 < len(self.classes) <= _MOST_CLASSES:
+            raise GgeurError(f"it counts {len(self.count)} classes and names {len(self.classes)}")
+        if not 0 < self.dimension <= _MOST_DIMENSIONS:
+            raise GgeurError(f"its embeddings have {self.dimension} dimensions")
+        if self.home is not None and self.home not in self.domains:
+            raise GgeurError("its home is not one of its domains")
+        return self
 
 
 @dataclass
 class Client:
     """A site as the server knows it, by its partition index."""
 
-    index: int
-    node: int | None  # Flower's id of the node that holds it now; None while it is away
-    classes: tuple[str, ...]
-    domains: tuple[str, ...]
-    dimension: int
-    encoder: dict[str, Any]
-    count: tuple[int, ...]  # training rows of its own classes
-    home: str | None
-    fingerprint: str
-    test: int  # rows it scores heads on
+    hello: Hello
+    node: int | None = None  # Flower's id of the node that holds it now; None while it is away
     ready: bool = False  # it has its training set of this run
-    has_constants: bool = field(default=False, compare=False)
+    has_constants: bool = False  # it has what the method sends once
+
+    @property
+    def index(self) -> int:
+        """Its number, which is its name in the federation."""
+        return self.hello.partition
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any], node: int | None, n_nodes: int) -> "Client":
-        """From a site's hello; a GgeurError ends a sentence about it."""
-        try:
-            client = cls(
-                index=_whole(facts["partition"]),
-                node=node,
-                classes=tuple(_names(facts["classes"])),
-                domains=tuple(_names(facts["domains"])),
-                dimension=_whole(facts["dimension"]),
-                encoder=_encoder(facts["encoder"]),
-                count=tuple(map(_whole, facts["count"])),
-                home=None if facts["home"] is None else str(facts["home"]),
-                fingerprint=str(facts["fingerprint"]),
-                test=_whole(facts["test"]),
-                ready=bool(facts["ready"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise GgeurError(f"its greeting is not one of ggeur's ({error!r})") from error
-        if client.index >= n_nodes:
-            raise GgeurError(f"its partition-id is {client.index}, but [federate] nodes = {n_nodes} counts from 0")
-        if len(client.count) != len(client.classes) or not 0 < len(client.classes) <= _MOST_CLASSES:
-            raise GgeurError(f"it counts {len(client.count)} classes and names {len(client.classes)}")
-        if not 0 < client.dimension <= _MOST_DIMENSIONS:
-            raise GgeurError(f"its embeddings have {client.dimension} dimensions")
-        if client.home is not None and client.home not in client.domains:
-            raise GgeurError("its home is not one of its domains")
-        return client
+    def of(cls, facts: Mapping[str, Any], node: int, n_nodes: int) -> "Client":
+        """From the `facts` with which Flower's node `node` said hello to a federation of `n_nodes`.
 
-    def facts(self) -> dict[str, Any]:
-        """As kept in a checkpoint; `of` reads it back."""
-        named = ("classes", "domains", "dimension", "encoder", "count", "home", "fingerprint", "test", "ready")
-        return {"partition": self.index, **{name: getattr(self, name) for name in named}}
+        A GgeurError ends a sentence about it.
+        """
+        check_version(facts)
+        try:
+            hello = Hello.model_validate(facts)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise GgeurError(f"its greeting is not one of ggeur's ({first['loc'][0]}: {first['msg']})") from error
+        if hello.partition >= n_nodes:
+            raise GgeurError(f"its partition-id is {hello.partition}, but [federate] nodes = {n_nodes} counts from 0")
+        return cls(hello, node, bool(facts.get("ready")))
+
+
+def check_version(facts: Mapping[str, Any]) -> None:
+    """Raise, with half a sentence, unless a message with these `facts` comes from a site with our ggeur.
+
+    Another one might take other defaults, or compute something else under the same name.
+    """
+    if facts.get("ggeur") != VERSION:
+        theirs = repr(facts.get("ggeur", "unknown"))[:40]
+        raise GgeurError(f"it runs ggeur {theirs} and the server '{VERSION}': install one version everywhere")
 
 
 @dataclass(frozen=True)
@@ -77,59 +112,44 @@ class Agreement:
 
     @classmethod
     def of(cls, clients: Sequence[Client]) -> "Agreement":
-        """All classes and domains there are, in the order in which the clients' tables name them."""
-        encoder = next((c.encoder for c in clients if c.encoder.get("weights")), clients[0].encoder)
-        classes = dict.fromkeys(name for client in clients for name in client.classes)
-        domains = dict.fromkeys(name for client in clients for name in client.domains)
-        return cls(tuple(classes), tuple(domains), clients[0].dimension, encoder)
+        """All classes and domains there are, in the order in which the tables of `clients` name them."""
+        hellos = [client.hello for client in clients]
+        encoder = next((h.encoder for h in hellos if h.encoder.get("weights")), hellos[0].encoder)
+        classes = dict.fromkeys(name for hello in hellos for name in hello.classes)
+        domains = dict.fromkeys(name for hello in hellos for name in hello.domains)
+        return cls(tuple(classes), tuple(domains), hellos[0].dimension, encoder)
 
     @classmethod
     def of_most(cls, clients: Sequence[Client]) -> "Agreement":
-        """What most of the clients embed with, so that one odd site, whatever its index, is not everybody's measure."""
-        dimension = Counter(client.dimension for client in clients).most_common(1)[0][0]
-        alike = [client for client in clients if client.dimension == dimension]
-        weights = Counter(str(c.encoder["weights"]) for c in alike if c.encoder.get("weights")).most_common(1)
-        return cls.of([c for c in alike if not weights or c.encoder.get("weights") == weights[0][0]])
+        """What most `clients` embed with, so that one odd site, whatever its index, is not everybody's measure."""
+        dimension = Counter(client.hello.dimension for client in clients).most_common(1)[0][0]
+        alike = [client for client in clients if client.hello.dimension == dimension]
+        named = [weights for client in alike if (weights := client.hello.encoder.get("weights"))]
+        weights = Counter(named).most_common(1)
+        return cls.of([c for c in alike if not weights or c.hello.encoder.get("weights") == weights[0][0]])
 
     def check(self, client: Client) -> None:
-        """Raise, with half a sentence, for a site whose embeddings are not comparable."""
-        if client.dimension != self.dimension:
+        """Raise, with half a sentence, if the embeddings of `client` are not comparable."""
+        hello = client.hello
+        if hello.dimension != self.dimension:
             raise GgeurError(
-                f"its embeddings have {client.dimension} dimensions and the others' {self.dimension}: use one encoder"
+                f"its embeddings have {hello.dimension} dimensions and the others' {self.dimension}: use one encoder"
             )
-        ours, theirs = self.encoder.get("weights"), client.encoder.get("weights")
+        ours, theirs = self.encoder.get("weights"), hello.encoder.get("weights")
         if ours and theirs and ours != theirs:
             raise GgeurError(
-                f"its embeddings come from '{client.encoder.get('encoder')}' and the others' from "
+                f"its embeddings come from '{hello.encoder.get('encoder')}' and the others' from "
                 f"'{self.encoder.get('encoder')}', with other weights: use one encoder"
             )
 
-    def counts(self, clients: Sequence[Client]) -> NDArray[np.int64]:
-        """(K, C): every client's training rows of the federation's classes."""
+    def counts(self, clients: Sequence[Client]) -> Int:
+        """(K, C): the training rows that `clients` have of the federation's classes."""
         place = {name: c for c, name in enumerate(self.classes)}
         table = np.zeros((len(clients), len(self.classes)), np.int64)
         for row, client in zip(table, clients, strict=True):
-            row[[place[name] for name in client.classes]] = client.count
+            row[[place[name] for name in client.hello.classes]] = client.hello.count
         return table
 
-
-def _whole(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 2**40:
-        raise ValueError(f"{value!r} is not a whole number")
-    return value
-
-
-def _encoder(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict) or not all(isinstance(value.get(k, ""), str) for k in ("encoder", "weights")):
-        raise ValueError("its encoder must be named in text")
-    return value
-
-
-def _names(value: Any) -> list[str]:
-    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
-        raise ValueError("names must be text")
-    if any(unicodedata.category(c) in ("Cc", "Cs") for name in value for c in name):  # as tables refuse them, too
-        raise ValueError("names must be plain text")
-    if len(set(value)) < len(value):
-        raise ValueError("a name comes twice")
-    return list(value)
+    def homes(self, clients: Sequence[Client]) -> list[int | None]:
+        """The domain of the training rows of each of `clients`; None where they mix, or there are none."""
+        return [None if c.hello.home is None else self.domains.index(c.hello.home) for c in clients]

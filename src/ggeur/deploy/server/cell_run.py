@@ -3,24 +3,20 @@
 import secrets
 import time
 from dataclasses import replace
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import jax
 import numpy as np
 
 from ggeur.core.types import Tree
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.server.agreement import Agreement
 from ggeur.deploy.server.journal import Journal
-from ggeur.deploy.server.opening import Opening, open_federation
-from ggeur.deploy.server.record import LateScores
+from ggeur.deploy.server.opening import TrainingSets, open_federation
 from ggeur.deploy.server.roster import Roster
 from ggeur.deploy.server.round_zero import RoundZero
-from ggeur.deploy.server.rounds import Rounds, Start
-from ggeur.deploy.wire.packing import arrays_to_tree, tree_to_arrays
-from ggeur.engine import lane
-from ggeur.engine.messages import add_prepared
+from ggeur.deploy.server.rounds import Rounds
+from ggeur.deploy.server.scores import LateScores
+from ggeur.deploy.wire.ask import Grid
 from ggeur.engine.simulate import State
 from ggeur.experiment.evaluation import by_class
 from ggeur.experiment.setup import Setup
@@ -34,14 +30,11 @@ from ggeur.runs.checkpoint import Snapshot
 from ggeur.runs.folder import RunFolder
 from ggeur.runs.result import Cell
 
-if TYPE_CHECKING:
-    from flwr.serverapp import Grid
-
 
 class CellRun:
-    """One cell over the sites of a grid."""
+    """One cell, which `tracker` follows, over the sites of Flower's `grid`, kept in `folder` and told in `journal`."""
 
-    def __init__(self, grid: "Grid", folder: RunFolder, journal: Journal, tracker: Tracker) -> None:
+    def __init__(self, grid: Grid, folder: RunFolder, journal: Journal, tracker: Tracker) -> None:
         self._folder, self._journal, self._tracker = folder, journal, tracker
         setup = Setup.of(tracker.point)
         self._solved = setup.algorithm if isinstance(setup.algorithm, Solved) else None
@@ -49,124 +42,106 @@ class CellRun:
         # A head that is solved has no rounds, only scores; FedAvg's forms carry it to the sites.
         self._trained: Trained = setup.trained or resolve_trained("fedavg", setup.head, {})
         self._path = folder.path / "checkpoint" / f"plan-{tracker.number:05d}.npz"
-        self._began, self._before = time.monotonic(), (0, 0)
-        self._common: dict[str, Any] = {
+        self._began = time.monotonic()
+        common: dict[str, Any] = {
             "run": secrets.token_hex(16),
             "cell": tracker.number,
             "seed": tracker.seed,
-            "point": tracker.point.model_dump(
-                mode="json", exclude={"privacy"}
-            ),  # all of it: versions differ in defaults
-            "ggeur": version("ggeur"),
+            "point": tracker.point.model_dump(mode="json", exclude={"privacy"}),  # whole: a site adds no defaults
         }
-        self._roster = Roster(grid, tracker.point.federate, journal, self._common)
+        self._roster = Roster(grid, tracker.point.federate, journal, common)
 
     def run(self) -> Cell:
+        """From hello, or from where an earlier process stopped, to the end."""
         snapshot, tracker = self._folder.snapshot, self._tracker
         if snapshot is not None and snapshot.stack == tracker.number and self._path.exists():
-            rounds, state, loss = self._resumed(snapshot)
-            tracker.recall(snapshot.cells[0])
-            self._before = tracker.cell.bytes_up, tracker.cell.bytes_down
-            scores = LateScores(tracker, self._setup, rounds.settled.agreement)
-            scores.resumed(self._head(rounds, state), loss)
+            rounds, state, scores = self._resume(snapshot)
         else:
-            rounds, state = self._opened()
-            scores = LateScores(tracker, self._setup, rounds.settled.agreement)
-            rows = {client.index: rounds.settled.rows(k) for k, client in enumerate(rounds.settled.clients)}
-            nodes = range(0 if self._solved else tracker.point.federate.nodes or 0)
-            tracker.cell.local_steps = [rounds.training.steps(rows.get(k, 0)) for k in nodes]
-        state = state if self._solved else self._train(rounds, state, scores)
-        params = self._head(rounds, state)
-        if self._solved:
-            scores.trained(0, params, 0.0, [])
-        last, confusion = rounds.evaluate(params, last=True)
-        scores.scored(last, state.round)
-        tracker.cell.bytes_up, tracker.cell.bytes_down = self._traffic(rounds)
-        head = jax.tree.map(np.asarray, params)
-        tracker.finish(head, by_class(confusion), time.monotonic() - self._began, like(rounds.settled.agreement))
+            rounds, state, scores = self._open()
+        if self._solved is None:
+            state = self._train(rounds, state, scores)
+        else:
+            tracker.trained(0, [rounds.head(state)], 0.0)
+            scores.expect(rounds.head(state), 0.0)
+        head = rounds.head(state)
+        last, confusion = rounds.evaluate_last(head)
+        scores.add(last, state.round)
+        self._note_traffic()
+        assert self._roster.agreement is not None
+        about = _table_without_rows(self._roster.agreement)
+        tracker.finish(head, by_class(confusion), time.monotonic() - self._began, about)
         return tracker.cell
 
     def _train(self, rounds: Rounds, state: State, scores: LateScores) -> State:
-        tracker = self._tracker
-        for number in range(state.round + 1, rounds.training.rounds + 1):
+        for number in range(state.round + 1, self._setup.training.rounds + 1):
             done = rounds.round(state, number)
             state = done.state
-            scores.scored(done.scores, number - 1)
-            tracker.cell.bytes_up, tracker.cell.bytes_down = self._traffic(rounds)
-            scores.trained(number, self._head(rounds, state), done.loss, done.missing)
+            scores.add(done.scores, number - 1)
+            self._note_traffic()
+            self._tracker.trained(number, [rounds.head(state)], done.loss, done.missing)
+            scores.expect(rounds.head(state), done.loss, done.missing)
             # Rounds are counted as scored, so that lines of the metrics after this are written again on resuming.
             kept = State(number - 1, [(state.servers[0], np.int64(number), np.float64(done.loss))], state.clients, ())
-            self._folder.checkpoint(tracker.number, kept, [tracker.memory()])
+            self._folder.checkpoint(self._tracker.number, kept, [self._tracker.memory()])
         return state
 
-    def _head(self, rounds: Rounds, state: State) -> Params:
-        return rounds.trained.method.broadcast(state.servers[0])["params"]
+    def _note_traffic(self) -> None:
+        """Bytes up and down per site."""
+        cell, sites = self._tracker.cell, max(len(self._roster.clients), 1)
+        cell.bytes_up, cell.bytes_down = self._roster.bytes_up // sites, self._roster.bytes_down // sites
 
-    def _traffic(self, rounds: Rounds) -> tuple[int, int]:
-        """Bytes up and down per site, those before an interruption included."""
-        sites, (up, down) = max(len(rounds.settled.clients), 1), self._before
-        return up + self._roster.bytes_up // sites, down + self._roster.bytes_down // sites
-
-    def _opened(self) -> tuple[Rounds, State]:
+    def _open(self) -> tuple[Rounds, State, LateScores]:
         """Round 0: statistics, layout, training sets, and the server's first state."""
-        self._roster.gather()
+        roster, train, nodes = self._roster, self._tracker.point.train, self._tracker.point.federate.nodes or 1
+        roster.gather()
         solving = self._solved or self._setup.start
-        opening = open_federation(self._roster, self._setup.augmentation, None if solving is None else solving.needs)
-        self._roster.closed = True
-        params, method, settled = self._first_params(opening), self._trained.method, opening.settled
-        unprepared = Start(*method.init(params, self._prepared({}, settled.agreement), len(settled.clients)))
-        rounds = self._rounds(settled, unprepared)
-        prepared = self._prepared(rounds.prepare_sites(0), settled.agreement)
-        rounds.start = Start(*method.init(params, prepared, len(rounds.able)))
-        tree, shape = tree_to_arrays({"params": params, "prepared": prepared}, "rest")
-        settled.save(self._path, {**tree, "shape": np.array(shape), "run": np.array(self._common["run"])})
-        return rounds, rounds.first_state()
-
-    def _resumed(self, snapshot: Snapshot) -> tuple[Rounds, State, float]:
-        """What round 0 settled, as it was kept; sites say whether they still have their training sets."""
-        settled, rest = RoundZero.load(self._path)
-        agreement = settled.agreement
-        self._common |= {"run": str(rest.pop("run")), "classes": agreement.classes, "domains": agreement.domains}
-        kept = arrays_to_tree(rest, str(rest.pop("shape")), "rest")
-        self._roster.clients = {client.index: client for client in settled.clients}
-        self._roster.agreement, self._roster.closed = agreement, True
-        able = sum(settled.rows(k) > 0 for k in range(len(settled.clients)))
-        start = Start(*self._trained.method.init(kept["params"], kept["prepared"], able))
-        rounds = self._rounds(settled, start)
-        first = rounds.first_state()
-        template = State(0, [(start.server, np.int64(0), np.float64(0))], first.clients, ())
-        server, number, loss = snapshot.state(template).servers[0]
-        self._journal("resumed", round=int(number))
-        self._roster.gather()
-        return rounds, State(int(number), [server], snapshot.state(template).clients, ()), float(loss)
-
-    def _rounds(self, settled: RoundZero, start: Start) -> Rounds:
-        return Rounds(self._roster, settled, self._setup, self._tracker.seed, self._trained, start)
-
-    def _first_params(self, opening: Opening) -> Params:
-        train, agreement = self._tracker.point.train, opening.settled.agreement
-        task, seed = Task(agreement.dimension, agreement.classes), self._tracker.seed
-        solving = self._solved or self._setup.start
+        round_zero, total = open_federation(roster, self._setup.augmentation, solving and solving.needs)
+        roster.closed = True
+        task, seed = Task(round_zero.agreement.dimension, round_zero.agreement.classes), self._tracker.seed
         if solving is None:
-            return random_head(self._setup.head, task, seed)
-        assert opening.total is not None
-        name = train.method if self._solved else train.start
-        params = solved_head(solving, name, opening.total, task, seed)
-        return params if self._solved else to_train(params)
+            params = random_head(self._setup.head, task, seed)
+        else:
+            assert total is not None
+            params = solved_head(solving, train.method if self._solved else train.start, total, task, seed)
+            params = params if self._solved else to_train(params)
+        sets = TrainingSets(roster, round_zero, self._trained, train.batch)
+        prepared = sets.add(sets.make(0), nodes)
+        rounds = self._rounds(sets, params, prepared)
+        round_zero.save(self._path, {"params": params, "prepared": prepared, "run": np.array(roster.common["run"])})
+        if self._solved is None:
+            rows = {client.index: n for client, n in zip(round_zero.clients, round_zero.rows, strict=True)}
+            self._tracker.cell.local_steps = [self._setup.training.steps(rows.get(k, 0)) for k in range(nodes)]
+        return rounds, rounds.first_state, LateScores(self._tracker, self._setup, round_zero.agreement)
 
-    def _prepared(self, each: dict[int, Tree], agreement: Agreement) -> Tree:
-        """The sites' first messages, added up as the method says; of clients that sent none zeros."""
-        batch, nodes = self._tracker.point.train.batch, self._tracker.point.federate.nodes or 1
-        zero = lane.zero_preparation(self._trained, batch, agreement.dimension, len(agreement.classes))
-        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *(each.get(k, zero) for k in range(nodes)))
-        return add_prepared(self._trained.method, stacked)
+    def _resume(self, snapshot: Snapshot) -> tuple[Rounds, State, LateScores]:
+        """What round 0 came to, as it was kept; sites say whether they still have their training sets."""
+        round_zero, kept = RoundZero.load(self._path)
+        agreement, roster, cell = round_zero.agreement, self._roster, snapshot.cells[0].cell
+        roster.common |= {"run": str(kept["run"]), "classes": agreement.classes, "domains": agreement.domains}
+        roster.clients = {client.index: client for client in round_zero.clients}
+        roster.agreement, roster.closed = agreement, True
+        roster.bytes_up, roster.bytes_down = (n * len(roster.clients) for n in (cell.bytes_up, cell.bytes_down))
+        sets = TrainingSets(roster, round_zero, self._trained, self._setup.training.batch)
+        rounds = self._rounds(sets, kept["params"], kept["prepared"])
+        first = rounds.first_state
+        template = first._replace(servers=[(first.servers[0], np.int64(0), np.float64(0))])
+        restored = snapshot.state(template)
+        server, number, loss = restored.servers[0]
+        state = restored._replace(round=int(number), servers=[server])
+        self._journal("resumed", round=state.round)
+        roster.gather()
+        self._tracker.recall(snapshot.cells[0])
+        scores = LateScores(self._tracker, self._setup, agreement)
+        scores.expect(rounds.head(state), float(loss))
+        return rounds, state, scores
+
+    def _rounds(self, sets: TrainingSets, params: Params, prepared: Tree) -> Rounds:
+        """The rounds that start with the head `params`, and what the sites sent before round 1, added up."""
+        start = self._trained.method.init(params, prepared, len(sets.round_zero.trainable))
+        return Rounds(sets, self._setup, self._trained, start, self._tracker.seed)
 
 
-def like(agreement: Agreement) -> EmbeddingTable:
-    """A table without rows, for what only asks about classes, dimensions and the encoder."""
-    return EmbeddingTable(
-        np.zeros((0, agreement.dimension), np.float32),
-        np.zeros(0, np.int64),
-        class_names=agreement.classes,
-        meta=agreement.encoder,
-    )
+def _table_without_rows(agreement: Agreement) -> EmbeddingTable:
+    """For what only asks about classes, dimensions and the encoder."""
+    x, y = np.zeros((0, agreement.dimension), np.float32), np.zeros(0, np.int64)
+    return EmbeddingTable(x, y, class_names=agreement.classes, meta=agreement.encoder)

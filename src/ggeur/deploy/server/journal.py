@@ -10,32 +10,30 @@ NAME = "federation.jsonl"
 
 
 class Journal:
-    """One line per event, flushed at once, so that whoever watches the file sees it."""
+    """One line per event in a file of `folder`, on disk at once, so that whoever watches it sees it."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = (folder / NAME).open("a", encoding="utf-8")
+        self._path = folder / NAME
 
     def __call__(self, event: str, **facts: Any) -> None:
-        line = {"time": round(time.time(), 3), "event": event, **facts}
-        self._file.write(json.dumps(line) + "\n")
-        self._file.flush()
+        """Write that `event` has happened, and the `facts` about it."""
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"time": round(time.time(), 3), "event": event, **facts}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
         print(event, json.dumps(facts), flush=True)  # for `flwr log` and the SuperLink's own log
-
-    def close(self) -> None:
-        os.fsync(self._file.fileno())
-        self._file.close()
 
 
 def forget(folder: Path) -> None:
-    """Remove the journal of a run that ended before there was anything to keep, if nothing else is in the folder."""
+    """Remove the journal of a run that ended before there was anything to keep, if `folder` holds nothing else."""
     if folder.is_dir() and [path.name for path in folder.iterdir()] == [NAME]:
         (folder / NAME).unlink()
 
 
-def read(folder: Path, since: int = 0) -> tuple[list[dict[str, Any]], int]:
-    """The events from byte `since` on, whole lines only, and where the next begin."""
+def read(folder: Path, since: int = 0, name: str = NAME) -> tuple[list[dict[str, Any]], int]:
+    """The events in the file `name` of `folder` from byte `since` on, whole lines only, and where the next begin."""
     try:
-        with (folder / NAME).open("rb") as file:
+        with (folder / name).open("rb") as file:
             file.seek(since)
             content = file.read()
     except (FileNotFoundError, NotADirectoryError):

@@ -1,27 +1,29 @@
 """Who is there: Flower's nodes come and go under changing ids; a client is known by its partition index alone."""
 
 import time
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from ggeur.core.errors import GgeurError
-from ggeur.deploy.server.agreement import Agreement, Client
+from ggeur.deploy.server.agreement import Agreement, Client, check_version
 from ggeur.deploy.server.journal import Journal
-from ggeur.deploy.wire.ask import Answer, Question, ask
-from ggeur.deploy.wire.packing import Arrays
-from ggeur.deploy.wire.records import to_records
+from ggeur.deploy.wire.ask import Answer, Grid, Question, ask
 from ggeur.settings.schema import Federate
 
-if TYPE_CHECKING:
-    from flwr.serverapp import Grid
-
+_WHO = "federation.jsonl in the run folder says who was refused or missing, and why"
 _LOOK = 0.5  # seconds between two looks for nodes
+T = TypeVar("T")
+QuestionFor = Callable[[Client], Question]
+AnswerReader = Callable[[Client, Answer], T]
 
 
 class Roster:
-    """The sites of one cell, and every message to them."""
+    """The sites of one cell on Flower's `grid`, and every message to them, which all say what is `common` to them.
 
-    def __init__(self, grid: "Grid", settings: Federate, journal: Journal, common: dict[str, Any]) -> None:
+    `settings` are [federate]'s; who comes and goes is written to `journal`.
+    """
+
+    def __init__(self, grid: Grid, settings: Federate, journal: Journal, common: dict[str, Any]) -> None:
         assert settings.nodes is not None
         self.grid, self.settings, self.journal = grid, settings, journal
         self.common = common  # what every message says: run, cell, seed, settings
@@ -40,29 +42,30 @@ class Roster:
     def gather(self) -> None:
         """Wait until all sites have said hello, or, when the time is up, until enough have."""
         wanted = len(self.clients) if self.closed else self.settings.nodes or 1
-        least = self.settings.min_nodes
         self.journal("waiting", nodes=wanted)
         end = time.monotonic() + self.settings.wait
-        while True:
-            self.meet(0)
-            if len(self.present) >= wanted or time.monotonic() > end:
-                break
+        self.meet(0)
+        while len(self.present) < wanted and time.monotonic() <= end:
             time.sleep(_LOOK)
-        if len(self.present) < least:
-            raise GgeurError(
-                f"{len(self.present)} of {wanted} sites are there after {self.settings.wait:g} seconds, and "
-                f"[federate] min_nodes = {least}; start the others' SuperNodes and look at their logs."
-            )
+            self.meet(0)
+        here = f"{len(self.present)} of {wanted} sites are there after {self.settings.wait:g} seconds"
+        self.require(len(self.present), None, here, "start the others' SuperNodes and look at their logs")
+
+    def require(self, there: int, most: int | None, here: str, remedy: str = _WHO) -> None:
+        """Raise where fewer sites are `there` than must be, given that `most` can be; `here` and `remedy` say it."""
+        least = self.settings.min_nodes if most is None else max(min(self.settings.min_nodes, most), 1)
+        if there < least:
+            raise GgeurError(f"{here}, and [federate] min_nodes = {least}; {remedy}.")
 
     def meet(self, number: int) -> None:
-        """See who has left, and greet whoever is new."""
+        """Before round `number`: see who has left, and greet whoever is new."""
         live = set(self.grid.get_node_ids())
         for client in self.present:
             if client.node not in live:
                 self.journal("left", client=client.index, node=str(client.node), round=number)
                 client.node = None
         known = {client.node for client in self.present} | self._refused
-        for answer in self.ask([(node, "query.hello", {}, {}) for node in sorted(live - known)], number):
+        for answer in self._ask([(node, Question("query.hello", {}, {})) for node in sorted(live - known)], number):
             if answer.problem is not None:
                 self._note_silence(answer, number)
                 continue
@@ -86,46 +89,63 @@ class Roster:
             raise GgeurError(f"partition-id {client.index} is already held by node {there.node}")
         if there is None and self.closed:
             raise GgeurError("it came after the statistics were merged; it takes part in the next run")
-        if there is not None and there.fingerprint != client.fingerprint:
+        if there is not None and there.hello.fingerprint != client.hello.fingerprint:
             raise GgeurError("its data are not those with which this run began")
         if self.agreement is not None:
             self.agreement.check(client)
         self.clients[client.index] = client
-        self.journal(
-            "joined" if there is None else "returned", client=client.index, node=str(client.node), round=number
-        )
+        event = "joined" if there is None else "returned"
+        self.journal(event, client=client.index, node=str(client.node), round=number)
 
     def refuse(self, node: int, client: Any, number: int, why: str) -> None:
-        """Turn a node away for good: it is named, and neither asked nor counted again."""
+        """Turn `node` away for good, in round `number`, which said it was `client`; `why` ends a sentence about it.
+
+        It is named, and neither asked nor counted again.
+        """
         self._refused.add(node)
         self.journal("refused", client=client, node=str(node), round=number, why=why)
 
     def drop(self, client: Client, number: int, why: str) -> None:
-        """Refuse a client that had been admitted."""
+        """Refuse `client`, which had been admitted, in round `number`; `why` ends a sentence about it."""
         assert client.node is not None
         self.refuse(client.node, client.index, number, why)
         del self.clients[client.index]
 
-    def missing(self, client: int, node: int | None, number: int, why: str) -> None:
-        self.journal("missing", client=client, node=None if node is None else str(node), round=number, why=why)
+    def missing(self, client: Client, number: int, why: str) -> None:
+        """Note that `client` does not count in round `number`; `why` ends a sentence about it."""
+        node = None if client.node is None else str(client.node)
+        self.journal("missing", client=client.index, node=node, round=number, why=why)
 
-    def ask(self, questions: Iterable[tuple[int, str, dict[str, Any], Arrays]], number: int) -> Iterable[Answer]:
-        """Put (node, kind, facts, arrays) to nodes, with what every message says."""
+    def ask(
+        self, clients: Iterable[Client], question: QuestionFor, read: AnswerReader[T], number: int, result: str = ""
+    ) -> Iterator[tuple[Client, Answer, T]]:
+        """Ask those of `clients` that are present in round `number`; yield who answered, the answer, and what it says.
 
-        def made() -> Iterable[Question]:
-            for node, kind, facts, arrays in questions:
-                self.bytes_down += sum(a.nbytes for a in arrays.values())
-                yield Question(node, kind, to_records({**self.common, **facts}, arrays))
+        `question` makes of a client what it is asked. `read` makes of its answer what it says, or raises GgeurError,
+        with half a sentence. Who gives no answer, or one like that, is out of the run in round 0, and missing after it;
+        `result`, what comes of it, is said before the reason.
+        """
+        there = {client.node: client for client in clients if client.node is not None}
+        for answer in self._ask(((node, question(client)) for node, client in there.items()), number):
+            client = there[answer.node]
+            try:
+                if answer.problem is not None:
+                    raise GgeurError(answer.problem)
+                check_version(answer.facts)
+                value = read(client, answer)
+            except GgeurError as error:
+                (self.missing if self.closed else self.drop)(client, number, f"{result}{error}")
+                continue
+            yield client, answer, value
 
-        for answer in ask(self.grid, made(), timeout=self.settings.timeout, group=str(number)):
+    def _ask(self, each: Iterable[tuple[int, Question]], number: int) -> Iterator[Answer]:
+        """Put questions to nodes, with what every message says."""
+
+        def questions() -> Iterator[tuple[int, Question]]:
+            for node, question in each:
+                self.bytes_down += sum(a.nbytes for a in question.arrays.values())
+                yield node, question._replace(facts={**self.common, **question.facts})
+
+        for answer in ask(self.grid, questions(), timeout=self.settings.timeout, group=str(number)):
             self.bytes_up += sum(a.nbytes for a in answer.arrays.values())
             yield answer
-
-    def ask_clients(
-        self, clients: Iterable[Client], make: Callable[[Client], tuple[str, dict[str, Any], Arrays]], number: int
-    ) -> Iterable[tuple[Client, Answer]]:
-        """The same for clients that are present; each answer comes with the client that gave it."""
-        asked = {client.node: client for client in clients if client.node is not None}
-        questions = ((node, *make(client)) for node, client in asked.items() if node is not None)
-        for answer in self.ask(questions, number):
-            yield asked[answer.node], answer

@@ -1,22 +1,19 @@
-"""What round 0 settled, kept for sites that come back and for runs that are resumed."""
+"""What round 0 came to, kept for sites that come back and for runs that are resumed."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ggeur.core.types import Int, Tree
 from ggeur.core.virtual import BankLayout
-from ggeur.data.files import read_arrays, write_atomically
-from ggeur.deploy.server.agreement import Agreement, Client
-from ggeur.deploy.wire.packing import Arrays, from_triangles, triangles
+from ggeur.deploy.server.agreement import Agreement, Client, Hello
+from ggeur.deploy.wire.packing import Arrays, from_triangles, load_tree, save_tree, triangles
 from ggeur.federation.layout import Layout
 from ggeur.federation.shapes import Shapes
-
-_LAYOUT = ("count", "home", "domains", "prototypes", "present", "draws")
 
 
 @dataclass(frozen=True)
@@ -28,14 +25,25 @@ class RoundZero:
     layout: Layout
     shapes: Shapes
 
-    def rows(self, k: int) -> int:
-        """How many rows client k trains on."""
-        return self.layout.rows(k)
+    @cached_property
+    def place(self) -> dict[int, int]:
+        """Where in `clients`, and in all that is counted over them, the client of an index comes."""
+        return {client.index: k for k, client in enumerate(self.clients)}
 
-    def for_client(self, k: int) -> Arrays:
-        """What client k is sent: the shapes it draws along, others' prototypes, and its own place in the noise."""
-        layout, others = self.layout, self.layout.others(k)
-        shapes = self.shapes.of(layout.draws[k] > 0)
+    @cached_property
+    def rows(self) -> list[int]:
+        """How many rows each client trains on."""
+        return [self.layout.rows(k) for k in range(len(self.clients))]
+
+    @property
+    def trainable(self) -> Int:
+        """The indices of the clients that have rows to train on."""
+        return np.array([client.index for client, n in zip(self.clients, self.rows, strict=True) if n], np.int64)
+
+    def for_client(self, index: int) -> Arrays:
+        """What client `index` is sent: the shapes it draws along, others' prototypes, its own place in the noise."""
+        layout, k = self.layout, self.place[index]
+        shapes, others = self.shapes.of(layout.draws[k] > 0), layout.others(k)
         return {
             "factors": triangles(shapes.factors),
             "factor_of": shapes.factor_of,
@@ -45,34 +53,31 @@ class RoundZero:
             "offset": layout.bank.offset[k],
         }
 
-    def save(self, path: Path, rest: Mapping[str, NDArray[Any]]) -> None:
-        """Write it, and `rest` beside it, whole or not at all."""
+    def save(self, path: Path, rest: Tree) -> None:
+        """Write it to `path`, and `rest` beside it, whole or not at all."""
         about = {
             "agreement": vars(self.agreement),
-            "clients": [client.facts() for client in self.clients],
+            "clients": [client.hello.model_dump() for client in self.clients],
             "largest": self.shapes.largest,
         }
-        arrays = {
+        tree = {
             "about": np.array(json.dumps(about)),
             "factors": triangles(self.shapes.factors),
             "factor_of": self.shapes.factor_of,
-            "size": self.layout.bank.size,
-            "offset": self.layout.bank.offset,
-            **{name: getattr(self.layout, name) for name in _LAYOUT},
+            "layout": {**vars(self.layout), "bank": vars(self.layout.bank)},
+            "rest": rest,
         }
-        with write_atomically(path) as file:
-            np.savez(file, allow_pickle=False, **arrays, **rest)
+        save_tree(path, tree)
 
     @classmethod
-    def load(cls, path: Path) -> tuple["RoundZero", Arrays]:
-        """As saved, and what was saved beside it."""
-        arrays = read_arrays(path)
-        about = json.loads(str(arrays.pop("about")))
+    def load(cls, path: Path) -> tuple["RoundZero", Tree]:
+        """As saved to `path`, and what was saved beside it; no client is there yet."""
+        tree = load_tree(path)
+        about = json.loads(str(tree["about"]))
         a = about["agreement"]
         agreement = Agreement(tuple(a["classes"]), tuple(a["domains"]), a["dimension"], a["encoder"])
-        clients = [Client.of({**c, "ready": False}, None, 2**40) for c in about["clients"]]
-        factors = from_triangles(arrays.pop("factors"), agreement.dimension)
-        shapes = Shapes(factors, arrays.pop("factor_of"), about["largest"])
-        bank = BankLayout(arrays.pop("size"), arrays.pop("offset"))
-        layout = Layout(**{name: arrays.pop(name) for name in _LAYOUT}, bank=bank)
-        return cls(agreement, clients, layout, shapes), arrays
+        clients = [Client(Hello.model_validate(hello)) for hello in about["clients"]]
+        factors = from_triangles(tree["factors"], agreement.dimension)
+        shapes = Shapes(factors, tree["factor_of"], about["largest"])
+        layout = Layout(**{**tree["layout"], "bank": BankLayout(**tree["layout"]["bank"])})
+        return cls(agreement, clients, layout, shapes), tree["rest"]

@@ -1,4 +1,7 @@
-"""Accuracy as the sites report it: right answers and rows of each domain add up to the simulation's figures."""
+"""Accuracy as the sites report it: right answers and rows of each domain add up to the simulation's figures.
+
+It comes one round late: a site scores the head it is sent before it trains on it.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,13 +9,20 @@ from typing import Any
 import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.data.table import EmbeddingTable
+from ggeur.deploy.server.agreement import Agreement
+from ggeur.deploy.site.data import relabel
+from ggeur.experiment.evaluation import TestSet, mean_accuracy
+from ggeur.experiment.setup import Setup
+from ggeur.experiment.tracker import Tracker
+from ggeur.heads.head import Params
 
 Scores = dict[str, tuple[int, int]]
 MOST_TEST_ROWS = 10**12
 
 
 def checked_scores(facts: Mapping[str, Any], domains: Sequence[str]) -> Scores:
-    """A site's scores, or a GgeurError that ends a sentence about it."""
+    """The scores in a site's `facts`, of some of the `domains`, or a GgeurError that ends a sentence about it."""
     given = facts.get("scores")
     if not isinstance(given, dict) or not given.keys() <= set(domains):
         raise GgeurError("its scores are not of the federation's domains")
@@ -26,6 +36,47 @@ def checked_scores(facts: Mapping[str, Any], domains: Sequence[str]) -> Scores:
 
 
 def accuracy(sites: Sequence[Scores], domains: Sequence[str]) -> dict[str, float]:
-    """Percent right in each domain, over all sites that hold test rows of it and answered."""
+    """Percent right in each of `domains`, over all `sites` that hold test rows of it and answered."""
     total = {name: np.sum([s[name] for s in sites if name in s], axis=0) for name in domains}
     return {name: 100 * float(n[0] / n[1]) for name, n in total.items() if np.ndim(n)}
+
+
+class LateScores:
+    """Follows the cell of `tracker`: `expect` scores of a head after its round, `add` them when they have come.
+
+    `setup` says what is scored, and `agreement` on which domains.
+    """
+
+    def __init__(self, tracker: Tracker, setup: Setup, agreement: Agreement) -> None:
+        self._tracker, self._setup, self._agreement = tracker, setup, agreement
+        self._head: tuple[Params, float, Sequence[int]] | None = None  # its round's loss, and who was missing in it
+        self._server = self._server_table()
+
+    def _server_table(self) -> TestSet | None:
+        path = self._setup.settings.federate.test_table
+        if path is None:
+            return None
+        table, dimension = EmbeddingTable.load(path).split(self._tracker.seed), self._agreement.dimension
+        if table.dimension != dimension:
+            raise GgeurError(
+                f"{path} has {table.dimension} dimensions, the sites' tables {dimension}: use one encoder."
+            )
+        return TestSet(relabel(table, self._agreement.classes, table.domain_names), self._setup.head)
+
+    def expect(self, head: Params, loss: float, missing: Sequence[int] = ()) -> None:
+        """The next scores are of `head`, which a round made with this mean `loss` and without those `missing`."""
+        self._head = (head, loss, missing)
+
+    def add(self, sites: Sequence[Scores], number: int) -> None:
+        """The scores that `sites` found for the head after round `number`."""
+        domains = accuracy(sites, self._agreement.domains)
+        if self._head is None:
+            if domains and self._setup.start is not None:
+                self._tracker.cell.start_avg = mean_accuracy(domains)
+            return
+        (head, loss, missing), self._head = self._head, None
+        if self._tracker.cell.status != "ok":
+            return
+        server = None if self._server is None else self._server.accuracy(head)
+        more = ({"missing": list(missing)} if missing else {}) | ({} if server is None else {"server": server})
+        self._tracker.score(number, domains or server or {}, loss, **more)

@@ -1,6 +1,5 @@
 """The ServerApp: an experiment's cells one after the other over the same sites, into an ordinary run folder."""
 
-from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,6 +7,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.deploy.machines.processes import end_with_parent
 from ggeur.deploy.server.cell_run import CellRun
 from ggeur.deploy.server.journal import Journal, forget
+from ggeur.deploy.wire.ask import Grid
 from ggeur.engine.compilation import keep_compiled_programs
 from ggeur.experiment.tracker import Tracker
 from ggeur.methods import kind_of
@@ -18,16 +18,19 @@ from ggeur.settings.grid import Experiment
 
 if TYPE_CHECKING:
     from flwr.app import Context
-    from flwr.serverapp import Grid, ServerApp
+    from flwr.serverapp import ServerApp
 
 
 def server_app(experiment: Path) -> "ServerApp":
-    """The app that a SuperLink runs; its run configuration says where the run folder is and whether to resume it."""
+    """The app that a SuperLink runs for the file `experiment`.
+
+    Its run configuration says where the run folder is and whether to resume it.
+    """
     from flwr.serverapp import ServerApp
 
     app = ServerApp()
 
-    def main(grid: "Grid", context: "Context") -> None:
+    def main(grid: Grid, context: "Context") -> None:
         end_with_parent()
         out, resume = Path(str(context.run_config["out"])), bool(context.run_config.get("resume", False))
         run_over(grid, Experiment.load(experiment), out, resume=resume)
@@ -37,7 +40,7 @@ def server_app(experiment: Path) -> "ServerApp":
 
 
 def check_deployable(experiment: Experiment) -> None:
-    """Raise for what real machines cannot do, in a sentence that says what to change."""
+    """Raise where `experiment` asks for what real machines cannot do, in a sentence that says what to change."""
     first = experiment.points[0]
     if len(experiment.seeds) > 1:
         raise GgeurError("Real machines run one seed; choose one with --set run.seeds=[0].")
@@ -55,30 +58,27 @@ def check_deployable(experiment: Experiment) -> None:
         raise GgeurError(f"[federate] min_nodes = {f.min_nodes} is more than the {f.nodes} nodes there are.")
 
 
-def run_over(grid: "Grid", experiment: Experiment, out: Path, *, resume: bool) -> None:
-    """Run every cell over the nodes of `grid`."""
+def run_over(grid: Grid, experiment: Experiment, out: Path, *, resume: bool) -> None:
+    """Run every cell of `experiment` over the nodes of Flower's `grid`, into `out`; with `resume`, go on there."""
     check_deployable(experiment)
     keep_compiled_programs()
     if resume and finished_result(out, experiment) is not None:
         return
     if not resume:
         forget(out)
-    with ExitStack() as journals:
-        journal: Journal | None = None
-        try:
-            with run_folder(out, experiment, resume=resume) as folder:
-                journal = journals.enter_context(closing(Journal(out)))
-                folder.finish(
-                    Result([_cell(grid, folder, journal, experiment, n) for n in range(len(experiment.points))])
-                )
-                journal("finished")
-        except GgeurError as error:
-            if journal is not None and out.exists():
-                journal("stopped", why=str(error), resumable=(out / "config.toml").exists())
-            raise
+    journal: Journal | None = None
+    try:
+        with run_folder(out, experiment, resume=resume) as folder:
+            journal = Journal(out)
+            folder.finish(Result([_cell(grid, folder, journal, experiment, n) for n in range(len(experiment.points))]))
+            journal("finished")
+    except GgeurError as error:
+        if journal is not None and out.exists():
+            journal("stopped", why=str(error), resumable=(out / "config.toml").exists())
+        raise
 
 
-def _cell(grid: "Grid", folder: RunFolder, journal: Journal, experiment: Experiment, number: int) -> Cell:
+def _cell(grid: Grid, folder: RunFolder, journal: Journal, experiment: Experiment, number: int) -> Cell:
     point = experiment.points[number]
     cell = Cell(point.train.method, point.augment.kind, experiment.seeds[0], experiment.varied[number])
     tracker = Tracker(number, cell, point, folder)

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ggeur.core.errors import GgeurError
-from ggeur.deploy.site.data import Reply, Request, Site
+from ggeur.deploy.site.data import Site
+from ggeur.deploy.site.local_round import evaluate, train
 from ggeur.deploy.site.opening import augment, hello, statistics
-from ggeur.deploy.site.training import evaluate, train
-from ggeur.deploy.wire.packing import Arrays
-from ggeur.deploy.wire.records import from_records, to_records
+from ggeur.deploy.site.request import Reply, Request
+from ggeur.deploy.site.store import LostFile
+from ggeur.deploy.wire.records import VERSION, from_records, to_records
 
 if TYPE_CHECKING:
     from flwr.app import Context, Message
@@ -21,15 +22,14 @@ def client_app() -> "ClientApp":
     from flwr.clientapp import ClientApp
 
     app = ClientApp()
-    app.query("hello")(_answering(hello))
-    app.query("statistics")(_answering(statistics))
-    app.query("augment")(_answering(augment))
-    app.train()(_answering(train))
-    app.evaluate()(_answering(evaluate))
+    for name, answer in (("hello", hello), ("statistics", statistics), ("augment", augment)):
+        app.query(name)(_handler(answer))
+    app.train()(_handler(train))
+    app.evaluate()(_handler(evaluate))
     return app
 
 
-def _answering(answer: Callable[[Request, Arrays], Reply]) -> Callable[["Message", "Context"], "Message"]:
+def _handler(answer: Callable[[Request], Reply]) -> Callable[["Message", "Context"], "Message"]:
     """`answer` as Flower calls it; what is wrong at this site becomes a sentence for the server's log."""
 
     def reply(message: "Message", context: "Context") -> "Message":
@@ -38,7 +38,13 @@ def _answering(answer: Callable[[Request, Arrays], Reply]) -> Callable[["Message
         began = time.perf_counter()
         try:
             facts, arrays = from_records(message.content)
-            facts, arrays = answer(Request(Site(context.node_config), facts), arrays)
+            site = Site(context.node_config)
+            if facts.get("ggeur") == VERSION:
+                facts, arrays = answer(Request(site, facts, arrays))
+            else:  # its settings may mean something else here: the server is told who has which version, no more
+                facts, arrays = {"partition": site.client}, {}
+        except LostFile as lost:
+            facts, arrays = {"lacks": str(lost).partition("-")[0]}, {}
         except GgeurError as error:
             facts, arrays = {"problem": str(error)}, {}
         facts["seconds"] = time.perf_counter() - began

@@ -1,13 +1,16 @@
 """A site's own folder for one run: its training set, its test rows and its states, which never leave it.
 
 A site's process starts anew for every message, so what is large is on disk; arrays are single .npy files, read as
-memory maps. States are kept by round, since only the server knows which of them counted.
+memory maps. States are kept by round, since only the server knows which of them counted. What is damaged is as good as
+lost, and what is lost is sent again.
 """
 
 import json
 import re
 import shutil
+import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +19,16 @@ from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.types import Tree
-from ggeur.data.files import read_arrays, write_atomically
-from ggeur.deploy.wire.packing import Arrays, arrays_to_tree, tree_to_arrays
+from ggeur.data.files import write_atomically
+from ggeur.deploy.wire.packing import load_tree, save_tree
 
-_STATE = re.compile(r"state-(\d+)\.npz")
+
+class LostFile(Exception):
+    """What goes by this name, the set or a tree, is not there, or not as it was written."""
 
 
 class Store:
-    """The folder of one cell of one run at one client."""
+    """The folder under `root` of cell number `cell` of the run `run` at client `client`."""
 
     def __init__(self, root: Path, run: str, cell: int, client: int) -> None:
         if not re.fullmatch(r"[0-9a-f]{8,64}", run):  # it becomes part of a path
@@ -38,61 +43,69 @@ class Store:
         self.path.parent.mkdir(exist_ok=True, mode=0o700)
         return self.path.parent
 
-    def keep(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any] | None]) -> None:
-        """Write a new set; the facts come last and say that all is there."""
+    def put_set(self, fingerprint: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Keep the set of the table with this `fingerprint`; what is written last says that all `arrays` are there."""
         shutil.rmtree(self.path, ignore_errors=True)
         self.shared()
         self.path.mkdir(mode=0o700)
         for name, array in arrays.items():
-            if array is not None:
-                with write_atomically(self.path / f"{name}.npy") as file:
-                    np.save(file, array, allow_pickle=False)
+            with write_atomically(self.path / f"{name}.npy") as file:
+                np.save(file, array, allow_pickle=False)
+        facts = {"fingerprint": fingerprint, "checksums": {name: _checksum(a) for name, a in arrays.items()}}
         with write_atomically(self.path / "facts.json") as file:
-            file.write(json.dumps(dict(facts)).encode())
+            file.write(json.dumps(facts).encode())
 
-    def facts(self) -> dict[str, Any] | None:
-        """What was kept with the set, or None where there is none."""
+    def has_set(self, fingerprint: str) -> bool:
+        """Whether a set of the table with this `fingerprint` was kept."""
+        return bool(self._facts().get("fingerprint") == fingerprint)
+
+    def arrays(self, *names: str) -> list[NDArray[Any]]:
+        """The set's arrays of these `names`, as memory maps."""
         try:
-            return dict(json.loads((self.path / "facts.json").read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
-            return None
+            found = [np.load(self.path / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in names]
+            sound = [_checksum(array) for array in found] == [self._facts()["checksums"][name] for name in names]
+        except Exception as error:  # on damaged bytes numpy raises a dozen types
+            raise LostFile("set") from error
+        if not sound:
+            raise LostFile("set")
+        return found
 
-    def array(self, name: str) -> NDArray[Any] | None:
-        path = self.path / f"{name}.npy"
-        return np.load(path, mmap_mode="r", allow_pickle=False) if path.exists() else None
+    def _facts(self) -> dict[str, Any]:
+        try:
+            return dict(json.loads((self.path / "facts.json").read_bytes()))
+        except (OSError, ValueError, TypeError):
+            return {}
 
     def put_tree(self, name: str, tree: Tree) -> None:
-        arrays, shape = tree_to_arrays(tree, "leaf")
-        with write_atomically(self.path / f"{name}.npz") as file:
-            np.savez(file, allow_pickle=False, shape=np.array(shape), **arrays)
+        """Keep `tree` beside the set, under `name`."""
+        save_tree(self.path / f"{name}.npz", tree)
 
-    def tree(self, name: str) -> Tree | None:
-        path = self.path / f"{name}.npz"
-        if not path.exists():
-            return None
+    def tree(self, name: str) -> Tree:
+        """What was kept under `name`."""
         try:
-            arrays: Arrays = read_arrays(path)
-            return arrays_to_tree(arrays, str(arrays.pop("shape")), "leaf")
-        except (GgeurError, KeyError):  # damaged is as good as lost, and what is lost is sent again
-            return None
+            return load_tree(self.path / f"{name}.npz")
+        except GgeurError as error:
+            raise LostFile(name) from error
 
     def put_state(self, number: int, tree: Tree, counted: int) -> None:
-        """Keep the state after round `number`; of older ones that of the round that `counted` last, and one before."""
-        self.put_tree(f"state-{number}", tree)
-        known = sorted(int(m[1]) for m in map(_STATE.fullmatch, (p.name for p in self.path.iterdir())) if m)
-        older = [k for k in known if k < counted]
-        for k in older[:-1]:
-            (self.path / f"state-{k}.npz").unlink(missing_ok=True)
+        """Keep the state `tree` after round `number`.
 
-    def state(self, number: int) -> Tree | None:
-        return self.tree(f"state-{number}")
+        Of older ones are left that of the round `counted`, which was the last to count, and one before.
+        """
+        self.put_tree(f"state-{number}", tree)
+        known = sorted(int(path.stem.removeprefix("state-")) for path in self.path.glob("state-*.npz"))
+        for k in [k for k in known if k < counted][:-1]:
+            (self.path / f"state-{k}.npz").unlink(missing_ok=True)
 
     def clear(self) -> None:
         """The run is over: nothing is left behind."""
         shutil.rmtree(self.path, ignore_errors=True)
         (self.path.parent / "table.npz").unlink(missing_ok=True)
-        for folder in (self.path.parent, self._run):
-            try:
-                folder.rmdir()
-            except OSError:  # other cells or clients are still there
-                return
+        with suppress(OSError):  # other cells or clients may still be there
+            self.path.parent.rmdir()
+            self._run.rmdir()
+
+
+def _checksum(array: NDArray[Any]) -> int:
+    """Of its shape, its type and its bytes."""
+    return zlib.crc32(np.ascontiguousarray(array).data, zlib.crc32(f"{array.shape}{array.dtype}".encode()))

@@ -1,1 +1,1 @@
-"""What travels between sites and server, and what of it is refused."""
+"""What both parties know: how messages are packed, sent and answered, and which are refused. Nothing of one party."""

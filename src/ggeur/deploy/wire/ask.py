@@ -1,24 +1,33 @@
 """Ask nodes and hear every one of them out: an answer, or the reason why there is none. Nothing is lost silently."""
 
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ggeur.core.errors import GgeurError
 from ggeur.deploy.wire.packing import Arrays
-from ggeur.deploy.wire.records import from_records
+from ggeur.deploy.wire.records import from_records, to_records
 
 if TYPE_CHECKING:
-    from flwr.app import Message, RecordDict
-    from flwr.serverapp import Grid
+    from flwr.app import Message
 
 _LOOK = 0.5  # seconds between two looks for answers; Flower's own send_and_receive looks every three
 
 
+class Grid(Protocol):
+    """What of Flower's Grid is used."""
+
+    def get_node_ids(self) -> Iterable[int]: ...
+    def push_messages(self, messages: Iterable["Message"]) -> Iterable[str]: ...
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable["Message"]: ...
+
+
 class Question(NamedTuple):
-    node: int
+    """What is asked of a node."""
+
     kind: str  # as in "train" or "query.statistics"
-    records: "RecordDict"
+    facts: Mapping[str, Any]
+    arrays: Arrays
 
 
 class Answer(NamedTuple):
@@ -27,35 +36,36 @@ class Answer(NamedTuple):
     node: int
     facts: dict[str, Any]
     arrays: Arrays
-    seconds: float
+    seconds: float  # between the first question and this answer
     problem: str | None = None
     transient: bool = False  # the node was slow or away, and may answer another time
 
 
-def ask(grid: "Grid", questions: Iterable[Question], *, timeout: float, group: str = "") -> Iterable[Answer]:
-    """Send all questions, then yield answers as they come; after `timeout` seconds the rest yield a problem each.
+def ask(grid: Grid, questions: Iterable[tuple[int, Question]], *, timeout: float, group: str = "") -> Iterable[Answer]:
+    """Send all `questions`, each to its node, over Flower's `grid`, then yield answers as they come.
 
-    Questions are sent one by one, so that an iterator that makes large ones need not hold them all.
+    After `timeout` seconds the rest yield a problem each. Questions are sent one by one, so that an iterator that makes
+    large ones need not hold them all; `group` is what Flower's log calls them, the round's number.
     """
     from flwr.app import Message
 
     waiting: dict[str, int] = {}
     began = time.monotonic()
-    for q in questions:
-        message = Message(q.records, q.node, q.kind, ttl=timeout + 30.0, group_id=group)
+    for node, q in questions:
+        message = Message(to_records(q.facts, q.arrays), node, q.kind, ttl=timeout + 30.0, group_id=group)
         sent = list(grid.push_messages([message]))
         if not sent or not sent[0]:
-            yield _without(q.node, "the SuperLink did not take the message; has the node left?", began, transient=True)
+            yield _no_answer(node, "the SuperLink did not take the message; has the node left?", transient=True)
         else:
-            waiting[sent[0]] = q.node
+            waiting[sent[0]] = node
     while waiting:
         for reply in grid.pull_messages(list(waiting)):
-            node = waiting.pop(reply.metadata.reply_to_message_id, None)
-            if node is not None:
-                yield _read(node, reply, began)
+            asked = waiting.pop(reply.metadata.reply_to_message_id, None)
+            if asked is not None:
+                yield _read(asked, reply, began)
         if waiting and time.monotonic() - began > timeout:
             for node in waiting.values():
-                yield _without(node, f"no answer within {timeout:g} seconds", began, transient=True)
+                yield _no_answer(node, f"no answer within {timeout:g} seconds", transient=True)
             return
         if waiting:
             time.sleep(_LOOK)
@@ -67,15 +77,15 @@ def _read(node: int, reply: "Message", began: float) -> Answer:
 
         away = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
         code, reason = reply.error.code, str(reply.error.reason).strip()
-        return _without(node, reason or f"error {code}", began, transient=code in away)
+        return _no_answer(node, reason or f"error {code}", transient=code in away)
     try:
         facts, arrays = from_records(reply.content)
     except GgeurError as error:
-        return _without(node, str(error), began)
+        return _no_answer(node, str(error))
     if "problem" in facts:  # the site's own sentence
-        return _without(node, str(facts["problem"]), began)
+        return _no_answer(node, str(facts["problem"]))
     return Answer(node, facts, arrays, time.monotonic() - began)
 
 
-def _without(node: int, problem: str, began: float, *, transient: bool = False) -> Answer:
-    return Answer(node, {}, {}, time.monotonic() - began, problem, transient)
+def _no_answer(node: int, problem: str, *, transient: bool = False) -> Answer:
+    return Answer(node, {}, {}, 0.0, problem, transient)

@@ -5,7 +5,7 @@ GgeurError with half a sentence that says what is wrong; the caller says whose i
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -25,16 +25,17 @@ _MOST_ROWS = 1e12
 def checked_message(
     arrays: Mapping[str, NDArray[Any]], kind: Statistics, classes: int, p: int, center: Float | None, count: Float
 ) -> Message:
-    """A site's message, or a GgeurError unless some data could have it; `count` is what the site said before."""
-    if arrays.keys() != {"count", "sum", "second"}:
-        raise GgeurError("its statistics are not counts, sums and second moments")
+    """A site's message, or a GgeurError unless some data could have it.
+
+    `arrays` are as they came, `kind` and `center` what was asked for, `classes` and `p` how many classes and dimensions
+    there are, and `count` (C,) is what the site said before.
+    """
     held = matrices(kind, classes)
-    for name, key, shape in (
-        ("counts", "count", (classes,)),
-        ("sums", "sum", (classes, p)),
-        ("second moments", "second", (held, triangle_size(p))),
-    ):
-        array = arrays[key]
+    shapes = {"count": (classes,), "sum": (classes, p), "second": (held, triangle_size(p))}
+    if arrays.keys() != shapes.keys():
+        raise GgeurError("its statistics are not counts, sums and second moments")
+    for key, shape in shapes.items():
+        array, name = arrays[key], "second moments" if key == "second" else f"{key}s"
         if array.shape != shape or array.dtype != np.float64:
             raise GgeurError(f"its {name} have shape {array.shape} and type {array.dtype}, not {shape} and float64")
         if not np.isfinite(array).all():
@@ -73,7 +74,7 @@ def _check_scatter(m: Message, c: int) -> None:
 
 
 def check_leaves(leaves: Sequence[NDArray[Any]], expected: Sequence[Any], what: str) -> None:
-    """Raise unless the arrays have the expected shapes and kinds and hold reasonable numbers."""
+    """Raise unless `leaves`, the arrays of a `what`, look like those of `expected` and hold reasonable numbers."""
     if len(leaves) != len(expected):
         raise GgeurError(f"its {what} has {len(leaves)} arrays, not {len(expected)}")
     for leaf, like in zip(leaves, expected, strict=True):
@@ -88,27 +89,12 @@ def check_leaves(leaves: Sequence[NDArray[Any]], expected: Sequence[Any], what: 
             raise GgeurError(f"its {what} holds absurdly large values (beyond {LARGEST:g})")
 
 
-class Like(NamedTuple):
-    """What an array must look like."""
+def check_tree(message: Tree, like: Tree, what: str) -> None:
+    """Raise, with half a sentence about its sender, unless `message` can be added up with others.
 
-    shape: tuple[int, ...]
-    dtype: Any
-
-
-class Expected(NamedTuple):
-    """What a client's message must look like."""
-
-    structure: Any
-    leaves: list[Like]
-
-    @classmethod
-    def of(cls, tree: Tree) -> "Expected":
-        """From a message, or its shapes."""
-        leaves = [Like(tuple(leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(tree)]
-        return cls(jax.tree.structure(tree), leaves)
-
-    def check(self, message: Tree, what: str) -> None:
-        """Raise, with half a sentence about its sender, unless the message can be added up with others."""
-        if jax.tree.structure(message) != self.structure:
-            raise GgeurError(f"its {what} is not built as this method's messages are")
-        check_leaves(jax.tree.leaves(message), self.leaves, what)
+    `like` is built as it must be, of arrays of the right shapes and types; `what` is how the sentence calls it.
+    """
+    structure: Any = jax.tree.structure(like)
+    if jax.tree.structure(message) != structure:
+        raise GgeurError(f"its {what} is not built as this method's messages are")
+    check_leaves(jax.tree.leaves(message), jax.tree.leaves(like), what)

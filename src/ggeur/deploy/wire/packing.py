@@ -1,10 +1,11 @@
-"""What travels, as plain named arrays: trees of a method, and messages whose symmetric matrices are triangles.
+"""What travels or is kept, as plain named arrays: trees of a method, and messages with matrices as triangles.
 
 Nothing here knows Flower or pickles; `records` turns these dictionaries into Flower's records and back.
 """
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurError
 from ggeur.core.message import Message
 from ggeur.core.types import Float, Tree
+from ggeur.data.files import read_arrays, write_atomically
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -20,7 +22,7 @@ _DEEPEST = 50  # of a method's message; the parsers after this one give up at de
 
 
 def tree_to_arrays(tree: Tree, prefix: str = "") -> tuple[Arrays, str]:
-    """The leaves by number, and as JSON how dictionaries, lists and tuples hold them.
+    """The leaves of `tree` by number, behind `prefix`, and as JSON how dictionaries, lists and tuples hold them.
 
     >>> tree_to_arrays({"W": np.ones(2), "rest": (np.zeros(1),)})[1]
     '{"W": 0, "rest": ["tuple", 1]}'
@@ -45,7 +47,10 @@ def tree_to_arrays(tree: Tree, prefix: str = "") -> tuple[Arrays, str]:
 
 
 def arrays_to_tree(arrays: Mapping[str, NDArray[Any]], shape: str, prefix: str = "") -> Tree:
-    """The tree again; a GgeurError ends a sentence about the sender of arrays and shape that do not fit."""
+    """The tree again, of the `arrays` and the `shape` that `tree_to_arrays` gave, and the `prefix` it was given.
+
+    A GgeurError ends a sentence about the sender of what does not fit.
+    """
 
     def build(node: Any, room: int = _DEEPEST) -> Tree:
         if not room:
@@ -67,17 +72,31 @@ def arrays_to_tree(arrays: Mapping[str, NDArray[Any]], shape: str, prefix: str =
         raise GgeurError(f"its message cannot be read ({error!r})") from error
 
 
+def save_tree(path: Path, tree: Tree) -> None:
+    """Write `tree` to `path`, whole or not at all."""
+    arrays, shape = tree_to_arrays(tree, "leaf")
+    with write_atomically(path) as file:
+        np.savez(file, allow_pickle=False, shape=np.array(shape), **arrays)
+
+
+def load_tree(path: Path) -> Tree:
+    """The tree that was written to `path`; a GgeurError where it is lost or damaged."""
+    arrays = read_arrays(path)
+    return arrays_to_tree(arrays, str(arrays.get("shape")), "leaf")
+
+
 def triangle_size(p: int) -> int:
+    """How many numbers the triangle of a matrix of `p` rows and columns has."""
     return p * (p + 1) // 2
 
 
 def triangles(matrices: NDArray[Any]) -> NDArray[Any]:
-    """(n, p, p) symmetric -> (n, p (p + 1) / 2): the upper triangles, row by row."""
+    """`matrices` (n, p, p), symmetric -> (n, p (p + 1) / 2): the upper triangles, row by row."""
     return np.ascontiguousarray(matrices[:, *np.triu_indices(matrices.shape[-1])])
 
 
 def from_triangles(packed: NDArray[Any], p: int) -> NDArray[Any]:
-    """(n, p (p + 1) / 2) -> (n, p, p), symmetric."""
+    """`packed` (n, p (p + 1) / 2), for p = `p` -> (n, p, p), symmetric."""
     rows, columns = np.triu_indices(p)
     full = np.empty((len(packed), p, p), packed.dtype)
     full[:, rows, columns] = packed
@@ -86,12 +105,12 @@ def from_triangles(packed: NDArray[Any], p: int) -> NDArray[Any]:
 
 
 def pack_message(message: Message) -> Arrays:
-    """A site's message as it travels, without its center, which is the server's."""
+    """A site's `message` as it travels, without its center, which is the server's."""
     return {"count": message.count, "sum": message.sum, "second": triangles(message.second)}
 
 
 def unpack_message(arrays: Mapping[str, NDArray[Any]], center: Float | None) -> Message:
-    """The message again, about the center that it was asked for."""
+    """The message that travelled as `arrays`, about the `center` that it was asked for, or zero."""
     p = arrays["sum"].shape[1]
     second = from_triangles(arrays["second"], p)
     return Message(arrays["count"], arrays["sum"], second, np.zeros(p) if center is None else center)

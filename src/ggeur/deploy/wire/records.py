@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,22 +14,22 @@ from ggeur.deploy.wire.packing import Arrays
 if TYPE_CHECKING:
     from flwr.app import RecordDict
 
+VERSION = version("ggeur")  # every message says which ggeur wrote it
 _DEEPEST = 20  # lists in lists; ours have four, and Python gives up at a thousand, at a place the sender could choose
 
 
 def to_records(facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | None = None) -> "RecordDict":
-    """`facts` travel as JSON, `arrays` as NumPy's own bytes."""
+    """`facts` travel as JSON, with our version among them, `arrays` as NumPy's own bytes."""
     from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-    records = RecordDict({"facts": ConfigRecord({"json": json.dumps(dict(facts))})})
+    records = RecordDict({"facts": ConfigRecord({"json": json.dumps({"ggeur": VERSION, **facts})})})
     if arrays:
-        named = {name: Array(np.array(array, order="C")) for name, array in arrays.items()}
-        records["arrays"] = ArrayRecord(named)
+        records["arrays"] = ArrayRecord({name: Array(np.array(a, order="C")) for name, a in arrays.items()})
     return records
 
 
 def from_records(records: "RecordDict") -> tuple[dict[str, Any], Arrays]:
-    """The facts and arrays, or a GgeurError that ends a sentence about the sender."""
+    """The facts and arrays of a message's `records`, or a GgeurError that ends a sentence about the sender."""
     try:
         facts = json.loads(str(records["facts"]["json"]))
         if not isinstance(facts, dict):

@@ -1,0 +1,104 @@
+"""A round at a site: score the head that comes, train it on the set that is kept here, remember what the method must.
+
+JAX is imported where it is used: a process starts for every message, and those of round 0 do without.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ggeur.core.types import Tree
+from ggeur.core.virtual import VirtualSet
+from ggeur.deploy.site.request import Reply, Request
+from ggeur.deploy.wire.packing import arrays_to_tree, tree_to_arrays
+from ggeur.methods.algorithm import Task
+
+
+def first_message(request: Request, rows: int) -> Reply:
+    """What the method sends before round 1 of the `rows` that are kept; `request` says which method."""
+    from ggeur.engine import lane
+
+    message: Tree = ()
+    if rows and not request.solved:
+        message = lane.prepare(_lane(request), _setup(request).trained, request.point.train.batch)
+    arrays, shape = tree_to_arrays(message)
+    return {"rows": rows, "prepared": shape}, arrays
+
+
+def _setup(request: Request) -> Any:
+    from ggeur.engine.compilation import keep_compiled_programs
+    from ggeur.experiment.setup import Setup
+
+    keep_compiled_programs()
+    return Setup.of(request.point)
+
+
+def _lane(request: Request) -> Any:
+    from ggeur.engine.lane import Lane
+
+    names = ("base", "bank", "row", "noise", "y", "originals")
+    base, bank, row, noise, y, originals = request.store.arrays(*names)
+    rows = VirtualSet(row, noise, y, int(originals[0]))
+    bank_or_none = bank if len(bank) else None
+    return Lane(request.seed, request.site.client, base, bank_or_none, rows, len(request.facts["classes"]))
+
+
+def _tree(request: Request, name: str) -> Tree:
+    """The part of the message that goes by this name."""
+    return arrays_to_tree(request.arrays, request.facts[name], name)
+
+
+def train(request: Request) -> Reply:
+    """Score the head that `request` brings, then train from it.
+
+    What this site remembers is kept under the round's number.
+    """
+    from ggeur.engine import lane
+
+    facts, store, broadcast = request.facts, request.store, request.point.train.broadcast
+    mine = _lane(request)  # before anything is kept: where the set is lost, so is its folder
+    if "constant" in facts:
+        store.put_tree("constant", _tree(request, "constant"))
+    sent, setup = {**_tree(request, "sent"), **store.tree("constant")}, _setup(request)
+    number, since = int(facts["round"]), int(facts["since"])
+    if since and facts["remembers"]:
+        state, own = store.tree(f"state-{since}")
+    else:
+        state, own = _tree(request, "first"), () if broadcast else _own_head(request, setup.head, mine.base.shape[1])
+    scores, _ = _scores(request, sent["params"], setup.head)
+    start = sent["params"] if broadcast else own
+    done = lane.train(mine, setup.trained, setup.training, number, start, sent, state)
+    if facts["remembers"]:
+        store.put_state(number, (done.state, () if broadcast else done.end), since)
+    message, shape = tree_to_arrays(done.message)
+    return {"message": shape, "loss": done.loss, "scores": scores}, message
+
+
+def _own_head(request: Request, head: Any, dimension: int) -> Tree:
+    """Where heads are not broadcast, the one this site starts from."""
+    from ggeur.federation.start import random_head
+
+    return random_head(head, Task(dimension, tuple(request.facts["classes"])), request.seed, request.site.client)
+
+
+def evaluate(request: Request) -> Reply:
+    """Score the head that `request` brings on this site's test rows, and forget the run if it is the last."""
+    scores, confusion = _scores(request, _tree(request, "head"), _setup(request).head)
+    if request.facts.get("last"):
+        request.store.clear()
+    return {"scores": scores}, {"confusion": confusion}
+
+
+def _scores(request: Request, params: Tree, head: Any) -> tuple[dict[str, list[int]], Any]:
+    """Right answers and rows of each domain, and how often class i was taken for class j."""
+    from ggeur.experiment.evaluation import confusion, predict
+
+    x, y, domain = request.store.arrays("test_x", "test_y", "test_domain")
+    n_classes = len(request.facts["classes"])
+    if not len(y):
+        return {}, np.zeros((n_classes, n_classes), np.int64)
+    predicted = np.asarray(predict(head)(params, np.asarray(x)))
+    names = {int(d): request.facts["domains"][d] for d in np.unique(domain)}
+    right = predicted == y
+    scores = {name: [int(right[domain == d].sum()), int((domain == d).sum())] for d, name in names.items()}
+    return scores, confusion(y, predicted, n_classes)

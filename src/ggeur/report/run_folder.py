@@ -1,0 +1,35 @@
+"""A run folder as a report reads it."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from ggeur.paper.reproduction import Reproduction
+from ggeur.report.entries import Entry, entries
+from ggeur.report.tables import Comparison, compare
+from ggeur.runs.result import Result
+from ggeur.settings.grid import Experiment
+
+
+class Run(NamedTuple):
+    """What is in a run folder: its result and settings, and the table and rows that people read."""
+
+    folder: Path
+    title: str
+    result: Result
+    experiment: Experiment
+    reading: Reproduction | None
+    table: Comparison
+    entries: list[Entry]
+
+
+def read_run(folder: Path) -> Run:
+    """The `folder`'s result and settings; a run that has not finished gives an error that says so."""
+    result = Result.load(folder)
+    experiment = Experiment.load(folder / "config.toml")
+    reading = Reproduction.load(folder)
+    title = folder.resolve().name
+    if reading is not None:
+        title = f"{reading.table.replace('table', 'Table ')}: {reading.title}"
+        title += f" (protocol {reading.protocol})" if reading.protocol != "paper" else ""
+    table = compare(result, reading)
+    return Run(folder, title, result, experiment, reading, table, entries(result, experiment, reading))
