@@ -14,6 +14,7 @@ from ggeur.core.types import Float
 
 _BLOCK = 4096  # rows in float64 at once
 _CONSTANT = 1e-13  # variance over mean square, below which there is rounding and no spread
+_SPREADS, _FAR = (0.01, 20.0), 100.0  # usual of embeddings, those of length one included; the mean, in spreads
 
 
 class Units(NamedTuple):
@@ -28,6 +29,15 @@ class Units(NamedTuple):
         constant = variance <= _CONSTANT * float(mean @ mean) / len(mean)
         return cls(mean, 1.0 if constant else float(np.sqrt(variance)))
 
+    @classmethod
+    def unpack(cls, packed: Float) -> "Units":
+        """From numbers as `pack` makes them."""
+        return cls(packed[1:], float(packed[0]))
+
+    def pack(self) -> Float:
+        """(1 + p,): the scale, then the shift."""
+        return np.append(self.scale, self.shift)
+
     def apply(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """The rows `x` (n, p) in these units; differences are formed in float64, as large numbers cancel."""
         made = np.empty(x.shape, np.float32)
@@ -35,6 +45,16 @@ class Units(NamedTuple):
             some = slice(first, first + _BLOCK)
             made[some] = (x[some].astype(np.float64) - self.shift) / self.scale
         return made
+
+    def note(self, whose: str) -> str:
+        """What to say of training on `whose` rows as they are, where their units are far from these; else nothing."""
+        far = float(np.sqrt(np.mean(self.shift**2))) / self.scale
+        if _SPREADS[0] <= self.scale <= _SPREADS[1] and far <= _FAR:
+            return ""
+        return (
+            f"The embeddings of {whose} have a spread of {self.scale:.2g} and a mean {far:.2g} spreads from zero, on "
+            "which training may crawl or diverge; set [data] standardise = true."
+        )
 
 
 class RowSums(NamedTuple):
@@ -55,6 +75,10 @@ class RowSums(NamedTuple):
         """Those of many sites, `parts`, added up."""
         rows, total, square = zip(*parts, strict=True)
         return cls(sum(rows), np.sum(total, axis=0), sum(square))
+
+    def pack(self) -> Float:
+        """(2 + p,): rows, square, then the sum."""
+        return np.concatenate([[self.rows, self.square], self.sum])
 
     @property
     def units(self) -> Units:

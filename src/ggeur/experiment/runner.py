@@ -181,14 +181,15 @@ def _finish(job: _Job, heads: list[object], seconds: float, dealer: Dealer) -> N
     tracker = job.work.tracker
     one = heads[0] if len(heads) == 1 and tracker.cell.status == "ok" else None
     by_class = None if one is None else job.test.by_class(one)
-    tracker.finish(one, by_class, seconds, dealer.table(job.work.setup.settings.data))
+    table, units = dealer.rows(job.work.setup, tracker.seed)
+    tracker.finish(one, by_class, seconds, table, units)
 
 
 def _solve(work: Work, dealer: Dealer) -> None:
     """A head that needs no training: one solution, scored as round 0."""
     began, setup, tracker = time.perf_counter(), work.setup, work.tracker
-    data, algorithm, seed = setup.settings.data, setup.algorithm, tracker.seed
-    table = dealer.split(data, seed)
+    algorithm, seed = setup.algorithm, tracker.seed
+    table, units = dealer.rows(setup, seed)
     if isinstance(algorithm, Given):
         task = task_of(table)
         if lacks := algorithm.lacks(task):
@@ -204,4 +205,4 @@ def _solve(work: Work, dealer: Dealer) -> None:
     if tracker.trained(0, [params], 0.0):
         tracker.score(0, test.accuracy(params), 0.0)
         by_class = test.by_class(params)
-    tracker.finish(params, by_class, time.perf_counter() - began, table)
+    tracker.finish(params, by_class, time.perf_counter() - began, table, units)

@@ -13,7 +13,7 @@ def ncm() -> Solved:
     """It has no parameters; of the statistics it uses counts and means only."""
 
     def solve(s: Message, task: Task) -> tuple[Float, Float]:
-        mu = s.mean
-        return mu, -(mu**2).sum(axis=1) / 2
+        mu, p = s.mean, s.dimension  # over p, logits at the means are about one: training can start from there
+        return mu / p, -(mu**2).sum(axis=1) / 2 / p
 
     return linear_head("means", solve)
