@@ -82,7 +82,8 @@ def deploy(tmp_path, build_table):
         folder = tmp_path / name
         folder.mkdir()
         (table or build_table()).save(folder / "all.npz")
-        tree = {"data": {"table": str(folder / "all.npz")}, "partition": {"kind": "domain"}} | (tree or {})
+        tree = {"partition": {"kind": "domain"}} | (tree or {})
+        tree["data"] = {"table": str(folder / "all.npz")} | tree.get("data", {})
         return Deployment(Experiment.of(tree), folder)
 
     return build

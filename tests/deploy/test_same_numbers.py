@@ -6,6 +6,7 @@ import pytest
 from ggeur.experiment.runner import run
 from ggeur.methods import names
 from ggeur.methods.algorithm import Trained
+from ggeur.runs.model import Model
 
 SHORT = {"rounds": 3, "local_epochs": 2, "batch": 8}
 
@@ -58,6 +59,9 @@ def test_every_method_finds_the_simulations_head(deploy, method):
         {"train": {"head": "mlp", "hidden": 6, "method": "moon"}, "augment": {"target": 20, "per_prototype": 5}},
         {"train": {"weights": "original", "start": "lda"}, "augment": {"target": 20, "per_prototype": 5}},
         {"train": {"weights": "equal", "start": "ncm"}, "augment": {"kind": "none"}},
+        {"train": {"start": "lda"}, "augment": {"target": 20, "per_prototype": 5}, "data": {"standardise": True}},
+        {"train": {"broadcast": False}, "augment": {"kind": "none"}, "data": {"standardise": True}},
+        {"train": {"method": "ridge"}, "data": {"standardise": True}},
     ],
     ids=str,
 )
@@ -76,6 +80,40 @@ def test_a_mean_far_from_zero_is_met_with_a_center(deploy, build_table):
     deployment = deploy({"train": SHORT | {"rate": 1e-9}, "augment": {"target": 20, "per_prototype": 5}}, table=far)
     both(deployment)
     assert deployment.sites[0].asked.count("query.statistics") == 2
+
+
+def test_solved_heads_of_rows_far_from_zero_are_the_simulations(deploy, build_table):
+    table = build_table()
+    far = build_table(x=(table.x.astype(np.float64) + 20_000).astype(np.float32))
+    solved = {"train": {"method": ["ncm", "lda", "ridge"]}, "augment": {"kind": "none"}}
+    cells = both(deploy(solved, table=far), cells=3).cells
+    near = run(deploy(solved, name="near").simulated).cells
+    for a, b in zip(cells, near, strict=True):
+        assert a.avg == pytest.approx(b.avg, abs=3)  # 20,000 in float32 is rounded to 0.002
+
+
+def test_units_travel_as_they_are_billed_and_are_kept_in_the_model(deploy):
+    tree = {"train": SHORT, "augment": {"target": 20, "per_prototype": 5}}
+    plain, ours = deploy(tree, name="plain"), deploy(tree | {"data": {"standardise": True}}, name="ours")
+    (a,), (b,) = plain.run().cells, both(ours).cells
+    simulated = [run(one.simulated).cells[0] for one in (plain, ours)]
+    for name in ("bytes_up", "bytes_down"):
+        assert getattr(b, name) - getattr(a, name) == getattr(simulated[1], name) - getattr(simulated[0], name) > 0
+    assert ours.sites[0].asked[:3] == ["query.hello", "query.sums", "query.statistics"]
+    models = [Model.load(folder) for folder in (ours.out, ours.folder / "simulated")]
+    np.testing.assert_allclose(models[0].units.pack(), models[1].units.pack(), rtol=1e-12)
+
+
+def test_rows_of_any_units_are_trained_on_in_the_federations(deploy, build_table):
+    table = build_table()
+    far = build_table(x=(1e-3 * (table.x.astype(np.float64) + 20_000)).astype(np.float32))
+    tree = {"train": SHORT | {"start": "lda"}, "augment": {"target": 20, "per_prototype": 5}}
+    deployment = deploy(tree | {"data": {"standardise": True}}, table=far)
+    assert both(deployment).cells[0].avg > 50
+    assert deployment.sites[0].asked.count("query.statistics") == 1
+    as_they_lie = deploy(tree | {"train": SHORT | {"rate": 1e-9}}, table=far, name="raw")
+    as_they_lie.run()
+    assert "standardise = true" in as_they_lie.events("note")[0]["why"]
 
 
 def test_a_client_without_rows_sits_out(deploy, build_table):

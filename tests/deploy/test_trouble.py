@@ -9,6 +9,7 @@ import pytest
 from ggeur.core.errors import GgeurError
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.wire.records import VERSION, from_records, to_records
+from ggeur.runs.model import Model
 
 TREE = {"train": {"rounds": 4, "local_epochs": 1, "batch": 8}, "augment": {"target": 20, "per_prototype": 5}}
 SCAFFOLD = {**TREE, "train": {**TREE["train"], "method": "scaffold"}}
@@ -73,6 +74,20 @@ def test_poisoned_statistics_are_refused_by_name_and_the_others_do_as_without_th
     alone.run()
     for name, leaf in alone.head().items():
         np.testing.assert_array_equal(poisoned.head()[name], leaf)
+
+
+@pytest.mark.parametrize("kind, name", [("query.sums", "sums"), ("query.statistics", "count")])
+def test_of_a_site_that_is_refused_nothing_is_left_in_the_federations_units(deploy, kind, name):
+    tree = TREE | {"data": {"standardise": True}}
+    poisoned, alone = deploy(tree, name="poisoned"), deploy(tree, name="alone")
+    poisoned.sites[1].change = changing(kind, put(name, 0, -1.0))
+    alone.experiment = alone.without(1)
+    poisoned.run()
+    alone.run()
+    assert len(poisoned.events("refused")) == 1
+    found, expected = (Model.load(one.out) for one in (poisoned, alone))
+    np.testing.assert_array_equal(found.units.pack(), expected.units.pack())
+    np.testing.assert_array_equal(found.params["W"], expected.params["W"])
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
@@ -265,8 +280,10 @@ def test_embeddings_that_were_damaged_at_a_site_are_made_again(tmp_path):
     assert site.load(point, 0, store, fresh=False).fingerprint() == fresh.fingerprint()
 
 
-def test_too_few_sites_stop_the_run_and_resuming_goes_on_to_the_same_bits(deploy):
-    whole, broken = deploy(SCAFFOLD, name="whole"), deploy(SCAFFOLD, name="broken")
+@pytest.mark.parametrize("own_units", [False, True])
+def test_too_few_sites_stop_the_run_and_resuming_goes_on_to_the_same_bits(deploy, own_units):
+    tree = SCAFFOLD | {"data": {"standardise": own_units}}
+    whole, broken = deploy(tree, name="whole"), deploy(tree, name="broken")
     whole.run()
 
     def leave(kind, group):

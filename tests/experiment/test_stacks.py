@@ -64,6 +64,11 @@ def test_a_solved_head_is_a_stack_of_its_own(tree):
     assert numbers(Experiment.of(tree(train={"method": ["ncm", "fedavg"]}))) == [[0], [1], [2, 3]]
 
 
+def test_in_its_own_units_every_seed_is_a_stack_of_its_own(tree):
+    made = tree(data={"standardise": True}, train={"rate": [0.1, 0.2]}, augment={"kind": ["none", "resample"]})
+    assert numbers(Experiment.of(made)) == [[0, 2, 4, 6], [1, 3, 5, 7]]
+
+
 def test_no_more_cells_than_ten_and_no_more_noise_than_fits(tree, monkeypatch):
     many = Experiment.of(tree(train={"rate": [0.1 * i for i in range(1, 13)]}, run={"seeds": [0]}))
     assert numbers(many) == [list(range(10)), [10, 11]]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.units import Units
 from ggeur.runs.model import Model
 from ggeur.runs.result import Cell, Result
 
@@ -50,6 +51,25 @@ def test_a_saved_model_reads_back(saved):
     for name, leaf in m.params.items():
         np.testing.assert_array_equal(loaded.params[name], leaf)
     assert sorted(p.name for p in saved.iterdir()) == ["head.npz", "model.json"]
+
+
+def test_a_model_in_units_of_its_own_takes_rows_as_they_come(build_table, tmp_path):
+    units, table = Units(np.arange(5) * 1e3, 0.25), build_table()
+    model(units=units).save(tmp_path / "m")
+    raw = build_table(x=(table.x * 0.25 + units.shift).astype(np.float64))
+    loaded = Model.load(tmp_path / "m")
+    np.testing.assert_array_equal(loaded.units.pack(), units.pack())
+    np.testing.assert_array_equal(loaded.probabilities(raw), model().probabilities(build_table(x=units.apply(raw.x))))
+
+
+@pytest.mark.parametrize(
+    "change", [{"shift": [0.0]}, {"scale": 0.0}, {"scale": "much"}, {"shift": [float("nan")] * 5}, None], ids=str
+)
+def test_damaged_units_are_refused(saved, change):
+    path = saved / "model.json"
+    units = None if change is None else {"shift": [0.0] * 5, "scale": 1.0} | change
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"units": units}))
+    assert "damaged" in refused(saved)
 
 
 def test_a_table_of_another_encoder_is_refused(build_table, saved):

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from ggeur.core.errors import GgeurError
 from ggeur.core.statistics import ClassStatistics
 from ggeur.core.types import Bool, Float
+from ggeur.core.units import Units
 
 Statistics = Literal["means", "pooled", "per-class"]
 KINDS: tuple[Statistics, ...] = ("means", "pooled", "per-class")  # each holds what those before it hold
@@ -81,9 +82,26 @@ class Message(ClassStatistics):
 
     def about(self, center: ArrayLike) -> Self:
         """The same with moments about another `center` (p,)."""
-        zero = replace(self, second=np.zeros((self.n_classes, self.dimension, self.dimension)))
-        moved = ClassStatistics.about(zero, center).of_kind(self.kind)
-        return replace(moved, second=self.second + moved.second)
+        if self.kind == "per-class":
+            return super().about(center)
+        center = np.asarray(center, np.float64)
+        d = self.center - center
+        cross = np.outer(self.sum.sum(axis=0), d)
+        second = self.second + (cross + cross.T + self.count.sum() * np.outer(d, d))
+        return replace(self, sum=self.sum + self.count[:, None] * d, second=second, center=center)
+
+    @property
+    def units(self) -> Units:
+        """The grand mean, and the root of the mean variance over coordinates; of means alone, the classes' means'."""
+        n = float(self.count.sum())
+        about = self.about(self.center + self.sum.sum(axis=0) / n)
+        squares = np.trace(about.second.sum(axis=0)) if len(self.second) else (about.sum**2 / self._n[:, None]).sum()
+        return Units.of(about.center, float(squares) / n / self.dimension)
+
+    def in_units(self, units: Units) -> Self:
+        """The message of the same rows in these `units`."""
+        about, s = self.about(units.shift), units.scale
+        return replace(about, sum=about.sum / s, second=about.second / s**2, center=np.zeros(self.dimension))
 
     def only(self, classes: Bool) -> Self:
         """The message of the marked `classes` (C,), the others emptied; pooled moments, which are of all, stay."""

@@ -1,8 +1,10 @@
 """What a client sends and receives before training begins, by the types that are sent: bill and wire cannot differ."""
 
-from ggeur.core.message import message_bytes
+from ggeur.core.message import Statistics, message_bytes
 from ggeur.data.table import EmbeddingTable
+from ggeur.engine.trees import size_in_bytes
 from ggeur.experiment.setup import Setup
+from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Solved
 
 
@@ -11,14 +13,21 @@ def shape_bytes(shapes: str, classes: int, p: int) -> int:
     return 4 * {"none": 0, "one": 1, "per-class": classes}[shapes] * p * (p + 1) // 2
 
 
+def units_bytes(setup: Setup, needs: Statistics | None, p: int) -> tuple[int, int]:
+    """Bytes up and down per client of the federation's units: sums up; down with what asks for statistics, and sets."""
+    return (8 * (p + 2), 8 * (p + 1) * (1 + (needs is not None))) if setup.standardise else (0, 0)
+
+
 def bytes_before_training(setup: Setup, table: EmbeddingTable) -> tuple[int, int]:
     """Bytes up and down per client: what augmentation and first head need is sent once."""
     classes, p, a = table.n_classes, table.dimension, setup.augmentation
     down = shape_bytes(a.shapes, classes, p) + (4 * (table.n_domains - 1) * classes * p if a.prototypes else 0)
-    return message_bytes(setup.needs, classes, p), down
+    units_up, units_down = units_bytes(setup, setup.needs, p)
+    return message_bytes(setup.needs, classes, p) + units_up, down + units_down
 
 
-def bytes_of_solving(setup: Setup, table: EmbeddingTable) -> tuple[int, int]:
+def bytes_of_solving(setup: Setup, table: EmbeddingTable, head: Params) -> tuple[int, int]:
     """The same for a head that is solved or given: statistics up, if any, the head down."""
-    classes, p, algorithm = table.n_classes, table.dimension, setup.algorithm
-    return message_bytes(algorithm.needs if isinstance(algorithm, Solved) else None, classes, p), 4 * classes * (p + 1)
+    needs = setup.algorithm.needs if isinstance(setup.algorithm, Solved) else None
+    units_up, units_down = units_bytes(setup, needs, table.dimension)
+    return message_bytes(needs, table.n_classes, table.dimension) + units_up, size_in_bytes(head) + units_down

@@ -1,22 +1,25 @@
 """A table dealt out: who holds which rows, what they train on, and from where; all of it made once for a run."""
 
+import warnings
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
 import jax
 import numpy as np
 
-from ggeur.core.errors import GgeurError
+from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.types import Int
+from ggeur.core.units import Units
 from ggeur.data import partition
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.stack import Run
 from ggeur.experiment.evaluation import TestSet
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.source import load_table
-from ggeur.federation.simulated import Clients, TrainingSets, augment_clients, merged_total
-from ggeur.federation.start import client_weights, random_head, solved_head
+from ggeur.federation.simulated import Clients, TrainingSets, augment_clients, merged_total, merged_units
+from ggeur.federation.start import client_weights, random_head, solved_head, to_train
 from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Solved, Task
 from ggeur.settings.schema import Data, Partition
@@ -51,17 +54,26 @@ def task_of(table: EmbeddingTable) -> Task:
     return Task(table.dimension, table.class_names, table.text)
 
 
+def in_units(table: EmbeddingTable, units: Units) -> EmbeddingTable:
+    """The table with rows, and text embeddings if it has any, in these units."""
+    text = None if table.text is None else units.apply(table.text)
+    return replace(table, x=units.apply(table.x), text=text)
+
+
 class Dealer:
     """The tables of a run and what is dealt out of them; cells that share any of it get the same."""
 
     def __init__(self) -> None:
         self._tables: dict[Data, EmbeddingTable] = {}
         self._splits: dict[tuple[Data, int], EmbeddingTable] = {}
+        self._rows: tuple[Hashable, EmbeddingTable, Units] | None = None  # of a seed, in units: those of one are kept
+        self._looked_at: set[Data] = set()
         self._augmented: dict[Hashable, TrainingSets] = {}
         self._tests: WeakValueDictionary[Hashable, TestSet] = WeakValueDictionary()  # of cells in flight
 
     def table(self, data: Data) -> EmbeddingTable:
-        """The table of `[data]`."""
+        """The table of `[data]`, as it lies there."""
+        data = data.model_copy(update={"standardise": False})
         if data not in self._tables:
             self._tables[data] = load_table(data)
         return self._tables[data]
@@ -72,10 +84,32 @@ class Dealer:
             self._splits[data, seed] = self.table(data).split(seed)
         return self._splits[data, seed]
 
+    def rows(self, setup: Setup, seed: int) -> tuple[EmbeddingTable, Units | None]:
+        """The split table as the setup takes it, and the units that its rows are then in, if not as they lie there."""
+        s = setup.settings
+        table = self.split(s.data, seed)
+        if not setup.standardise:
+            return table, None
+        key = setup.rows(seed)
+        if self._rows is None or self._rows[0] != key:
+            units = merged_units(clients_of(table, s.partition, seed))
+            self._rows = key, in_units(table, units), units
+        return self._rows[1:]
+
+    def _look_at_units(self, setup: Setup, seed: int) -> None:
+        """Once for each table that is trained on as it lies there: whether its units suit that."""
+        data = setup.settings.data
+        if setup.standardise or data in self._looked_at:
+            return
+        self._looked_at.add(data)
+        units = merged_units(clients_of(self.split(data, seed), setup.settings.partition, seed))
+        if note := units.note(str(data.table or data.dataset)):
+            warnings.warn(note, GgeurWarning, stacklevel=2)
+
     def test_set(self, setup: Setup, seed: int) -> TestSet:
         """The test rows, ready to score the setup's heads on."""
-        key = (setup.settings.data, seed, setup.head)
-        found = self._tests.get(key) or TestSet(self.split(setup.settings.data, seed), setup.head)
+        key = (setup.rows(seed), seed, setup.head)
+        found = self._tests.get(key) or TestSet(self.rows(setup, seed)[0], setup.head)
         self._tests[key] = found
         return found
 
@@ -84,7 +118,7 @@ class Dealer:
         s = setup.settings
         key = (setup.dealt, seed)
         if key not in self._augmented:
-            clients = clients_of(self.split(s.data, seed), s.partition, seed)
+            clients = clients_of(self.rows(setup, seed)[0], s.partition, seed)
             made = augment_clients(clients, setup.augmentation, seed)
             if made.bank is None or made.bank.nbytes > _KEPT_BYTES:
                 return made
@@ -95,19 +129,23 @@ class Dealer:
 
     def solved(self, solved: Solved, name: str, setup: Setup, seed: int) -> Params:
         """The head that `solved` makes of what the clients send."""
-        table = self.split(setup.settings.data, seed)
+        table, _ = self.rows(setup, seed)
         total = merged_total(clients_of(table, setup.settings.partition, seed), solved.needs)
         return solved_head(solved, name, total, task_of(table), seed)
 
     def run(self, setup: Setup, seed: int, augmented: TrainingSets) -> Run:
         """Everything one seed of one setting trains on."""
-        train, table = setup.settings.train, self.split(setup.settings.data, seed)
+        self._look_at_units(setup, seed)
+        train, (table, _) = setup.settings.train, self.rows(setup, seed)
         sets, task = augmented.sets, task_of(table)
         own: Any = ()
         if not train.broadcast:
             heads = [random_head(setup.head, task, seed, k) for k in range(len(sets))]
             own = jax.tree.map(lambda *a: np.stack(a), *heads)
         start = setup.start
+        first = random_head(setup.head, task, seed)
+        if start is not None:
+            first = to_train(self.solved(start, train.start, setup, seed))
         return Run(
             seed,
             table.x,
@@ -115,7 +153,7 @@ class Dealer:
             augmented.bank,
             sets,
             client_weights([len(s.y) for s in sets], [s.originals for s in sets], train.weights),
-            random_head(setup.head, task, seed) if start is None else self.solved(start, train.start, setup, seed),
+            first,
             table.n_classes,
             own,
         )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurError
 from ggeur.core.types import Int
 from ggeur.data.table import EmbeddingTable
-from ggeur.heads.head import Head, Params
+from ggeur.heads.head import Head, Params, double_logits
 
 LAST_ROUNDS = 5  # the paper's "average of the last five rounds"
 ByClass = tuple[list[float | None], float | None]  # recall of each class, macro-F1
@@ -20,8 +20,14 @@ ByClass = tuple[list[float | None], float | None]  # recall of each class, macro
 
 @lru_cache(maxsize=16)
 def predict(head: Head) -> Any:
-    """(params, x) -> the class of each row, compiled."""
-    return jax.jit(lambda params, x: jnp.argmax(head.logits(params, x.astype(jnp.float32)), axis=-1))
+    """(params, x) -> the class of each row, compiled; of a head in float64 by NumPy."""
+    compiled = jax.jit(lambda params, x: jnp.argmax(head.logits(params, x.astype(jnp.float32)), axis=-1))
+
+    def classes(params: Params, x: Any) -> Any:
+        logits = double_logits(head, params, x)
+        return compiled(params, x) if logits is None else logits.argmax(axis=-1)
+
+    return classes
 
 
 class TestSet:

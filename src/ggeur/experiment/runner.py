@@ -186,14 +186,15 @@ def _finish(job: _Job, heads: list[object], seconds: float, dealer: Dealer) -> N
     tracker = job.work.tracker
     one = heads[0] if len(heads) == 1 and tracker.cell.status == "ok" else None
     by_class = None if one is None else job.test.by_class(one)
-    tracker.finish(one, by_class, seconds, dealer.table(job.work.setup.settings.data))
+    table, units = dealer.rows(job.work.setup, tracker.seed)
+    tracker.finish(one, by_class, seconds, table, units)
 
 
 def _solve(work: Work, dealer: Dealer) -> None:
     """A head that needs no training: one solution, scored as round 0."""
     began, setup, tracker = time.perf_counter(), work.setup, work.tracker
-    data, algorithm, seed = setup.settings.data, setup.algorithm, tracker.seed
-    table = dealer.split(data, seed)
+    algorithm, seed = setup.algorithm, tracker.seed
+    table, units = dealer.rows(setup, seed)
     if isinstance(algorithm, Given):
         task = task_of(table)
         if lacks := algorithm.lacks(task):
@@ -203,10 +204,10 @@ def _solve(work: Work, dealer: Dealer) -> None:
     else:
         assert isinstance(algorithm, Solved)
         params = dealer.solved(algorithm, setup.settings.train.method, setup, seed)
-    tracker.cell.bytes_up, tracker.cell.bytes_down = bytes_of_solving(setup, table)
+    tracker.cell.bytes_up, tracker.cell.bytes_down = bytes_of_solving(setup, table, params)
     test = dealer.test_set(setup, seed)
     by_class = None
     if tracker.trained(0, [params], 0.0):
         tracker.score(0, test.accuracy(params), 0.0)
         by_class = test.by_class(params)
-    tracker.finish(params, by_class, time.perf_counter() - began, table)
+    tracker.finish(params, by_class, time.perf_counter() - began, table, units)

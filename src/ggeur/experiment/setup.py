@@ -10,7 +10,7 @@ from ggeur.federation.augmentation import Augmentation
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import Head
 from ggeur.methods import resolve, resolve_solved
-from ggeur.methods.algorithm import Algorithm, Bound, Solved, Trained
+from ggeur.methods.algorithm import Algorithm, Bound, Given, Solved, Trained
 from ggeur.settings.schema import Settings
 
 
@@ -35,6 +35,16 @@ class Setup:
     def dealt(self) -> Hashable:
         """Equal for setups whose clients hold and draw the same, whatever they then do."""
         return self.settings.data, self.settings.partition, self.settings.augment.key
+
+    @property
+    def standardise(self) -> bool:
+        """Whether rows are taken in the federation's own units; what looks at no training row has none."""
+        return self.settings.data.standardise and not isinstance(self.algorithm, Given)
+
+    def rows(self, seed: int) -> Hashable:
+        """Equal for cells of the same rows in the same units, whatever their test mask."""
+        s = self.settings
+        return (s.data, s.partition, seed) if self.standardise else s.data
 
     @property
     def trained(self) -> Trained | None:

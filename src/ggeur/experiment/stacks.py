@@ -40,6 +40,7 @@ def stacks(cells: Sequence[Work], dealer: Dealer) -> list[list[Work]]:
         if id(setup) not in facts:
             facts[id(setup)] = _Facts.of(setup, dealer.table(point.data))
         program, noise, heads = facts[id(setup)]
+        program = program, setup.rows(work.tracker.seed)  # the cells of a stack share one table
         # Noise is held once by the cells that share it.
         more: dict[Hashable, int] = {(setup.dealt, work.tracker.seed): noise, work.tracker.number: heads}
         group, held = filling.get(program, ([], {}))
@@ -65,7 +66,6 @@ class _Facts(NamedTuple):
         assert trained is not None
         clients = point.partition.clients if point.partition.kind == "dirichlet" else table.n_domains
         program = (
-            point.data,
             clients,
             setup.augmentation.noise is not None,  # without noise a step is cheaper
             head,

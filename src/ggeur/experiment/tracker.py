@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ggeur.core.units import Units
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.evaluation import ByClass, mean_accuracy, summarise
 from ggeur.heads.head import Params
@@ -60,8 +61,18 @@ class Tracker:
         if self._on_round is not None:
             self._on_round({**event, "rounds": self.point.train.rounds})
 
-    def finish(self, head: Params | None, by_class: ByClass | None, seconds: float, about: EmbeddingTable) -> None:
-        """The summary of the rounds; `head`, where there is one, is saved with what `about` says of its classes."""
+    def finish(
+        self,
+        head: Params | None,
+        by_class: ByClass | None,
+        seconds: float,
+        about: EmbeddingTable,
+        units: Units | None = None,
+    ) -> None:
+        """The summary of the rounds; `head`, where there is one, is saved with what `about` says of its classes.
+
+        `units` are those of the rows it was trained on, where they are not the table's.
+        """
         self.cell.seconds, self.done = seconds, True
         if self.cell.status == "ok":
             self.cell.domains, self.cell.avg, self.cell.std, self.cell.rounds_to_95 = summarise(self._history)
@@ -70,7 +81,7 @@ class Tracker:
         self.cell.message = " ".join(filter(None, [self.cell.message, missing_sentence(self.cell.missing)]))
         if self._folder is not None:
             one = head if self.cell.status == "ok" else None
-            self._folder.finish_cell(self.number, self.cell, one, self.point, about)
+            self._folder.finish_cell(self.number, self.cell, one, self.point, about, units)
 
 
 def missing_sentence(missing: Mapping[int, Sequence[int]]) -> str:

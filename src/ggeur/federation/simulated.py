@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurWarning
 from ggeur.core.message import Message, Statistics
 from ggeur.core.types import Bool, Float, Int
+from ggeur.core.units import RowSums, Units
 from ggeur.core.virtual import NoisePlace, VirtualSet, training_set
 from ggeur.federation.augmentation import Augmentation
 from ggeur.federation.layout import Layout, with_prototypes
@@ -62,6 +63,11 @@ def merged_total(clients: Clients, kind: Statistics, classes: Bool | None = None
         total = Message.merge(clients.message(rows, kind, center) for rows in _lots(kept))
     warn_about_digits(total)
     return total
+
+
+def merged_units(clients: Clients) -> Units:
+    """The federation's own units: of all clients' training rows, from the sums that each of them sends."""
+    return RowSums.merge(RowSums.of(clients.x[rows]) for rows in clients.parts).units
 
 
 def _lots(parts: Sequence[Int]) -> Iterator[Int]:

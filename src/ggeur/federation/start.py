@@ -26,6 +26,11 @@ def solved_head(solved: Solved, name: str, total: Message, task: Task, seed: int
     return solved.solve(total, task._replace(key=jax.random.fold_in(jax.random.key(seed), stream(name))))
 
 
+def to_train(params: Params) -> Params:
+    """A solved head as training starts from it: in float32, its intercept too."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), params)
+
+
 def client_weights(rows: Sequence[int], originals: Sequence[int], kind: str) -> Float:
     """A client's weight in the mean: the rows it trains on, its original rows, or one."""
     weights: dict[str, Any] = {"samples": rows, "original": originals, "equal": np.ones(len(rows))}

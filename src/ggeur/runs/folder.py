@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.units import Units
 from ggeur.data.files import CannotWrite, lock_file, write_atomically
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.simulate import State
@@ -114,7 +115,13 @@ class RunFolder:
         return None
 
     def finish_cell(
-        self, number: int, cell: Cell, params: Params | None, point: Settings, table: EmbeddingTable
+        self,
+        number: int,
+        cell: Cell,
+        params: Params | None,
+        point: Settings,
+        table: EmbeddingTable,
+        units: Units | None = None,
     ) -> None:
         """Keep the cell, and its head under `model/` with what is needed to use it: classes and encoder."""
         with uninterrupted():
@@ -122,7 +129,7 @@ class RunFolder:
                 encoder = {k: table.meta[k] for k in ("encoder", "weights", "preprocessing") if k in table.meta}
                 head = point.train.head
                 parameters = described(head, point.head_parameters)
-                model = Model(params, head, table.dimension, table.class_names, encoder, parameters)
+                model = Model(params, head, table.dimension, table.class_names, encoder, parameters, units)
                 model.save(self._model(number))
             self._checkpoints.finish_cell(number, cell)
 

@@ -17,19 +17,23 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurError
 from ggeur.core.names import build_own, is_own
 from ggeur.core.types import Tree
+from ggeur.core.units import Units
 from ggeur.data.files import read_arrays, write_atomically
 from ggeur.data.table import EmbeddingTable
 from ggeur.heads import resolve as resolve_head
-from ggeur.heads.head import Params
+from ggeur.heads.head import Params, double_logits
 from ggeur.runs.result import Result
 from ggeur.runs.sealed import sealed, unsealed
 
-_KEYS = {"head", "parameters", "dimension", "class_names", "encoder"}
+_KEYS = {"head", "parameters", "dimension", "class_names", "encoder", "units"}
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """`params` are those of the head `head`, built with `parameters`; `encoder` is what a table's meta says of it."""
+    """`params` are those of the head `head`, built with `parameters`; `encoder` is what a table's meta says of it.
+
+    `units` are those of the rows that it takes, where they are not the encoder's; rows are brought to them here.
+    """
 
     params: Params
     head: str
@@ -37,9 +41,10 @@ class Model:
     class_names: tuple[str, ...]
     encoder: Mapping[str, Any]
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    units: Units | None = None
 
     def probabilities(self, table: EmbeddingTable) -> NDArray[np.float32]:
-        """(N, C) class probabilities of the rows of `table`, which must come from the model's encoder."""
+        """(N, C) class probabilities of the rows of `table`, as they come from the model's encoder."""
         if table.dimension != self.dimension:
             raise GgeurError(
                 f"The table has {table.dimension} dimensions and the model {self.dimension}: use one encoder for both."
@@ -50,8 +55,12 @@ class Model:
                 f"The table was embedded by '{table.meta.get('encoder')}', the model was trained on "
                 f"'{self.encoder.get('encoder')}' with other weights: use one encoder for both."
             )
-        logits = resolve_head(self.head, **self.parameters).logits(self.params, jnp.asarray(table.x, jnp.float32))
-        return np.asarray(jax.nn.softmax(logits))
+        head = resolve_head(self.head, **self.parameters)
+        x = table.x if self.units is None else self.units.apply(table.x)
+        logits: Any = double_logits(head, self.params, x)
+        if logits is None:
+            logits = head.logits(self.params, jnp.asarray(x, jnp.float32))
+        return np.asarray(jax.nn.softmax(logits), np.float32)
 
     def save(self, folder: Path) -> None:
         """Write `head.npz` and `model.json` to `folder`, which is made where it is not there."""
@@ -71,6 +80,8 @@ class Model:
             "class_names": list(self.class_names),
             "encoder": dict(self.encoder),
         }
+        if self.units is not None:
+            about["units"] = {"shift": self.units.shift.tolist(), "scale": self.units.scale}
         with write_atomically(folder / "model.json") as file:
             file.write(sealed(about))  # a date as text, which a date is read from
 
@@ -92,6 +103,7 @@ class Model:
             parameters = dict(about.get("parameters", {}))  # older models do not say
             if dimension < 1:
                 raise ValueError("its dimension is not positive")
+            units = _units(about["units"], dimension) if "units" in about else None
         except FileNotFoundError as error:
             raise GgeurError(f"There is no trained model at {folder}.") from error
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -115,7 +127,15 @@ class Model:
         ):
             raise GgeurError(f"{folder / 'head.npz'} does not hold the head that model.json describes.")
         params = jax.tree.unflatten(jax.tree.structure(expected), [arrays[name] for name in shapes])
-        return cls(params, head, dimension, names, encoder, parameters)
+        return cls(params, head, dimension, names, encoder, parameters, units)
+
+
+def _units(about: Mapping[str, Any], dimension: int) -> Units:
+    """As model.json has them."""
+    units = Units(np.array(about["shift"], np.float64), float(about["scale"]))
+    if units.shift.shape != (dimension,) or not np.isfinite(units.shift).all() or not 0 < units.scale < np.inf:
+        raise ValueError("its units are not a shift and a scale")
+    return units
 
 
 def _of_cell(run: Path, cell: int | str) -> Path:

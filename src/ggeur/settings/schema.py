@@ -64,6 +64,7 @@ class Data(Section):
     table: str | None = None
     dataset: str | None = None
     encoder: str | None = None
+    standardise: bool = False  # rows about the federation's mean, in units of its spread
 
     @model_validator(mode="after")
     def one_source(self) -> Self:

@@ -8,7 +8,8 @@ from hypothesis.extra.numpy import arrays
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.message import Message
-from ggeur.deploy.wire.check import check_leaves, checked_message
+from ggeur.core.units import RowSums
+from ggeur.deploy.wire.check import check_leaves, checked_message, checked_sums
 from ggeur.deploy.wire.packing import pack_message, triangles
 
 P, CLASSES = 3, 2
@@ -27,6 +28,21 @@ def test_every_sites_true_statistics_pass(table, matrices):
     found = checked_message(pack_message(message), matrices, CLASSES, P, None, message.count)
     for name in ("count", "sum", "second"):
         np.testing.assert_array_equal(getattr(found, name), getattr(message, name))
+
+
+@given(tables)
+def test_sums_over_rows_pass_if_some_data_have_them(table):
+    sums = RowSums.of(table[0])
+    packed, n = sums.pack(), len(table[0])
+    np.testing.assert_array_equal(checked_sums({"sums": packed}, P, n).pack(), packed)
+    wrong = [packed[:-1], packed.astype(np.float32), packed + np.nan, packed + np.eye(P + 2)[0]]
+    wrong += [packed - np.eye(P + 2)[1] * (packed[1] + 1), packed + np.eye(P + 2)[3] * 1e9]
+    wrong += [packed + np.eye(P + 2)[1] * 1e30]
+    for one in ({"sums": w} for w in wrong):
+        with pytest.raises(GgeurError, match="its sums"):
+            checked_sums(one, P, n)
+    with pytest.raises(GgeurError, match="its sums"):
+        checked_sums({}, P, n)
 
 
 def test_the_tolerance_is_a_hundred_millionth_of_the_trace():

@@ -22,7 +22,7 @@ from ggeur.experiment.evaluation import by_class
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.tracker import Tracker
 from ggeur.federation.augmentation import none
-from ggeur.federation.start import random_head, solved_head
+from ggeur.federation.start import random_head, solved_head, to_train
 from ggeur.heads.head import Params
 from ggeur.methods import resolve_trained
 from ggeur.methods.algorithm import Solved, Task, Trained
@@ -69,7 +69,7 @@ class CellRun:
         self._note_traffic()
         assert self._roster.agreement is not None
         about = _table_without_rows(self._roster.agreement)
-        tracker.finish(head, by_class(confusion), time.monotonic() - self._began, about)
+        tracker.finish(head, by_class(confusion), time.monotonic() - self._began, about, rounds.units)
         return tracker.cell
 
     def _train(self, rounds: Rounds, state: State, scores: LateScores) -> State:
@@ -95,7 +95,11 @@ class CellRun:
         roster, train, nodes = self._roster, self._tracker.point.train, self._tracker.point.federate.nodes or 1
         roster.gather()
         solving = self._solved or self._setup.start
-        round_zero, total = open_federation(roster, self._setup.augmentation, solving and solving.needs)
+        standardise, needs = self._setup.standardise, solving and solving.needs
+        round_zero, total = open_federation(roster, self._setup.augmentation, needs, standardise=standardise)
+        as_they_lie = self._solved is None and not standardise
+        if as_they_lie and total is not None and len(total.second) and (note := total.units.note("the sites")):
+            roster.journal("note", why=note)
         roster.closed = True
         task, seed = Task(round_zero.agreement.dimension, round_zero.agreement.classes), self._tracker.seed
         if solving is None:
@@ -103,6 +107,7 @@ class CellRun:
         else:
             assert total is not None
             params = solved_head(solving, train.method if self._solved else train.start, total, task, seed)
+            params = params if self._solved else to_train(params)
         sets = TrainingSets(roster, round_zero, self._trained, train.batch)
         prepared = sets.add(sets.make(0), nodes)
         rounds = self._rounds(sets, params, prepared)
@@ -110,7 +115,7 @@ class CellRun:
         if self._solved is None:
             rows = {client.index: n for client, n in zip(round_zero.clients, round_zero.rows, strict=True)}
             self._tracker.cell.local_steps = [self._setup.training.steps(rows.get(k, 0)) for k in range(nodes)]
-        return rounds, rounds.first_state, LateScores(self._tracker, self._setup, round_zero.agreement)
+        return rounds, rounds.first_state, LateScores(self._tracker, self._setup, round_zero)
 
     def _resume(self, snapshot: Snapshot) -> tuple[Rounds, State, LateScores]:
         """What round 0 came to, as it was kept; sites say whether they still have their training sets."""
@@ -130,7 +135,7 @@ class CellRun:
         self._journal("resumed", round=state.round)
         roster.gather()
         self._tracker.recall(snapshot.cells[0])
-        scores = LateScores(self._tracker, self._setup, agreement)
+        scores = LateScores(self._tracker, self._setup, round_zero)
         scores.expect(rounds.head(state), float(loss))
         return rounds, state, scores
 

@@ -14,11 +14,12 @@ import numpy as np
 from ggeur.core.errors import GgeurError
 from ggeur.core.message import Message, Statistics, largest
 from ggeur.core.types import Float, Int, Tree
+from ggeur.core.units import RowSums, Units
 from ggeur.deploy.server.agreement import Agreement, Client
 from ggeur.deploy.server.roster import Roster
-from ggeur.deploy.server.round_zero import RoundZero
+from ggeur.deploy.server.round_zero import RoundZero, packed
 from ggeur.deploy.wire.ask import Answer, Question
-from ggeur.deploy.wire.check import check_tree, checked_message
+from ggeur.deploy.wire.check import check_tree, checked_message, checked_sums
 from ggeur.deploy.wire.packing import Arrays, arrays_to_tree, pack_message, unpack_message
 from ggeur.engine import lane
 from ggeur.engine.messages import add_prepared
@@ -29,22 +30,27 @@ from ggeur.federation.summary import far_center, guided
 from ggeur.methods.algorithm import Trained
 
 
-def open_federation(roster: Roster, a: Augmentation, head_needs: Statistics | None) -> tuple[RoundZero, Message | None]:
+def open_federation(
+    roster: Roster, a: Augmentation, head_needs: Statistics | None, *, standardise: bool = False
+) -> tuple[RoundZero, Message | None]:
     """Agree with the sites of `roster`, collect their statistics, and lay out everybody's training set.
 
     Of statistics those are asked for that the augmentation `a` needs, and the head that is solved, `head_needs`. Their
-    total is returned beside what round 0 came to.
+    total is returned beside what round 0 came to. To `standardise` is to find the federation's units first.
     """
-    agreement = _agree(roster)
-    kind = largest([a.needs, head_needs])
-    if kind is None:
-        return _round_zero(roster, agreement, a, _Spool({}, None), None), None
+    agreement, kind = _agree(roster), largest([a.needs, head_needs])
     with tempfile.TemporaryDirectory(prefix="ggeur-statistics-") as folder:
-        spool, total = _statistics(roster, agreement, kind, Path(folder))
-        while Agreement.of(roster.present).classes != agreement.classes:
-            agreement = _announce(roster)  # what only a refused site had named is no class of this run
-            spool, total = _statistics(roster, agreement, kind, Path(folder))
-        return _round_zero(roster, agreement, a, spool, total), total
+        while True:
+            units, spool, total = None, _Spool({}, None), None
+            if standardise:
+                units = _units(roster, agreement)
+            asked = len(roster.present)
+            if kind is not None:
+                spool, total = _statistics(roster, agreement, kind, Path(folder), units)
+            same_classes = Agreement.of(roster.present).classes == agreement.classes
+            if same_classes and (units is None or len(roster.present) == asked):
+                return _round_zero(roster, agreement, a, spool, total, units), total
+            agreement = _announce(roster)  # of a site that was refused, neither classes nor units are left in this run
 
 
 class _Spool(NamedTuple):
@@ -87,24 +93,41 @@ def _require(roster: Roster) -> None:
     roster.require(there, None, f"{there} sites remain before training")
 
 
-def _statistics(roster: Roster, agreement: Agreement, kind: Statistics, folder: Path) -> tuple[_Spool, Message]:
+def _units(roster: Roster, agreement: Agreement) -> Units:
+    """Of all sites' training rows, from the sums that each sends."""
+
+    def read(client: Client, answer: Answer) -> RowSums:
+        return checked_sums(answer.arrays, agreement.dimension, sum(client.hello.count))
+
+    question = Question("query.sums", {}, {})
+    answers = roster.ask(roster.present, lambda client: question, read, 0)
+    sums = {client.index: found for client, _, found in answers}
+    _require(roster)
+    return RowSums.merge(found for _, found in sorted(sums.items())).units
+
+
+def _statistics(
+    roster: Roster, agreement: Agreement, kind: Statistics, folder: Path, units: Units | None
+) -> tuple[_Spool, Message]:
     """Every client's message and their sum, about a center where zero would lose digits."""
-    spool = _collect(roster, agreement, kind, None, folder)
+    asked = packed(units)
+    spool = _collect(roster, agreement, kind, None, folder, asked)
     total = Message.merge(spool.messages())
     center = far_center(total)
     if center is not None:
-        spool = _collect(roster, agreement, kind, center, folder)
+        spool = _collect(roster, agreement, kind, center, folder, asked | {"center": center})
         total = Message.merge(spool.messages())
     if not total.count.any():
         raise GgeurError("The federation has no training samples at all.")
     return spool, total
 
 
-def _collect(roster: Roster, agreement: Agreement, kind: Statistics, center: Float | None, folder: Path) -> _Spool:
+def _collect(
+    roster: Roster, agreement: Agreement, kind: Statistics, center: Float | None, folder: Path, arrays: Arrays
+) -> _Spool:
     """Every client's checked message as a file; who sends none, or an impossible one, is out of this run."""
     clients, (n_classes, p) = roster.present, (len(agreement.classes), agreement.dimension)
     count = {c.index: row for c, row in zip(clients, agreement.counts(clients).astype(np.float64), strict=True)}
-    arrays: Arrays = {} if center is None else {"center": center}
     question = Question("query.statistics", {"kind": kind}, arrays)
 
     def read(client: Client, answer: Answer) -> Message:
@@ -120,7 +143,7 @@ def _collect(roster: Roster, agreement: Agreement, kind: Statistics, center: Flo
 
 
 def _round_zero(
-    roster: Roster, agreement: Agreement, a: Augmentation, spool: _Spool, total: Message | None
+    roster: Roster, agreement: Agreement, a: Augmentation, spool: _Spool, total: Message | None, units: Units | None
 ) -> RoundZero:
     """Who draws what along which shapes; there is a total where the augmentation needs statistics."""
     clients = [client for _, client in sorted(roster.clients.items())]
@@ -138,7 +161,7 @@ def _round_zero(
         shapes = _shapes(spool, total, a, count, homes)
         if note := note_on_units(shapes, a):
             roster.journal("note", why=note)
-    return RoundZero(agreement, clients, Layout.of(count, homes, by_home, p, a), shapes)
+    return RoundZero(agreement, clients, Layout.of(count, homes, by_home, p, a), shapes, units)
 
 
 def _shapes(spool: _Spool, total: Message, a: Augmentation, count: Int, homes: list[int | None]) -> Shapes:

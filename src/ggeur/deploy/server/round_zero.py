@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ggeur.core.types import Int, Tree
+from ggeur.core.units import Units
 from ggeur.core.virtual import BankLayout
 from ggeur.deploy.server.agreement import Agreement, Client, Hello
 from ggeur.deploy.wire.packing import Arrays, from_triangles, load_tree, save_tree, triangles
@@ -24,6 +25,7 @@ class RoundZero:
     clients: Sequence[Client]  # those that take part, by index
     layout: Layout
     shapes: Shapes
+    units: Units | None = None  # that sites take their rows in, where not as they lie there
 
     @cached_property
     def place(self) -> dict[int, int]:
@@ -51,6 +53,7 @@ class RoundZero:
             "present": layout.present[others],
             "size": layout.bank.size,
             "offset": layout.bank.offset[k],
+            **packed(self.units),
         }
 
     def save(self, path: Path, rest: Tree) -> None:
@@ -65,6 +68,7 @@ class RoundZero:
             "factors": triangles(self.shapes.factors),
             "factor_of": self.shapes.factor_of,
             "layout": {**vars(self.layout), "bank": vars(self.layout.bank)},
+            "units": packed(self.units),
             "rest": rest,
         }
         save_tree(path, tree)
@@ -80,4 +84,10 @@ class RoundZero:
         factors = from_triangles(tree["factors"], agreement.dimension)
         shapes = Shapes(factors, tree["factor_of"], about["largest"])
         layout = Layout(**{**tree["layout"], "bank": BankLayout(**tree["layout"]["bank"])})
-        return cls(agreement, clients, layout, shapes), tree["rest"]
+        units = Units.unpack(tree["units"]["units"]) if tree["units"] else None
+        return cls(agreement, clients, layout, shapes, units), tree["rest"]
+
+
+def packed(units: Units | None) -> Arrays:
+    """`units` as they travel; nothing where there are none."""
+    return {} if units is None else {"units": units.pack()}

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.types import Int, Tree
+from ggeur.core.units import Units
 from ggeur.deploy.server.agreement import Client
 from ggeur.deploy.server.opening import TrainingSets
 from ggeur.deploy.server.scores import MOST_TEST_ROWS, Scores, checked_scores
@@ -63,6 +64,11 @@ class Rounds:
     def first_state(self) -> State:
         """State.clients holds, per client, the last of its rounds that counted."""
         return State(0, [self._server], np.zeros(len(self._round_zero.clients), np.int64), ())
+
+    @property
+    def units(self) -> Units | None:
+        """That the head takes rows in, where not as they lie there."""
+        return self._round_zero.units
 
     def head(self, state: State) -> Params:
         """The global head in `state`."""

@@ -10,8 +10,9 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.data.table import EmbeddingTable
-from ggeur.deploy.server.agreement import Agreement
+from ggeur.deploy.server.round_zero import RoundZero
 from ggeur.deploy.site.data import relabel
+from ggeur.experiment.dealing import in_units
 from ggeur.experiment.evaluation import TestSet, mean_accuracy
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.tracker import Tracker
@@ -44,11 +45,12 @@ def accuracy(sites: Sequence[Scores], domains: Sequence[str]) -> dict[str, float
 class LateScores:
     """Follows the cell of `tracker`: `expect` scores of a head after its round, `add` them when they have come.
 
-    `setup` says what is scored, and `agreement` on which domains.
+    `setup` says what is scored, and `round_zero` on which domains.
     """
 
-    def __init__(self, tracker: Tracker, setup: Setup, agreement: Agreement) -> None:
-        self._tracker, self._setup, self._agreement = tracker, setup, agreement
+    def __init__(self, tracker: Tracker, setup: Setup, round_zero: RoundZero) -> None:
+        self._tracker, self._setup, self._agreement = tracker, setup, round_zero.agreement
+        self._units = round_zero.units
         self._head: tuple[Params, float, Sequence[int]] | None = None  # its round's loss, and who was missing in it
         self._server = self._server_table()
 
@@ -61,6 +63,7 @@ class LateScores:
             raise GgeurError(
                 f"{path} has {table.dimension} dimensions, the sites' tables {dimension}: use one encoder."
             )
+        table = table if self._units is None else in_units(table, self._units)
         return TestSet(relabel(table, self._agreement.classes, table.domain_names), self._setup.head)
 
     def expect(self, head: Params, loss: float, missing: Sequence[int] = ()) -> None:

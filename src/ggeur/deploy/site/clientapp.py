@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ggeur.core.errors import GgeurError
 from ggeur.deploy.site.data import Site
 from ggeur.deploy.site.local_round import evaluate, train
-from ggeur.deploy.site.opening import augment, hello, statistics
+from ggeur.deploy.site.opening import augment, hello, statistics, sums
 from ggeur.deploy.site.request import Reply, Request
 from ggeur.deploy.site.store import LostFile
 from ggeur.deploy.wire.records import VERSION, from_records, to_records
@@ -22,7 +22,7 @@ def client_app() -> "ClientApp":
     from flwr.clientapp import ClientApp
 
     app = ClientApp()
-    for name, answer in (("hello", hello), ("statistics", statistics), ("augment", augment)):
+    for name, answer in (("hello", hello), ("sums", sums), ("statistics", statistics), ("augment", augment)):
         app.query(name)(_handler(answer))
     app.train()(_handler(train))
     app.evaluate()(_handler(evaluate))

@@ -6,6 +6,7 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.types import Bool
+from ggeur.core.units import RowSums
 from ggeur.core.virtual import BankPiece, NoisePlace, training_set
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.site.local_round import first_message
@@ -37,6 +38,12 @@ def hello(request: Request) -> Reply:
 def _test(table: EmbeddingTable) -> Bool:
     assert table.test is not None  # it has been split
     return table.test
+
+
+def sums(request: Request) -> Reply:
+    """Number, sum and squares of this site's training rows, of which the federation's units are found."""
+    table = request.table()
+    return {}, {"sums": RowSums.of(table.x[~_test(table)]).pack()}
 
 
 def statistics(request: Request) -> Reply:

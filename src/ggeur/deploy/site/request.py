@@ -1,8 +1,10 @@
 """What the server asks of a site, and what the site replies."""
 
+from dataclasses import replace
 from typing import Any
 
 from ggeur.core.names import is_own
+from ggeur.core.units import Units
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.site.data import Site, relabel
 from ggeur.deploy.site.store import Store
@@ -40,6 +42,12 @@ class Request:
         return self.point.augment.model_copy(update={"kind": kind}).build()
 
     def table(self, *, fresh: bool = False) -> EmbeddingTable:
-        """The site's table in the federation's classes and domains; `fresh`, read or embedded anew, in its own."""
+        """The site's table in the federation's classes and domains; `fresh`, read or embedded anew, in its own.
+
+        Its rows are in the units that the message brings, if it does.
+        """
         table = self.site.load(self.point, self.seed, self.store, fresh=fresh)
-        return table if fresh else relabel(table, self.facts["classes"], self.facts["domains"])
+        if fresh:
+            return table
+        table, units = relabel(table, self.facts["classes"], self.facts["domains"]), self.arrays.get("units")
+        return table if units is None else replace(table, x=Units.unpack(units).apply(table.x))

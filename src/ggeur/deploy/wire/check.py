@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurError
 from ggeur.core.message import Message, Statistics, matrices
 from ggeur.core.types import Float, Tree
+from ggeur.core.units import RowSums
 from ggeur.deploy.wire.packing import triangle_size, unpack_message
 
 NEGATIVE = 1e-8  # how far below zero an eigenvalue may be, as a share of the covariance's trace
@@ -58,6 +59,20 @@ def checked_message(
     for c in np.flatnonzero(most > 0):
         _check_scatter(message, int(c))
     return message
+
+
+def checked_sums(arrays: Mapping[str, NDArray[Any]], p: int, rows: int) -> RowSums:
+    """A site's sums over its `rows` of `p` dimensions, in `arrays` as they came; a GgeurError if no data has them."""
+    packed = arrays.get("sums", np.zeros(0))
+    if packed.shape != (p + 2,) or packed.dtype != np.float64 or not np.isfinite(packed).all():
+        raise GgeurError("its sums over rows are not finite numbers, one for each dimension")
+    sums = RowSums(float(packed[0]), packed[2:], float(packed[1]))
+    if sums.rows != rows:
+        raise GgeurError("its sums are not over the rows it announced")
+    possible = 0 <= sums.square <= LARGEST**2 * p * rows
+    if not possible or sums.sum @ sums.sum > (1 + NEGATIVE) * rows * sums.square:
+        raise GgeurError("its sums over rows are absurdly large, or such as no data has")
+    return sums
 
 
 def _check_scatter(m: Message, c: int) -> None:

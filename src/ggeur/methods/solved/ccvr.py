@@ -1,6 +1,6 @@
 """CCVR (Luo et al., NeurIPS 2021): train the head on the server, on draws from the merged class Gaussians alone.
 
-x ~ N(mu_c, Sigma_c), as many of each class;    min_w mean CE(w; x, c)    by SGD
+x ~ N(mu_c, Sigma_c), as many of each class;    min_w mean CE(w; x, c)    by SGD, in units of the rows' spread
 """
 
 import jax
@@ -12,11 +12,12 @@ from ggeur.core.augment import shape_noise
 from ggeur.core.geometry import Geometry
 from ggeur.core.message import Message
 from ggeur.core.parameters import Count, Positive
+from ggeur.core.types import Float
 from ggeur.heads.head import Params
 from ggeur.heads.linear import linear
 from ggeur.methods.algorithm import Solved, Task
 from ggeur.methods.method import cross_entropy
-from ggeur.methods.solved.linear_head import linear_params
+from ggeur.methods.solved.linear_head import linear_head
 
 
 def ccvr(*, draws: Count = 2000, epochs: Count = 10, batch: Count = 64, rate: Positive = 0.01) -> Solved:
@@ -24,7 +25,7 @@ def ccvr(*, draws: Count = 2000, epochs: Count = 10, batch: Count = 64, rate: Po
     head = linear()
     sgd = optax.sgd(rate, 0.9)
 
-    def solve(s: Message, task: Task) -> Params:
+    def solve(s: Message, task: Task) -> tuple[Float, Float]:
         assert task.key is not None
         geometry, classes = Geometry.from_statistics(s), np.flatnonzero(s.present)
         rng = np.random.default_rng(np.asarray(jax.random.key_data(task.key)))
@@ -37,7 +38,7 @@ def ccvr(*, draws: Count = 2000, epochs: Count = 10, batch: Count = 64, rate: Po
         params = _train(
             jnp.asarray(x), jnp.asarray(y), jnp.asarray(order), head.init(task.key, s.dimension, s.n_classes)
         )
-        return linear_params(s, np.asarray(params["W"]), np.asarray(params["b"]))
+        return np.asarray(params["W"], np.float64), np.asarray(params["b"], np.float64)
 
     @jax.jit
     def _train(x: jax.Array, y: jax.Array, order: jax.Array, params: Params) -> Params:
@@ -49,4 +50,4 @@ def ccvr(*, draws: Count = 2000, epochs: Count = 10, batch: Count = 64, rate: Po
 
         return jax.lax.scan(step, (params, sgd.init(params)), order)[0][0]
 
-    return Solved("per-class", solve)
+    return linear_head("per-class", solve)

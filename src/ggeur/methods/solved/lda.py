@@ -8,15 +8,15 @@ import numpy as np
 
 from ggeur.core.message import Message
 from ggeur.core.parameters import Fraction
-from ggeur.heads.head import Params
+from ggeur.core.types import Float
 from ggeur.methods.algorithm import Solved, Task
-from ggeur.methods.solved.linear_head import linear_params
+from ggeur.methods.solved.linear_head import linear_head
 
 
 def lda(*, shrinkage: Fraction = 0.1) -> Solved:
     """`shrinkage`: s, between 0 (the pooled covariance) and 1 (a sphere)."""
 
-    def solve(s: Message, task: Task) -> Params:
+    def solve(s: Message, task: Task) -> tuple[Float, Float]:
         prior = s.count / s.count.sum()
         sigma = s.within
         p = s.dimension
@@ -24,6 +24,6 @@ def lda(*, shrinkage: Fraction = 0.1) -> Solved:
         mu = s.mean
         w = np.linalg.lstsq(shrunk, mu.T, rcond=None)[0].T
         b = -np.einsum("cp,cp->c", w, mu) / 2 + np.log(np.where(s.present, prior, 1.0))
-        return linear_params(s, w, b)
+        return w, b
 
-    return Solved("pooled", solve)
+    return linear_head("pooled", solve)

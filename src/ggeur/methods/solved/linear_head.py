@@ -1,23 +1,38 @@
-"""What every solved linear head ends with: parameters, and what becomes of classes that nobody holds."""
+"""What every solved linear head shares: the units it is solved in, and what becomes of classes that nobody holds.
+
+A head is solved for rows about their grand mean m and in units of their spread s, and moved back: W/s and b - W m/s. So
+it is free of the embedding's units, and a mean far from zero costs no digits.
+"""
+
+from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import Message
+from ggeur.core.message import Message, Statistics
+from ggeur.core.types import Float
 from ggeur.heads.head import Params
+from ggeur.methods.algorithm import Solved, Task
 
 BELOW = 10.0  # how far a class without samples stays below the mean of the others
 
 
-def linear_params(total: Message, w: NDArray[np.float64], b: NDArray[np.float64]) -> Params:
-    """W and b as a linear head in float32.
+def linear_head(needs: Statistics, solve: Callable[[Message, Task], tuple[Float, Float]]) -> Solved:
+    """The head of which `solve` finds W and b, given a message of rows about their mean and in units of their spread.
 
     A class without samples gets the mean logit of the others, less a constant: it is never the answer, and a head that
-    goes on to be trained does not start with a huge weight.
+    goes on to be trained does not start with a huge weight. The intercept is float64: of rows far from zero, W x is a
+    large number that it must cancel.
     """
-    if not total.present.any():
-        raise GgeurError("There are no samples at all, so no head can be solved for.")
-    present = total.present
-    w, b = np.where(present[:, None], w, w[present].mean(axis=0)), np.where(present, b, b[present].mean() - BELOW)
-    return {"W": w.astype(np.float32), "b": b.astype(np.float32)}
+
+    def moved(total: Message, task: Task) -> Params:
+        present = total.present
+        if not present.any():
+            raise GgeurError("There are no samples at all, so no head can be solved for.")
+        units = total.units
+        w, b = solve(total.in_units(units), task)
+        w, b = np.where(present[:, None], w, w[present].mean(axis=0)), np.where(present, b, b[present].mean() - BELOW)
+        w = (w / units.scale).astype(np.float32)
+        return {"W": w, "b": b - w.astype(np.float64) @ units.shift}
+
+    return Solved(needs, moved)

@@ -4,16 +4,16 @@ argmin_c ||x - mu_c||^2 = argmax_c  mu_c . x - ||mu_c||^2 / 2
 """
 
 from ggeur.core.message import Message
-from ggeur.heads.head import Params
+from ggeur.core.types import Float
 from ggeur.methods.algorithm import Solved, Task
-from ggeur.methods.solved.linear_head import linear_params
+from ggeur.methods.solved.linear_head import linear_head
 
 
 def ncm() -> Solved:
     """It has no parameters; of the statistics it uses counts and means only."""
 
-    def solve(s: Message, task: Task) -> Params:
-        mu = s.mean
-        return linear_params(s, mu, -(mu**2).sum(axis=1) / 2)
+    def solve(s: Message, task: Task) -> tuple[Float, Float]:
+        mu, p = s.mean, s.dimension  # over p, logits at the means are about one: training can start from there
+        return mu / p, -(mu**2).sum(axis=1) / 2 / p
 
-    return Solved("means", solve)
+    return linear_head("means", solve)

@@ -1,26 +1,31 @@
 """Ridge regression on one-hot targets (Fed3R, Fani et al., ICML 2024), with an intercept that is not penalised.
 
-W = (X_c' X_c + alpha I)^{-1} X_c' Y_c,    b = mean(y) - W' mean(x)        (X_c, Y_c centred)
+W = (G + alpha tr(G)/p I)^{-1} X_c' Y_c,    G = X_c' X_c,    b = mean(y) - W' mean(x)        (X_c, Y_c centred)
 """
 
 import numpy as np
 
 from ggeur.core.message import Message
 from ggeur.core.parameters import Positive
-from ggeur.heads.head import Params
+from ggeur.core.types import Float
 from ggeur.methods.algorithm import Solved, Task
-from ggeur.methods.solved.linear_head import linear_params
+from ggeur.methods.solved.linear_head import linear_head
 
 
-def ridge(*, alpha: Positive = 1.0) -> Solved:
-    """`alpha`: the penalty on W."""
+def ridge(*, alpha: Positive = 1e-3, normalise: bool = False) -> Solved:
+    """`alpha`: the penalty on W, as a share of the mean eigenvalue of G, which makes it free of units and of counts.
 
-    def solve(s: Message, task: Task) -> Params:
-        n, mean = s.count.sum(), s.count @ s.mean / s.count.sum()
-        about = s.about(mean)  # moments about the grand mean are those of X_c
-        gram = about.second.sum(axis=0) + alpha * np.eye(s.dimension)
-        cross = about.sum  # (C, p): X_c' Y, and Y_c gives the same since X_c sums to zero
-        w = np.linalg.solve(gram, cross.T).T
-        return linear_params(s, w, s.count / n - w @ mean)
+    `normalise`: every class's column of W divided by its length, and its intercept too, as Fed3R does against classes
+    of unequal size.
+    """
 
-    return Solved("pooled", solve)
+    def solve(s: Message, task: Task) -> tuple[Float, Float]:
+        gram, p = s.second.sum(axis=0), s.dimension  # of rows about their mean
+        penalty = alpha * np.trace(gram) / p or 1.0  # where all rows are alike there is nothing to penalise
+        w = np.linalg.solve(gram + penalty * np.eye(p), s.sum.T).T  # X_c' Y, as X_c' Y_c: the rows sum to zero
+        b = s.count / s.count.sum()
+        length = np.linalg.norm(w, axis=1) if normalise else np.ones(len(w))
+        length = np.where(length > 0, length, 1.0)
+        return w / length[:, None], b / length
+
+    return linear_head("pooled", solve)
