@@ -99,3 +99,12 @@ def test_any_rounds_summarise_as_numpy_does(values):
         pytest.approx(np.sqrt(((last - last.mean()) ** 2).mean())),
     )
     assert found.rounds_to_95 is None or 1 <= found.rounds_to_95 <= len(values)
+
+
+def test_the_deviation_over_redrawn_test_rows_is_the_bootstraps():
+    rng = np.random.default_rng(0)
+    right = {"a": rng.random(400) < 0.9, "b": rng.random(60) < 0.6}
+    domains = {name: 100 * float(r.mean()) for name, r in right.items()}
+    draws = [np.mean([100 * rng.choice(r, len(r)).mean() for r in right.values()]) for _ in range(4000)]
+    found = evaluate.test_deviation(domains, {name: len(r) for name, r in right.items()})
+    assert found == pytest.approx(np.std(draws), rel=0.05)

@@ -18,7 +18,7 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.engine.simulate import Simulation
 from ggeur.experiment import evaluation as evaluate
 from ggeur.runs.model import Model
-from ggeur.runs.result import Result
+from ggeur.runs.result import Result, what_seeds_vary
 from ggeur.settings.grid import Experiment
 
 ARMS = [{"name": "plain", "augment": {"kind": "none"}}, {"name": "ours", "augment": {"kind": "ggeur"}}]
@@ -121,6 +121,27 @@ def test_seconds_of_a_round_hold_neither_compilation_nor_scoring(tree, monkeypat
     assert cell.seconds > 0.8 and 0 < cell.round_seconds < 0.15
     (cell,) = ggeur.run(Experiment.of(tree(train={"rounds": 1}, run={"seeds": [0]}))).cells
     assert cell.round_seconds is None, "the first round alone says nothing"
+
+
+@pytest.mark.parametrize(
+    ("mask", "partition", "same"),
+    [
+        (True, {"kind": "domain"}, True),
+        (True, {"kind": "domain", "share": 0.5}, False),
+        (False, {"kind": "domain"}, False),
+        (True, {"kind": "label-and-domain"}, False),
+    ],
+)
+def test_seeds_that_do_not_vary_the_data_are_said_so(build_table, tmp_path, mask, partition, same):
+    test = np.arange(120) % 4 == 0 if mask else None
+    build_table(test=test).save(tmp_path / "t.npz")
+    tree = {"data": {"table": str(tmp_path / "t.npz")}, "partition": partition, "augment": {"kind": "none"}}
+    train = {"train": {"rounds": 1, "local_epochs": 1, "method": ["fedavg", "lda"]}, "run": {"seeds": [0, 1]}}
+    result = ggeur.run(Experiment.of(tree | train))
+    assert {cell.same_data for cell in result.cells} == {same}
+    words = what_seeds_vary(result.cells)
+    assert ("head, batches and noise only" in words and "bootstrap" in words) == same
+    assert what_seeds_vary(result.cells[:1]) == "", "one seed varies nothing"
 
 
 def test_rows_over_seeds_use_the_sample_deviation(finished):

@@ -18,7 +18,13 @@ Overrides = Annotated[
     list[str] | None, typer.Option("--set", help="Override a value: section.key=value; may be repeated.")
 ]
 Data = Annotated[Path | None, typer.Option("--data", help="Folder with datasets' own files; default: $GGEUR_DATA.")]
-Seeds = Annotated[int, typer.Option(min=1, help="Repetitions, each with its own split and partition.")]
+Seeds = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        help="Repetitions: of heads, batches and noise, and of split and partition where the table leaves them open.",
+    ),
+]
 
 
 def check_out_file(out: Path) -> None:

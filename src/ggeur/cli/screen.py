@@ -104,11 +104,13 @@ def show_result(result: "Result", title: str) -> None:
 def result_table(result: "Result", title: str) -> Table:
     """Accuracy by domain, AVG with its spread over seeds, and STD over domains, the best AVG in bold."""
     from ggeur.report.tables import row_name
+    from ggeur.runs.result import what_seeds_vary
 
     rows = result.rows()
     domains = next((list(row.domains) for row in rows if row.domains), [])
     seeds = len(rows[0].cells) if rows else 0
-    table = titled_table(title, "", caption=_caption(seeds, len(domains)))
+    caption = " ".join(filter(None, [_caption(seeds, len(domains)), what_seeds_vary(result.cells)]))
+    table = titled_table(title, "", caption=caption)
     names = [row_name(row) for row in rows]
     tight = (
         max(map(len, names), default=0) + sum(max(len(name), 6) + 3 for name in domains) + 32 > console.width

@@ -78,6 +78,13 @@ class Dealer:
             self._tables[data] = load_table(data)
         return self._tables[data]
 
+    def same_data(self, setup: Setup) -> bool:
+        """Whether every seed deals out the same rows: the table's own test mask, and a client per whole domain."""
+        table, p = self.table(setup.settings.data), setup.settings.partition
+        if table.test is None or p.kind != "domain":
+            return False
+        return sum(map(len, partition_rows(table, p, 0))) == int((~table.test).sum())
+
     def split(self, data: Data, seed: int) -> EmbeddingTable:
         """The same with the seed's test mask."""
         if (data, seed) not in self._splits:

@@ -1,6 +1,6 @@
 """Accuracy of the global head on every domain's test rows, and what is read off the rounds at the end."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -41,6 +41,11 @@ class TestSet:
         self._head, self._n_classes = head, table.n_classes
         self._names = {d: table.domain_names[d] for d in np.unique(self._domain)}
 
+    @property
+    def rows(self) -> dict[str, int]:
+        """How many there are of each domain."""
+        return {name: int((self._domain == d).sum()) for d, name in self._names.items()}
+
     def accuracy(self, params: Params) -> dict[str, float]:
         """Percent right in each domain that has test rows."""
         right = np.asarray(predict(self._head)(params, self._x)) == self._y
@@ -76,6 +81,15 @@ def by_class(confusion: Int) -> ByClass:
 def mean_accuracy(domains: dict[str, float]) -> float:
     """The unweighted mean over domains."""
     return float(np.mean(list(domains.values())))
+
+
+def test_deviation(domains: Mapping[str, float], rows: Mapping[str, int]) -> float:
+    """How much AVG moves, as a standard deviation, when the test rows of every domain are drawn anew with replacement.
+
+    The bootstrap needs no draws here: of n rows with a share a right, a redraw's share deviates by sqrt(a (1 - a) / n).
+    """
+    variance = [a * (100 - a) / rows[name] for name, a in domains.items() if rows.get(name)]
+    return float(np.sqrt(np.sum(variance)) / max(len(variance), 1))
 
 
 class Summary(NamedTuple):

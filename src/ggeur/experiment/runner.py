@@ -187,7 +187,8 @@ def _finish(job: _Job, heads: list[object], seconds: float, dealer: Dealer) -> N
     one = heads[0] if len(heads) == 1 and tracker.cell.status == "ok" else None
     by_class = None if one is None else job.test.by_class(one)
     table, units = dealer.rows(job.work.setup, tracker.seed)
-    tracker.finish(one, by_class, seconds, table, units)
+    tracker.cell.same_data = dealer.same_data(job.work.setup)
+    tracker.finish(one, by_class, seconds, table, units, job.test.rows)
 
 
 def _solve(work: Work, dealer: Dealer) -> None:
@@ -210,4 +211,5 @@ def _solve(work: Work, dealer: Dealer) -> None:
     if tracker.trained(0, [params], 0.0):
         tracker.score(0, test.accuracy(params), 0.0)
         by_class = test.by_class(params)
-    tracker.finish(params, by_class, time.perf_counter() - began, table, units)
+    tracker.cell.same_data = dealer.same_data(setup)
+    tracker.finish(params, by_class, time.perf_counter() - began, table, units, test.rows)

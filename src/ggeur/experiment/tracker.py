@@ -8,7 +8,7 @@ import numpy as np
 
 from ggeur.core.units import Units
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.evaluation import ByClass, mean_accuracy, summarise
+from ggeur.experiment.evaluation import ByClass, mean_accuracy, summarise, test_deviation
 from ggeur.heads.head import Params
 from ggeur.runs.checkpoint import InFlight
 from ggeur.runs.folder import RunFolder
@@ -68,14 +68,18 @@ class Tracker:
         seconds: float,
         about: EmbeddingTable,
         units: Units | None = None,
+        test_rows: Mapping[str, int] | None = None,
     ) -> None:
         """The summary of the rounds; `head`, where there is one, is saved with what `about` says of its classes.
 
-        `units` are those of the rows it was trained on, where they are not the table's.
+        `units` are those of the rows it was trained on, where they are not the table's; `test_rows` are how many each
+        domain has been scored on.
         """
         self.cell.seconds, self.done = seconds, True
         if self.cell.status == "ok":
             self.cell.domains, self.cell.avg, self.cell.std, self.cell.rounds_to_95 = summarise(self._history)
+            if test_rows is not None:
+                self.cell.test_deviation = test_deviation(self.cell.domains, test_rows)
             if by_class is not None:
                 self.cell.recall, self.cell.macro_f1 = by_class
         self.cell.message = " ".join(filter(None, [self.cell.message, missing_sentence(self.cell.missing)]))

@@ -9,6 +9,7 @@ from ggeur.paper.reproduction import Reproduction
 from ggeur.report.entries import PLAIN, Entry, Pair, pairs
 from ggeur.report.tables import Comparison
 from ggeur.report.verdicts import against_controls
+from ggeur.runs.result import what_seeds_vary
 
 _ALLOWING = "allowing for every pair of rows"
 
@@ -21,6 +22,7 @@ def summary(all_entries: Sequence[Entry], table: Comparison, reading: Reproducti
     if table.unit == "seconds":
         return _times(table)
     plain = pairs(all_entries, PLAIN)
+    varied = what_seeds_vary([c for e in all_entries for c in e.row.cells])
     found = [*_winner(all_entries), *_gains(plain), *against_controls(all_entries)]
     found += [*_paper(plain, reading), *_speed(plain)]
     rounds = max((len(c.rounds) for e in all_entries for c in e.row.cells), default=0)
@@ -29,6 +31,7 @@ def summary(all_entries: Sequence[Entry], table: Comparison, reading: Reproducti
             f"With {rounds} rounds, the mean of the last {LAST_ROUNDS} holds the first as well, which favours what "
             "starts fast; the curves say more."
         )
+    found += [varied] if varied else []
     missing = [line.name for line in table.lines if line.why]
     if missing:
         found.append(f"{len(missing)} of {len(table.lines)} rows did not run; the table says why for each.")

@@ -36,6 +36,8 @@ class Cell:
     round_seconds: float | None = None  # of a round's training and aggregation, mean of those after the first
     message: str = ""
     missing: dict[int, list[int]] = field(default_factory=dict)  # client -> rounds, on real machines
+    same_data: bool = False  # every seed trains and tests on the same rows: its spread is of head, batches and noise
+    test_deviation: float | None = None  # of avg, over bootstrap redraws of the test rows
     recall: list[float | None] = field(default_factory=list)
     macro_f1: float | None = None
     local_steps: list[int] = field(default_factory=list)  # per client and round
@@ -54,6 +56,15 @@ class Row(NamedTuple):
     avg: float | None
     spread: float | None
     std: float | None
+
+
+def what_seeds_vary(cells: Sequence[Cell]) -> str:
+    """What to say where the seeds of `cells` do not vary the data; nothing where they do, or there is one."""
+    if len({cell.seed for cell in cells}) < 2 or not all(cell.same_data for cell in cells):
+        return ""
+    moves = [cell.test_deviation for cell in cells if cell.test_deviation is not None]
+    redrawn = f"; redrawing the test rows would move AVG by ± {max(moves):.2f} (bootstrap)" if moves else ""
+    return f"Every seed has the same rows, so spread and intervals cover head, batches and noise only{redrawn}."
 
 
 @dataclass

@@ -69,7 +69,8 @@ class CellRun:
         self._note_traffic()
         assert self._roster.agreement is not None
         about = _table_without_rows(self._roster.agreement)
-        tracker.finish(head, by_class(confusion), time.monotonic() - self._began, about, rounds.units)
+        tested = {name: sum(site[name][1] for site in last if name in site) for name in self._roster.agreement.domains}
+        tracker.finish(head, by_class(confusion), time.monotonic() - self._began, about, rounds.units, tested)
         return tracker.cell
 
     def _train(self, rounds: Rounds, state: State, scores: LateScores) -> State:
