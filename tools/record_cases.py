@@ -70,6 +70,7 @@ SETTINGS: dict[str, Keys] = {
     "local steps": {**EVERY, **ENDS, "train.local_steps": 7},
     "adam": {**EVERY, **ENDS, "train.optimiser": "adam"},
     "softmax": {**KINDS, "train.softmax": True},
+    "standardise": {**EVERY, **ENDS, "data.standardise": True, "train.start": ["random", "lda"]},
     "no broadcast": {**ENDS, "train.broadcast": False, "train.method": ["fedavg", "fedprox", "moon", "fedopt"]},
     "share": {**ENDS, "partition.share": [0.3, 0.6]},
     "many clients": {**DIRICHLET, "partition.clients": 12, "partition.min_per_class": 0, **KINDS},
@@ -160,6 +161,7 @@ def deployments() -> Iterator[Case]:
     yield Case("far solved", {"train.method": list(SOLVED)}, "far")
     yield Case("float16", {**KINDS, "train.storage": "float16"}, "float16")
     yield Case("masked", KINDS, "masked")
+    yield Case("standardise", {**ENDS, "data.standardise": True}, "far")
 
 
 def make_inputs() -> None:
