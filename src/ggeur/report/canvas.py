@@ -12,7 +12,7 @@ INK, FAINT = STYLE["text.color"], STYLE["axes.edgecolor"]
 # Okabe and Ito's palette: told apart with any kind of colour vision, and each class has a marker of its own as well.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
 MARKERS = "o^sDvPX*"
-_LONGEST = 24  # characters of a name
+_LONGEST = 30  # characters of a name
 
 
 def grid(
