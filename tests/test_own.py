@@ -1,5 +1,6 @@
 """A user's own things, from outside the package: each named in an experiment file and run to a result."""
 
+import re
 import sys
 from textwrap import dedent
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 import ggeur
-from ggeur import EmbeddingTable, Experiment, Model
+from ggeur import EmbeddingTable, Experiment, GgeurError, Model
 
 REST = """
     [partition]
@@ -85,8 +86,7 @@ def test_ones_own_trained_method_and_solved_head_run_beside_ours(run, build_tabl
 AUGMENTATION = """
     import numpy as np
 
-    from ggeur import Augmentation
-    from ggeur.core.augment import DrawRule
+    from ggeur import Augmentation, DrawRule
 
     def round_noise(*, target: int, width: float = 1.0) -> Augmentation:
         def factors(geometry):
@@ -111,6 +111,47 @@ def test_ones_own_augmentation_draws_as_many_as_it_says_with_its_own_noise(run, 
     assert still.local_steps == moved.local_steps == [5 * 20] * 3, "four classes of 40 rows in batches of 8"
     heads = [dict(np.load(tmp_path / "run" / "model" / f"cell-00{k}" / "head.npz")) for k in (0, 1)]
     assert not np.allclose(heads[0]["W"], heads[1]["W"], atol=1e-3), "the noise is there"
+
+
+BROKEN = """
+    import numpy as np
+
+    from ggeur import Augmentation, DrawRule, Solved
+
+    def fails(*, x: int = 1) -> Solved:
+        return Solved("means", lambda total, task: 1 / 0)
+
+    def odd(*, x: int = 1) -> Solved:
+        return Solved("everything", lambda total, task: {})
+
+    def flat(*, x: int = 1) -> Solved:
+        return Solved("means", lambda total, task: {"W": np.zeros(3)})
+
+    def noise_fails() -> Augmentation:
+        return Augmentation("noise that fails", DrawRule(20), noise=lambda geometry: 1 / 0)
+
+    def odd_statistics() -> Augmentation:
+        return Augmentation("odd", DrawRule(20), noise=lambda g: g.factors("eigenvalue"), statistics="all")
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "says"),
+    [
+        ("train.method", "fails", "The method 'own_broken:fails' failed: ZeroDivisionError"),
+        ("train.start", "fails", "The method 'own_broken:fails' failed: ZeroDivisionError"),
+        ("train.method", "odd", "needs 'everything'"),
+        ("train.method", "flat", "must solve for a linear head of the shapes"),
+        ("augment.kind", "noise_fails", "The augmentation 'own_broken:noise_fails' failed: ZeroDivisionError"),
+        ("augment.kind", "odd_statistics", "statistics = 'all'"),
+    ],
+)
+def test_what_fails_in_ones_own_is_blamed_on_it_in_a_sentence(run, build_table, tmp_path, key, name, says):
+    build_table().save(tmp_path / "table.npz")
+    (tmp_path / "own_broken.py").write_text(dedent(BROKEN))
+    (tmp_path / "e.toml").write_text(dedent(REST) + '[data]\ntable = "table.npz"\n')
+    with pytest.raises(GgeurError, match=re.escape(says)):
+        ggeur.run(Experiment.load("e.toml", [f"{key}=own_broken:{name}"]))
 
 
 # ---------------------------------------------------------------- a head

@@ -12,7 +12,7 @@ array([100, 100, 100])
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ggeur.core.augment import Prototypes, augment
+    from ggeur.core.augment import DrawRule, Prototypes, augment
     from ggeur.core.errors import GgeurError, GgeurWarning
     from ggeur.core.geometry import Geometry, similarity
     from ggeur.core.message import Message
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 # Loaded on first use, so that `ggeur --help` starts without NumPy and the NumPy part of the library without JAX.
 _HOME = {
+    "DrawRule": "ggeur.core.augment",
     "digits": "ggeur.demo",
     "load_encoder": "ggeur.encode.encoder",
     "paired_difference": "ggeur.runs.compare",
@@ -62,6 +63,7 @@ _HOME = {
 __all__ = [
     "Augmentation",
     "ClassStatistics",
+    "DrawRule",
     "EmbeddingTable",
     "Encoder",
     "Experiment",

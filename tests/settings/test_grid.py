@@ -201,6 +201,13 @@ def test_folders_of_images_and_the_servers_table_are_relative_to_the_file_too(tm
     assert {p.federate.test_table for p in points} == {str(folder / "t.npz")}
 
 
+def test_a_folder_does_not_take_the_name_of_a_dataset_away(tmp_path, monkeypatch):
+    (tmp_path / "office-home").mkdir()
+    monkeypatch.chdir(tmp_path)
+    (point,) = Experiment.load(write(tmp_path, '[data]\ndataset = "office-home"\n')).points
+    assert point.data.dataset == "office-home" and point.partition.kind == "domain"
+
+
 def test_an_experiment_written_elsewhere_still_finds_its_table(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     e = Experiment.of({"data": {"table": "t.npz"}})

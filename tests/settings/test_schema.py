@@ -5,7 +5,7 @@ import pytest
 from ggeur.core.errors import GgeurError
 from ggeur.methods import names
 from ggeur.settings.grid import Experiment
-from ggeur.settings.schema import NOT_YET, PROTOCOLS, settings
+from ggeur.settings.schema import NOT_YET, PROTOCOLS, Augment, settings
 
 DATA = {"data": {"table": "t.npz"}}
 
@@ -115,6 +115,11 @@ def test_an_unknown_value_is_told_the_allowed_ones(section, key, allowed, value)
 @pytest.mark.parametrize("value", [True, "1"])
 def test_neither_true_nor_text_is_a_number(section, key, value):
     assert key in sentence(**{section: {key: value}}) and sentence(run={"seeds": [value]})
+
+
+def test_sections_that_say_different_things_have_different_keys():
+    kinds = [{"parameters": {"clip": value}} for value in (float("inf"), float("-inf"), 1, 1.0, True, None)]
+    assert len({Augment.model_construct(**values).key for values in kinds}) == len(kinds)
 
 
 def test_an_unknown_method_is_told_which_there_are():

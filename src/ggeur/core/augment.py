@@ -50,17 +50,17 @@ class DrawRule(NamedTuple):
     empty_cell: Literal["all", "first"] = "all"  # which prototypes a class gets that the client lacks
 
     def around_own(self, held: Int) -> Int:
-        """Of each class, for a client that holds so many rows of it."""
+        """Of each class, for a client that has `held` (..., C) rows of it."""
         extra = np.maximum(self.target - held, 0) if self.per_sample is None else held * self.per_sample
         return np.where(held > 0, extra, 0)
 
     def prototypes(self, held: Int, present: Bool) -> Bool:
-        """(..., D, C): which of the prototypes that exist are drawn around."""
+        """(..., D, C): which of the prototypes that are `present` are drawn around by who has `held` so many rows."""
         first = np.cumsum(present, axis=-2) == 1
         return present & (first | (held > 0)[..., None, :]) if self.empty_cell == "first" else present
 
     def draws(self, held: Int, present: Bool) -> Int:
-        """(..., C): all draws of each class, of one client or of many; counts alone decide, however absurd they are."""
+        """(..., C): all draws of each class, of one client or many, by what is `held` and `present`, however absurd."""
         used = np.count_nonzero(self.prototypes(held, present), axis=-2)
         return np.asarray(self.around_own(held) + used * self.per_prototype)
 

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.names import blaming
 from ggeur.core.types import Int
 from ggeur.core.units import Units
 from ggeur.data import partition
@@ -24,6 +25,7 @@ from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Solved, Task
 from ggeur.settings.schema import Data, Partition
 
+_TABLES = 2  # held at once; cells of one table mostly come together
 _KEPT, _KEPT_BYTES = 10, 2**27  # augmented clients kept for the next method: how many, and how large each may be
 
 
@@ -69,14 +71,22 @@ class Dealer:
         self._rows: tuple[Hashable, EmbeddingTable, Units] | None = None  # of a seed, in units: those of one are kept
         self._looked_at: set[Data] = set()
         self._augmented: dict[Hashable, TrainingSets] = {}
+        self._clients: tuple[Hashable, Clients] | None = None
         self._tests: WeakValueDictionary[Hashable, TestSet] = WeakValueDictionary()  # of cells in flight
 
     def table(self, data: Data) -> EmbeddingTable:
         """The table of `[data]`, as it lies there."""
         data = data.model_copy(update={"standardise": False})
         if data not in self._tables:
+            while len(self._tables) >= _TABLES:
+                self._forget(next(iter(self._tables)))
             self._tables[data] = load_table(data)
         return self._tables[data]
+
+    def _forget(self, data: Data) -> None:
+        del self._tables[data]
+        for seed in [seed for other, seed in self._splits if other == data]:
+            del self._splits[data, seed]
 
     def same_data(self, setup: Setup) -> bool:
         """Whether every seed deals out the same rows: the table's own test mask, and a client per whole domain."""
@@ -103,6 +113,14 @@ class Dealer:
             self._rows = key, in_units(table, units), units
         return self._rows[1:]
 
+    def clients(self, setup: Setup, seed: int) -> Clients:
+        """Who holds which of these rows; the last are kept, for training sets and first head alike."""
+        table, _ = self.rows(setup, seed)
+        key = (id(table), setup.settings.partition, seed)
+        if self._clients is None or self._clients[0] != key:
+            self._clients = key, clients_of(table, setup.settings.partition, seed)
+        return self._clients[1]
+
     def _look_at_units(self, setup: Setup, seed: int) -> None:
         """Once for each table that is trained on as it lies there: whether its units suit that."""
         data = setup.settings.data
@@ -125,8 +143,9 @@ class Dealer:
         s = setup.settings
         key = (setup.dealt, seed)
         if key not in self._augmented:
-            clients = clients_of(self.rows(setup, seed)[0], s.partition, seed)
-            made = augment_clients(clients, setup.augmentation, seed)
+            clients = self.clients(setup, seed)
+            with blaming(s.augment.kind, "augmentation"):
+                made = augment_clients(clients, setup.augmentation, seed)
             if made.bank is None or made.bank.nbytes > _KEPT_BYTES:
                 return made
             while len(self._augmented) >= _KEPT:
@@ -137,7 +156,7 @@ class Dealer:
     def solved(self, solved: Solved, name: str, setup: Setup, seed: int) -> Params:
         """The head that `solved` makes of what the clients send."""
         table, _ = self.rows(setup, seed)
-        total = merged_total(clients_of(table, setup.settings.partition, seed), solved.needs)
+        total = merged_total(self.clients(setup, seed), solved.needs)
         return solved_head(solved, name, total, task_of(table), seed)
 
     def run(self, setup: Setup, seed: int, augmented: TrainingSets) -> Run:

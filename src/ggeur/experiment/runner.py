@@ -53,7 +53,7 @@ def run(
         dealer = Dealer()
         if folder is not None:
             sources = dict.fromkeys(point.data for point in experiment.points)
-            folder.check_inputs({str(s.table or s.dataset): dealer.table(s) for s in sources})
+            folder.check_inputs({str(s.table or s.dataset): dealer.table(s).fingerprint() for s in sources})
         cells = _cells(experiment, folder, on_round)
         for number, stack in enumerate(stacks(cells, dealer)):
             if not all(work.tracker.done for work in stack):

@@ -1,6 +1,7 @@
 """The embeddings an experiment names: a table on disk, or a dataset through an encoder."""
 
 import warnings
+from functools import cache
 
 from ggeur.core.errors import GgeurWarning
 from ggeur.data.datasets import MINI_DIGITS, load
@@ -29,8 +30,9 @@ def load_table(data: Data) -> EmbeddingTable:
     return embed(images, encoder).table
 
 
+@cache
 def mini_digits() -> EmbeddingTable:
-    """The built-in digits through the built-in encoder; quicker made than found in a cache."""
+    """The built-in digits through the built-in encoder, made once in a process: they are a constant of the package."""
     from ggeur.demo import digits
     from ggeur.encode.builtin import BuiltinEncoder
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from ggeur.core.augment import DrawRule
 from ggeur.core.errors import GgeurError
 from ggeur.core.geometry import Geometry, Scale
+from ggeur.core.message import KINDS as STATISTICS
 from ggeur.core.message import Statistics
 from ggeur.core.names import build_own, load_own
 from ggeur.core.parameters import checked, parameters
@@ -134,4 +135,6 @@ def build(kind: str, shared: Mapping[str, Any], own: Mapping[str, Any]) -> Augme
     found = make() if kind in KINDS else build_own(kind, "augmentation", make)
     if not isinstance(found, Augmentation):
         raise GgeurError(f"'{kind}' is not an augmentation: it must return a ggeur Augmentation.")
+    if found.statistics not in STATISTICS:
+        raise GgeurError(f"'{kind}' takes statistics = {found.statistics!r}; there are {', '.join(STATISTICS)}.")
     return found

@@ -15,7 +15,7 @@ from ggeur.core.virtual import NoisePlace, VirtualSet, training_set
 from ggeur.federation.augmentation import Augmentation
 from ggeur.federation.layout import Layout, with_prototypes
 from ggeur.federation.shapes import Shapes, merged_shapes, note_on_units, shapes_from_means, stack_means
-from ggeur.federation.summary import far_center, guided, protect, summarise, warn_about_digits
+from ggeur.federation.summary import digits_note, far_center, guided, protect, summarise
 
 _LOT_ROWS = 2048  # of clients that are summed up together
 
@@ -28,12 +28,14 @@ class Clients(NamedTuple):
     n_classes: int
     parts: Sequence[Int]  # each client's rows
     homes: Sequence[int | None]  # the domain of each client's rows; None where they mix, or there are none
+    n_domains: int  # of the table
 
     @classmethod
     def of(cls, x: NDArray[Any], y: Int, domains: Int, n_classes: int, parts: Sequence[Int]) -> "Clients":
         """Of a table's columns, its `domains` (N,) among them."""
         each = [np.unique(domains[rows]) for rows in parts]
-        return cls(x, y, n_classes, parts, [int(d[0]) if len(d) == 1 else None for d in each])
+        homes = [int(d[0]) if len(d) == 1 else None for d in each]
+        return cls(x, y, n_classes, parts, homes, len(np.unique(domains)))
 
     def counts(self) -> Int:
         """(K, C): everybody's rows of each class."""
@@ -61,7 +63,8 @@ def merged_total(clients: Clients, kind: Statistics, classes: Bool | None = None
     center = far_center(total)
     if center is not None:
         total = Message.merge(clients.message(rows, kind, center) for rows in _lots(kept))
-    warn_about_digits(total)
+    if note := digits_note(total):
+        warnings.warn(note, GgeurWarning, stacklevel=2)
     return total
 
 
@@ -107,7 +110,7 @@ def augment_clients(clients: Clients, a: Augmentation, seed: int) -> TrainingSet
             theirs = [part for part, own in zip(clients.parts, clients.homes, strict=True) if own == home]
             by_home[home] = clients.message(np.concatenate(theirs), "means")
     elif a.prototypes:
-        why = "the clients mix domains" if None in clients.homes else "the table has one domain"
+        why = "the table has one domain" if clients.n_domains == 1 else "the clients mix domains"
         warnings.warn(f"Step 2 adds nothing: {why}, so there are no prototypes of others.", GgeurWarning, stacklevel=2)
     p = clients.x.shape[1]
     layout = Layout.of(clients.counts(), clients.homes, by_home, p, a)

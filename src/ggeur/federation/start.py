@@ -6,7 +6,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from ggeur.core.errors import GgeurError
 from ggeur.core.message import Message
+from ggeur.core.names import blaming, is_own
 from ggeur.core.seeding import HEAD, stream
 from ggeur.core.types import Float
 from ggeur.heads.head import Head, Params
@@ -23,7 +25,12 @@ def random_head(head: Head, task: Task, seed: int, client: int | None = None) ->
 
 def solved_head(solved: Solved, name: str, total: Message, task: Task, seed: int) -> Params:
     """The head that `solved`, which goes by `name`, makes of the total; it draws by seed and name."""
-    return solved.solve(total, task._replace(key=jax.random.fold_in(jax.random.key(seed), stream(name))))
+    with blaming(name, "method"):
+        params = solved.solve(total, task._replace(key=jax.random.fold_in(jax.random.key(seed), stream(name))))
+    expected = {"W": (len(task.class_names), task.dimension), "b": (len(task.class_names),)}
+    if is_own(name) and jax.tree.map(np.shape, params) != expected:
+        raise GgeurError(f"The method '{name}' must solve for a linear head of the shapes {expected}.")
+    return params
 
 
 def to_train(params: Params) -> Params:

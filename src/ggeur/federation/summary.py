@@ -41,20 +41,20 @@ def far_center(total: Message) -> Float | None:
     return mean if np.abs(mean).max() > _FAR * np.sqrt(max(square, 0.0)) else None
 
 
-def warn_about_digits(total: Message) -> None:
-    """Say so where a class is so far from the center, and so tight, that its covariance is half rounding."""
-    if total.kind != "per-class":
-        return
+def digits_note(total: Message) -> str:
+    """What to say where a class is so far from the center, and so tight, that its covariance is half rounding."""
+    if total.kind == "means":
+        return ""
     n = np.where(total.present, total.count, 1.0)
     far = ((total.sum / n[:, None]) ** 2).sum(axis=1)
-    spread = np.trace(total.second, axis1=1, axis2=2) / n - far
-    if ((far > 1e8 * spread) & (spread > 0)).any():
-        warnings.warn(
-            "The mean of a class is so far from the others' and its spread so small that its covariance loses more "
-            "than half of its digits.",
-            GgeurWarning,
-            stacklevel=2,
-        )
+    pooled = total.kind == "pooled"
+    spread = np.trace(total.within) if pooled else np.trace(total.second, axis1=1, axis2=2) / n - far
+    if not ((far > 1e8 * spread) & (spread > 0)).any():
+        return ""
+    return (
+        "The mean of a class is so far from the others' and its spread so small that its covariance loses more than "
+        "half of its digits."
+    )
 
 
 def guided(count: Int, share: float) -> Bool:

@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.message import KINDS as STATISTICS
 from ggeur.core.names import build_own, load_own
 from ggeur.core.parameters import checked, is_traced
 from ggeur.core.parameters import parameters as declared_by
@@ -52,8 +53,8 @@ def kind_of(name: str) -> type[Algorithm]:
     """Which kind of algorithm it is; of a user's own, the kind that its function's arguments make it."""
     if name in _KINDS:
         return _KINDS[name]
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    takes_head = any(p.kind in positional for p in inspect.signature(factory(name)).parameters.values())
+    by_keyword = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+    takes_head = any(p.kind not in by_keyword for p in inspect.signature(factory(name)).parameters.values())
     return Trained if takes_head else Solved
 
 
@@ -82,9 +83,9 @@ def resolve(name: str, head: "Head", given: Mapping[str, Any]) -> Algorithm:
     """The algorithm of that name; the same arguments give the same object, so that nothing is compiled twice."""
     values = tuple(sorted(checked_parameters(name, given).items()))
     try:
-        return _build(name, head, values)
+        return _build(name, head, values, repr(values))
     except TypeError:  # a parameter that cannot be a key, such as a list
-        return _build.__wrapped__(name, head, values)
+        return _build.__wrapped__(name, head, values, "")
 
 
 def resolve_trained(name: str, head: "Head", given: Mapping[str, Any]) -> Trained:
@@ -104,7 +105,8 @@ def resolve_solved(name: str, given: Mapping[str, Any]) -> Solved:
 
 
 @lru_cache(maxsize=64)
-def _build(name: str, head: "Head", values: tuple[tuple[str, Any], ...]) -> Algorithm:
+def _build(name: str, head: "Head", values: tuple[tuple[str, Any], ...], text: str) -> Algorithm:
+    """`text` is that of the values, so that 1, 1.0 and true, which are equal to Python, are three."""
     kind = kind_of(name)
     if kind is Bound:
         return Bound(_trained(name, head, dict(values)), alone=name == "local")
@@ -114,8 +116,10 @@ def _build(name: str, head: "Head", values: tuple[tuple[str, Any], ...]) -> Algo
 def _without_head(name: str, values: Mapping[str, Any]) -> Solved | Given:
     make = partial(factory(name), **values)
     found = make() if name in _KINDS else build_own(name, "method", make)
-    if not isinstance(found, Solved | Given):
+    if not isinstance(found, Solved | Given if name in _KINDS else Solved):
         raise GgeurError(f"'{name}' is not a method: without a head it must return a ggeur Solved.")
+    if isinstance(found, Solved) and found.needs not in STATISTICS:
+        raise GgeurError(f"'{name}' needs {found.needs!r}; a Solved may need {', '.join(STATISTICS)}.")
     return found
 
 

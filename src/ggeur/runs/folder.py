@@ -63,9 +63,8 @@ class RunFolder:
             self._clear()
             raise
 
-    def check_inputs(self, tables: Mapping[str, EmbeddingTable]) -> None:
+    def check_inputs(self, prints: Mapping[str, str]) -> None:
         """Note the fingerprints of the tables; on resuming, refuse tables that have changed."""
-        prints = {name: table.fingerprint() for name, table in tables.items()}
         path = self.path / "inputs.json"
         if self._resumed and (path.exists() or self.finished or self.snapshot is not None):
             try:
@@ -81,7 +80,7 @@ class RunFolder:
                     f"The embeddings or labels of {changed[0]} have changed since {self.path} was started; "
                     "start a new run, or bring the old table back."
                 )
-        self._write("inputs.json", json.dumps(prints, indent=1).encode())
+        self._write("inputs.json", json.dumps(dict(prints), indent=1).encode())
 
     def record(self, event: Mapping[str, Any]) -> None:
         """One line of `metrics.jsonl`."""

@@ -9,7 +9,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.names import is_own
 from ggeur.federation.augmentation import KINDS as AUGMENTATIONS
 from ggeur.heads import HEADS, arguments
-from ggeur.methods import kind_of
+from ggeur.methods import kind_of, names
 from ggeur.methods.algorithm import Given, Solved
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def _one_of(what: str, ours: Iterable[str]) -> Any:
 
 HeadName = Annotated[str, _one_of("head", HEADS)]
 AugmentationName = Annotated[str, _one_of("augmentation", AUGMENTATIONS)]
+StartName = Annotated[str, _one_of("start", ("random", *names(Solved)))]
 
 
 def check_heads(point: "Settings") -> None:
@@ -40,6 +41,8 @@ def check_heads(point: "Settings") -> None:
     t = point.train
     if t.head != "linear" and (t.start != "random" or kind_of(t.method) in (Solved, Given)):
         raise GgeurError('[train]: closed-form heads are linear: use head = "linear".')
+    if t.start != "random" and kind_of(t.start) is not Solved:
+        raise GgeurError(f"[train] start = '{t.start}' is not solved from statistics, so nothing can start from it.")
     for name, values in point.head.items():
         hidden = arguments(name, values).get("hidden", t.hidden)
         if name == "mlp" and t.hidden not in (None, hidden):

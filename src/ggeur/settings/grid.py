@@ -15,6 +15,8 @@ from typing import Any, Self
 import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.data.datasets import MINI_DIGITS
+from ggeur.data.datasets_paper import DATASETS
 from ggeur.settings.schema import PARTITION_KEYS, Settings, settings
 from ggeur.settings.toml import flat, to_toml
 
@@ -109,7 +111,7 @@ def _anchored(key: str, given: Any, folder: Path) -> Any:
     prefix = "onnx:" if key == "encoder" else ""
     if not isinstance(given, str) or not given.startswith(prefix):
         return given
-    if key == "dataset" and not (folder / given).is_dir():  # a name
+    if key == "dataset" and (given in (*DATASETS, MINI_DIGITS) or not (folder / given).is_dir()):  # a name
         return given
     return prefix + os.path.abspath(folder / given.removeprefix(prefix))
 

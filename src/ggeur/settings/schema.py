@@ -14,7 +14,7 @@ from ggeur.federation.augmentation import KINDS as AUGMENTATIONS
 from ggeur.federation.augmentation import Augmentation, steps_of
 from ggeur.federation.augmentation import build as build_augmentation
 from ggeur.methods import checked_parameters, factory
-from ggeur.settings.choices import AugmentationName, HeadName, check_heads
+from ggeur.settings.choices import AugmentationName, HeadName, StartName, check_heads
 
 # Numbers are strict: `true` is not 1, and "3" is not 3.
 Size = Annotated[int, Field(strict=True, gt=0, le=10**7)]  # past which memory would run out, not sense begin
@@ -55,7 +55,7 @@ class Section(BaseModel):
     @property
     def key(self) -> str:
         """Equal for sections that say the same; parameters of a user's own need not be hashable."""
-        return self.model_dump_json()
+        return repr(self.model_dump())  # not JSON, to which inf and nan are one
 
 
 class Data(Section):
@@ -127,7 +127,7 @@ class Train(Section):
     softmax: bool = False
     clients_per_round: Size | None = None  # default: all
     storage: Literal["float32", "float16"] = "float32"  # of embeddings and noise; arithmetic is in float32
-    start: Literal["random", "ncm", "lda", "ridge", "ccvr"] = "random"
+    start: StartName = "random"
 
     @model_validator(mode="after")
     def start_is_sent(self) -> Self:

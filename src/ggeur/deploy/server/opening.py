@@ -26,7 +26,7 @@ from ggeur.engine.messages import add_prepared
 from ggeur.federation.augmentation import Augmentation
 from ggeur.federation.layout import Layout, with_prototypes
 from ggeur.federation.shapes import Shapes, merged_shapes, note_on_units, shapes_from_means, stack_means
-from ggeur.federation.summary import far_center, guided
+from ggeur.federation.summary import digits_note, far_center, guided
 from ggeur.methods.algorithm import Trained
 
 
@@ -119,6 +119,8 @@ def _statistics(
         total = Message.merge(spool.messages())
     if not total.count.any():
         raise GgeurError("The federation has no training samples at all.")
+    if note := digits_note(total):
+        roster.journal("note", why=note)
     return spool, total
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ggeur.core.errors import GgeurError
 from ggeur.core.types import Int, Tree
 from ggeur.core.units import Units
 from ggeur.core.virtual import BankLayout
@@ -76,7 +77,13 @@ class RoundZero:
     @classmethod
     def load(cls, path: Path) -> tuple["RoundZero", Tree]:
         """As saved to `path`, and what was saved beside it; no client is there yet."""
-        tree = load_tree(path)
+        try:
+            return cls._read(load_tree(path))
+        except (GgeurError, OSError, ValueError, KeyError, TypeError, LookupError) as error:
+            raise GgeurError(f"{path} is damaged, or an earlier version's; start a new run ({error!r}).") from error
+
+    @classmethod
+    def _read(cls, tree: Tree) -> tuple["RoundZero", Tree]:
         about = json.loads(str(tree["about"]))
         a = about["agreement"]
         agreement = Agreement(tuple(a["classes"]), tuple(a["domains"]), a["dimension"], a["encoder"])

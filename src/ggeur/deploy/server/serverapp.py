@@ -9,8 +9,8 @@ from ggeur.deploy.server.cell_run import CellRun
 from ggeur.deploy.server.journal import Journal, forget
 from ggeur.deploy.wire.ask import Grid
 from ggeur.engine.compilation import keep_compiled_programs
+from ggeur.experiment.setup import Setup
 from ggeur.experiment.tracker import Tracker
-from ggeur.methods import kind_of
 from ggeur.methods.algorithm import Bound, Given
 from ggeur.runs.folder import RunFolder, finished_result, run_folder
 from ggeur.runs.result import Cell, Result
@@ -49,7 +49,7 @@ def check_deployable(experiment: Experiment) -> None:
     if any(p.federate != first.federate for p in experiment.points):
         raise GgeurError("[federate] is the same for all cells of a run; give single values.")
     for p in experiment.points:
-        if kind_of(p.train.method) in (Bound, Given):
+        if isinstance(Setup.of(p).algorithm, Bound | Given):
             raise GgeurError(f"'{p.train.method}' is not a federation; compare with it by `ggeur run`.")
     f = first.federate
     if f.nodes is None:

@@ -24,7 +24,8 @@ class Request:
     def __init__(self, site: Site, facts: Facts, arrays: Arrays | None = None) -> None:
         self.site, self.facts, self.arrays = site, facts, arrays or {}
         self.point = p = Settings.model_validate(facts["point"])
-        for what, name in (("method", p.train.method), ("augmentation", p.augment.kind), ("head", p.train.head)):
+        methods = [("method", p.train.method), ("method", p.train.start)]
+        for what, name in (*methods, ("augmentation", p.augment.kind), ("head", p.train.head)):
             if is_own(name):
                 site.check_imports(what, name)
         self.seed = int(facts["seed"])
