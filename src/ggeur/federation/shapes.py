@@ -4,7 +4,7 @@ A site needs of a class only V s(L) V' (see `Geometry.factor`). The eigendecompo
 with other linear algebra draw the same noise.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -78,8 +78,3 @@ def _shapes(covariances: Iterator[Float], factor_of: Int, noise: Noise) -> Shape
 def note_on_units(shapes: Shapes, a: Augmentation) -> str:
     """What to say where the noise of `a` depends on the embedding's units, and these do not suit it; else nothing."""
     return "" if a.noise is None or a.unit_free else units_note(shapes.largest)
-
-
-def stack_means(messages: Sequence[Message]) -> tuple[Float, Float]:
-    """Counts (K, C) and means (K, C, p) of all clients."""
-    return np.stack([m.count for m in messages]), np.stack([m.mean for m in messages])

@@ -13,9 +13,8 @@ from ggeur.core.types import Bool, Float, Int
 from ggeur.core.units import RowSums, Units
 from ggeur.core.virtual import NoisePlace, VirtualSet, training_set
 from ggeur.federation.augmentation import Augmentation
-from ggeur.federation.layout import Layout, with_prototypes
-from ggeur.federation.shapes import Shapes, merged_shapes, note_on_units, shapes_from_means, stack_means
-from ggeur.federation.summary import digits_note, far_center, guided, protect, summarise
+from ggeur.federation.settlement import about_center, settle
+from ggeur.federation.summary import digits_note, protect, summarise
 
 _LOT_ROWS = 2048  # of clients that are summed up together
 
@@ -59,10 +58,7 @@ def merged_total(clients: Clients, kind: Statistics, classes: Bool | None = None
     kept = clients.parts
     if classes is not None:
         kept = [rows[classes[k, clients.y[rows]]] for k, rows in enumerate(kept)]
-    total = Message.merge(clients.message(rows, kind) for rows in _lots(kept))
-    center = far_center(total)
-    if center is not None:
-        total = Message.merge(clients.message(rows, kind, center) for rows in _lots(kept))
+    total = about_center(lambda center: Message.merge(clients.message(rows, kind, center) for rows in _lots(kept)))
     if note := digits_note(total):
         warnings.warn(note, GgeurWarning, stacklevel=2)
     return total
@@ -91,35 +87,29 @@ def _lots(parts: Sequence[Int]) -> Iterator[Int]:
         yield np.concatenate(lot)
 
 
-def global_shapes(clients: Clients, a: Augmentation) -> Shapes:
-    """The shape of every class, from what the augmentation lets clients send."""
-    if a.statistics == "means":
-        count, mean = stack_means([clients.message(rows, "means") for rows in clients.parts])
-        domain = np.array([-1 if home is None else home for home in clients.homes])
-        return shapes_from_means(count, mean, domain, a)
-    assert a.needs is not None
-    chosen = guided(clients.counts(), a.guided) if a.guided < 1 else None
-    return merged_shapes(merged_total(clients, a.needs, chosen), a)
+class _Messages(NamedTuple):
+    """The clients' messages, made when they are asked for."""
+
+    clients: Clients
+    kind: Statistics | None
+
+    def total(self, classes: Bool | None = None) -> Message:
+        assert self.kind is not None
+        return merged_total(self.clients, self.kind, classes)
+
+    def means(self) -> Iterator[Message]:
+        return (self.clients.message(rows, "means") for rows in self.clients.parts)
 
 
 def augment_clients(clients: Clients, a: Augmentation, seed: int) -> TrainingSets:
     """Every client's training set, and the prototypes and noise that they share."""
-    by_home: dict[int, Message] = {}
-    if with_prototypes(a, clients.homes):
-        for home in sorted({home for home in clients.homes if home is not None}):
-            theirs = [part for part, own in zip(clients.parts, clients.homes, strict=True) if own == home]
-            by_home[home] = clients.message(np.concatenate(theirs), "means")
-    elif a.prototypes:
-        why = "the table has one domain" if clients.n_domains == 1 else "the clients mix domains"
-        warnings.warn(f"Step 2 adds nothing: {why}, so there are no prototypes of others.", GgeurWarning, stacklevel=2)
     p = clients.x.shape[1]
-    layout = Layout.of(clients.counts(), clients.homes, by_home, p, a)
-    bank, whole = None, layout.bank.whole
-    if a.noise is not None:
-        shapes = global_shapes(clients, a)
-        if note := note_on_units(shapes, a):
-            warnings.warn(note, GgeurWarning, stacklevel=2)
-        bank = whole.noise(shapes.factors, shapes.factor_of, seed)
+    why = "the table has one domain" if clients.n_domains == 1 else "the clients mix domains"
+    layout, shapes, notes = settle(_Messages(clients, a.needs), a, clients.counts(), clients.homes, p, why)
+    for note in notes:
+        warnings.warn(note, GgeurWarning, stacklevel=2)
+    whole = layout.bank.whole
+    bank = None if a.noise is None else whole.noise(shapes.factors, shapes.factor_of, seed)
     sets = []
     for k, rows in enumerate(clients.parts):
         others = np.zeros_like(layout.present)

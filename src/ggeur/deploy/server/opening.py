@@ -13,7 +13,7 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.message import Message, Statistics, largest
-from ggeur.core.types import Float, Int, Tree
+from ggeur.core.types import Bool, Float, Tree
 from ggeur.core.units import RowSums, Units
 from ggeur.deploy.server.agreement import Agreement, Client
 from ggeur.deploy.server.roster import Roster
@@ -24,9 +24,8 @@ from ggeur.deploy.wire.packing import Arrays, arrays_to_tree, pack_message, unpa
 from ggeur.engine import lane
 from ggeur.engine.messages import add_prepared
 from ggeur.federation.augmentation import Augmentation
-from ggeur.federation.layout import Layout, with_prototypes
-from ggeur.federation.shapes import Shapes, merged_shapes, note_on_units, shapes_from_means, stack_means
-from ggeur.federation.summary import digits_note, far_center, guided
+from ggeur.federation.settlement import about_center, settle
+from ggeur.federation.summary import digits_note
 from ggeur.methods.algorithm import Trained
 
 
@@ -49,7 +48,7 @@ def open_federation(
                 spool, total = _statistics(roster, agreement, kind, Path(folder), units)
             same_classes = Agreement.of(roster.present).classes == agreement.classes
             if same_classes and (units is None or len(roster.present) == asked):
-                return _round_zero(roster, agreement, a, spool, total, units), total
+                return _round_zero(roster, agreement, a, spool, units), total
             agreement = _announce(roster)  # of a site that was refused, neither classes nor units are left in this run
 
 
@@ -58,9 +57,19 @@ class _Spool(NamedTuple):
 
     paths: Mapping[int, Path]
     center: Float | None
+    merged: Message | None = None  # once they have been added up
 
-    def messages(self, *, means: bool = False) -> Iterator[Message]:
-        """One by one, in the clients' order; with `means`, without second moments."""
+    def total(self, classes: Bool | None = None) -> Message:
+        """Their sum, holding two at a time; of client k only the `classes` that are marked in row k."""
+        if classes is None:
+            return self.merged or Message.merge(self._messages())
+        return Message.merge(m.only(row) for m, row in zip(self._messages(), classes, strict=True))
+
+    def means(self) -> Iterator[Message]:
+        """One by one, in the clients' order, without second moments."""
+        return self._messages(means=True)
+
+    def _messages(self, *, means: bool = False) -> Iterator[Message]:
         for _, path in sorted(self.paths.items()):
             with np.load(path, allow_pickle=False) as file:
                 second = file["second"][:0] if means else file["second"]
@@ -110,18 +119,20 @@ def _statistics(
     roster: Roster, agreement: Agreement, kind: Statistics, folder: Path, units: Units | None
 ) -> tuple[_Spool, Message]:
     """Every client's message and their sum, about a center where zero would lose digits."""
-    asked = packed(units)
-    spool = _collect(roster, agreement, kind, None, folder, asked)
-    total = Message.merge(spool.messages())
-    center = far_center(total)
-    if center is not None:
-        spool = _collect(roster, agreement, kind, center, folder, asked | {"center": center})
-        total = Message.merge(spool.messages())
+    spool = _Spool({}, None)
+
+    def collected(center: Float | None) -> Message:
+        nonlocal spool
+        arrays = packed(units) | ({} if center is None else {"center": center})
+        spool = _collect(roster, agreement, kind, center, folder, arrays)
+        return spool.total()
+
+    total = about_center(collected)
     if not total.count.any():
         raise GgeurError("The federation has no training samples at all.")
     if note := digits_note(total):
         roster.journal("note", why=note)
-    return spool, total
+    return spool._replace(merged=total), total
 
 
 def _collect(
@@ -144,36 +155,16 @@ def _collect(
     return _Spool(paths, center)
 
 
-def _round_zero(
-    roster: Roster, agreement: Agreement, a: Augmentation, spool: _Spool, total: Message | None, units: Units | None
-) -> RoundZero:
-    """Who draws what along which shapes; there is a total where the augmentation needs statistics."""
+def _round_zero(roster: Roster, agreement: Agreement, a: Augmentation, spool: _Spool, units: Units | None) -> RoundZero:
+    """Who draws what along which shapes."""
     clients = [client for _, client in sorted(roster.clients.items())]
     count, homes, p = agreement.counts(clients), agreement.homes(clients), agreement.dimension
-    by_home: dict[int, Message] = {}
-    shapes = Shapes.none(count.shape[1], p)
-    if with_prototypes(a, homes):
-        for home, message in zip(homes, spool.messages(means=True), strict=True):
-            if home is not None:
-                by_home[home] = by_home[home] + message if home in by_home else message
-    elif a.prototypes:
-        roster.journal("note", why="Step 2 adds nothing: the sites are not of several domains.")
-    if a.noise is not None and total is not None:
+    if a.noise is not None:
         roster.journal("merging", clients=len(clients), classes=count.shape[1], dimension=p)
-        shapes = _shapes(spool, total, a, count, homes)
-        if note := note_on_units(shapes, a):
-            roster.journal("note", why=note)
-    return RoundZero(agreement, clients, Layout.of(count, homes, by_home, p, a), shapes, units)
-
-
-def _shapes(spool: _Spool, total: Message, a: Augmentation, count: Int, homes: list[int | None]) -> Shapes:
-    if a.statistics == "means":
-        domain = np.array([-1 if home is None else home for home in homes])
-        return shapes_from_means(*stack_means(list(spool.messages(means=True))), domain, a)
-    if a.guided < 1:
-        some = zip(spool.messages(), guided(count, a.guided), strict=True)
-        return merged_shapes(Message.merge(message.only(chosen) for message, chosen in some), a)
-    return merged_shapes(total, a)
+    layout, shapes, notes = settle(spool, a, count, homes, p, "the sites are not of several domains")
+    for note in notes:
+        roster.journal("note", why=note)
+    return RoundZero(agreement, clients, layout, shapes, units)
 
 
 class TrainingSets:
