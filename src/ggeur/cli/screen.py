@@ -104,12 +104,11 @@ def show_result(result: "Result", title: str) -> None:
 def result_table(result: "Result", title: str) -> Table:
     """Accuracy by domain, AVG with its spread over seeds, and STD over domains, the best AVG in bold."""
     from ggeur.report.tables import row_name
-    from ggeur.runs.result import what_seeds_vary
 
     rows = result.rows()
     domains = next((list(row.domains) for row in rows if row.domains), [])
     seeds = len(rows[0].cells) if rows else 0
-    caption = " ".join(filter(None, [_caption(seeds, len(domains)), what_seeds_vary(result.cells)]))
+    caption = " ".join(filter(None, [_caption(seeds, len(domains)), result.caveat]))
     table = titled_table(title, "", caption=caption)
     names = [row_name(row) for row in rows]
     tight = (

@@ -12,7 +12,7 @@ import numpy as np
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.names import blaming
 from ggeur.core.types import Int
-from ggeur.core.units import Units
+from ggeur.core.units import RowSums, Units
 from ggeur.data import partition
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.stack import Run
@@ -71,7 +71,7 @@ class Dealer:
         self._rows: tuple[Hashable, EmbeddingTable, Units] | None = None  # of a seed, in units: those of one are kept
         self._looked_at: set[Data] = set()
         self._augmented: dict[Hashable, TrainingSets] = {}
-        self._clients: tuple[Hashable, Clients] | None = None
+        self._clients: tuple[EmbeddingTable, Partition, int, Clients] | None = None
         self._tests: WeakValueDictionary[Hashable, TestSet] = WeakValueDictionary()  # of cells in flight
 
     def table(self, data: Data) -> EmbeddingTable:
@@ -115,11 +115,10 @@ class Dealer:
 
     def clients(self, setup: Setup, seed: int) -> Clients:
         """Who holds which of these rows; the last are kept, for training sets and first head alike."""
-        table, _ = self.rows(setup, seed)
-        key = (id(table), setup.settings.partition, seed)
-        if self._clients is None or self._clients[0] != key:
-            self._clients = key, clients_of(table, setup.settings.partition, seed)
-        return self._clients[1]
+        (table, _), p = self.rows(setup, seed), setup.settings.partition
+        if self._clients is None or self._clients[0] is not table or self._clients[1:3] != (p, seed):
+            self._clients = table, p, seed, clients_of(table, p, seed)
+        return self._clients[3]
 
     def _look_at_units(self, setup: Setup, seed: int) -> None:
         """Once for each table that is trained on as it lies there: whether its units suit that."""
@@ -127,7 +126,8 @@ class Dealer:
         if setup.standardise or data in self._looked_at:
             return
         self._looked_at.add(data)
-        units = merged_units(clients_of(self.split(data, seed), setup.settings.partition, seed))
+        clients = self.clients(setup, seed)
+        units = RowSums.of(clients.x[np.concatenate(clients.parts)]).units
         if note := units.note(str(data.table or data.dataset)):
             warnings.warn(note, GgeurWarning, stacklevel=2)
 

@@ -24,8 +24,9 @@ def predict(head: Head) -> Any:
     compiled = jax.jit(lambda params, x: jnp.argmax(head.logits(params, x.astype(jnp.float32)), axis=-1))
 
     def classes(params: Params, x: Any) -> Any:
-        logits = double_logits(head, params, x)
-        return compiled(params, x) if logits is None else logits.argmax(axis=-1)
+        if any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(params)):
+            return np.asarray(double_logits(head, params, x)).argmax(axis=-1)
+        return compiled(params, x)
 
     return classes
 

@@ -52,7 +52,7 @@ class Setup:
         found = self.algorithm.trained if isinstance(self.algorithm, Bound) else self.algorithm
         return found if isinstance(found, Trained) else None
 
-    @property
+    @cached_property
     def needs(self) -> Statistics | None:
         """What clients must send before training, for augmentation and first head."""
         return largest([self.augmentation.needs, None if self.start is None else self.start.needs])

@@ -15,7 +15,7 @@ from ggeur.core.geometry import Geometry, Scale
 from ggeur.core.message import KINDS as STATISTICS
 from ggeur.core.message import Statistics
 from ggeur.core.names import build_own, load_own
-from ggeur.core.parameters import checked, parameters
+from ggeur.core.parameters import checked
 from ggeur.core.types import Float
 from ggeur.core.virtual import BANK_BYTES
 
@@ -125,8 +125,8 @@ def factory(kind: str) -> Callable[..., Any]:
 
 def steps_of(kind: str) -> tuple[int, ...]:
     """The values of [augment] steps that mean something to it; a user's own is not imported to find out."""
-    declared = parameters(KINDS[kind]).get("steps") if kind in KINDS else None
-    return get_args(declared.annotation) if declared is not None else (1, 2)
+    declared = KINDS[kind].__annotations__.get("steps") if kind in KINDS else None
+    return get_args(declared) or (1, 2)
 
 
 def build(kind: str, shared: Mapping[str, Any], own: Mapping[str, Any]) -> Augmentation:

@@ -49,6 +49,9 @@ def names(*kinds: type[Algorithm]) -> tuple[str, ...]:
     return tuple(name for name, kind in _KINDS.items() if not kinds or kind in kinds)
 
 
+SOLVED = names(Solved)  # what a first head can be solved by, too
+
+
 def kind_of(name: str) -> type[Algorithm]:
     """Which kind of algorithm it is; of a user's own, the kind that its function's arguments make it."""
     if name in _KINDS:

@@ -74,6 +74,11 @@ class Result:
     cells: list[Cell]
     schema: int = SCHEMA
 
+    @property
+    def caveat(self) -> str:
+        """What to say where the seeds do not vary the data."""
+        return what_seeds_vary(self.cells)
+
     def rows(self) -> list[Row]:
         """One row per point of the grid, over its seeds; cells that did not finish are left out of the means."""
         points: dict[str, list[Cell]] = {}

@@ -9,7 +9,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.names import is_own
 from ggeur.federation.augmentation import KINDS as AUGMENTATIONS
 from ggeur.heads import HEADS, arguments
-from ggeur.methods import kind_of, names
+from ggeur.methods import SOLVED, kind_of
 from ggeur.methods.algorithm import Given, Solved
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def _one_of(what: str, ours: Iterable[str]) -> Any:
 
 HeadName = Annotated[str, _one_of("head", HEADS)]
 AugmentationName = Annotated[str, _one_of("augmentation", AUGMENTATIONS)]
-StartName = Annotated[str, _one_of("start", ("random", *names(Solved)))]
+StartName = Annotated[str, _one_of("start", ("random", *SOLVED))]
 
 
 def check_heads(point: "Settings") -> None:
@@ -47,4 +47,5 @@ def check_heads(point: "Settings") -> None:
         hidden = arguments(name, values).get("hidden", t.hidden)
         if name == "mlp" and t.hidden not in (None, hidden):
             raise GgeurError(f"train.hidden is {t.hidden} and [head.mlp] hidden {hidden}: give one of them.")
-    arguments(t.head, point.head_parameters, softmax=t.softmax)
+    if t.head not in HEADS or point.head_parameters:  # ours takes softmax, and its defaults
+        arguments(t.head, point.head_parameters, softmax=t.softmax)
