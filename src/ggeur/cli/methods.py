@@ -12,10 +12,10 @@ _BOUNDS = ("FedAvg of each client alone; accuracies averaged.", "FedAvg with all
 def methods() -> None:
     """List the federated methods and their parameters."""
     from ggeur.methods import factory, names, parameters
-    from ggeur.methods.algorithm import Bound, Given, Solved, Trained
+    from ggeur.methods.algorithm import Bound, Chosen, Given, Solved, Trained
 
     table = Table("method", "what it does", "parameters")
-    for name in names(Trained, Solved, Given):
+    for name in names(Trained, Solved, Chosen, Given):
         about = inspect.getdoc(inspect.getmodule(factory(name))) or ""
         values = [f"{p.name} = {p.default!r}" for p in parameters(name).values()]
         table.add_row(name, about.partition("\n")[0], ", ".join(values))

@@ -71,11 +71,11 @@ def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
     from rich import progress as bars
 
     from ggeur.methods import kind_of
-    from ggeur.methods.algorithm import Given, Solved
+    from ggeur.methods.algorithm import Chosen, Given, Solved
     from ggeur.report.tables import label
     from ggeur.runs.checkpoint import finished_numbers
 
-    once = [kind_of(p.train.method) in (Solved, Given) for p in experiment.points]
+    once = [kind_of(p.train.method) in (Solved, Chosen, Given) for p in experiment.points]
     each = [1 if solved else p.train.rounds for p, solved in zip(experiment.points, once, strict=True)]
     rounds = [number for number in each for _ in experiment.seeds]
     done = {cell: rounds[cell] for cell in finished_numbers(folder / "checkpoint") if cell < len(rounds)}

@@ -149,3 +149,9 @@ def similarity(a: Geometry, b: Geometry, top: int = 5) -> Float:
         )
     inner = np.einsum("apm,bpm->abm", a.eigenvectors[:, :, :top], b.eigenvectors[:, :, :top], optimize=True)
     return np.asarray(np.abs(inner).sum(axis=2))
+
+
+def shrunk(sigma: Float, g: float) -> Float:
+    """`sigma` (p, p) moved by the share `g` towards a sphere of the same trace."""
+    p = len(sigma)
+    return np.asarray((1 - g) * sigma + g * np.trace(sigma) / p * np.eye(p))

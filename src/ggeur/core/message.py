@@ -4,9 +4,9 @@ Second moments are per class, pooled over the classes, or left out where means s
 up, and means and covariances (Eq. 4) are read off the total, as `ClassStatistics` does it for the per-class kind.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -113,3 +113,43 @@ class Message(ClassStatistics):
     def _require(self, kind: Statistics) -> None:
         if KINDS.index(self.kind) < KINDS.index(kind):
             raise GgeurError(f"This needs {kind} second moments, and the sites sent {self.kind}.")
+
+
+class Apart(NamedTuple):
+    """What a head must have of every domain, or of every client, beside the total of all."""
+
+    kind: Statistics
+    of: Literal["domain", "client"] = "domain"
+
+
+@dataclass(frozen=True, eq=False)
+class Total(Message):
+    """The total of all messages and, where a head asks for them, the messages that are kept `apart`."""
+
+    apart: tuple[Message, ...] = ()
+    domain: tuple[int, ...] = ()  # of each that is kept apart
+
+    @classmethod
+    def of(cls, messages: Iterable[tuple[int, Message]], apart: Apart | None = None) -> "Total":
+        """Add up every client's messages, each with its domain, keeping as much of them as `apart` asks for."""
+        kept: dict[int, tuple[int, Message]] = {}
+
+        def each() -> Iterator[Message]:
+            for number, (domain, message) in enumerate(messages):
+                if apart is not None:
+                    mine, key = message.of_kind(apart.kind), domain if apart.of == "domain" else number
+                    kept[key] = domain, kept[key][1] + mine if key in kept else mine
+                yield message
+
+        total = Message.merge(each())
+        held = [kept[key] for key in sorted(kept) if kept[key][1].count.any()]
+        domains, parts = tuple(domain for domain, _ in held), tuple(part for _, part in held)
+        return cls(total.count, total.sum, total.second, total.center, parts, domains)
+
+    def about(self, center: ArrayLike) -> Self:
+        """The same with moments about another `center` (p,), also of what is kept apart."""
+        return replace(super().about(center), apart=tuple(part.about(center) for part in self.apart))
+
+    def in_units(self, units: Units) -> Self:
+        """The same of rows in these `units`, also of what is kept apart."""
+        return replace(super().in_units(units), apart=tuple(part.in_units(units) for part in self.apart))

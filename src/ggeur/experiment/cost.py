@@ -4,8 +4,9 @@ from ggeur.core.message import Statistics, message_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.trees import size_in_bytes
 from ggeur.experiment.setup import Setup
+from ggeur.federation.left_out import SimulatedFolds
 from ggeur.heads.head import Params
-from ggeur.methods.algorithm import Solved
+from ggeur.methods.algorithm import Chosen, Solved
 
 
 def shape_bytes(shapes: str, classes: int, p: int) -> int:
@@ -26,8 +27,13 @@ def bytes_before_training(setup: Setup, table: EmbeddingTable) -> tuple[int, int
     return message_bytes(setup.needs, classes, p) + units_up, down + units_down
 
 
-def bytes_of_solving(setup: Setup, table: EmbeddingTable, head: Params) -> tuple[int, int]:
-    """The same for a head that is solved or given: statistics up, if any, the head down."""
-    needs = setup.algorithm.needs if isinstance(setup.algorithm, Solved) else None
+def bytes_of_solving(
+    setup: Setup, table: EmbeddingTable, head: Params, choosing: SimulatedFolds | None = None
+) -> tuple[int, int]:
+    """The same for a head that is solved, chosen or given: statistics up, if any, the head down."""
+    needs = setup.algorithm.needs if isinstance(setup.algorithm, Solved | Chosen) else None
     units_up, units_down = units_bytes(setup, needs, table.dimension)
-    return message_bytes(needs, table.n_classes, table.dimension) + units_up, size_in_bytes(head) + units_down
+    up, down = message_bytes(needs, table.n_classes, table.dimension), size_in_bytes(head)
+    if choosing is not None:  # its sums of folds add up to those of all rows
+        up, down = choosing.bytes_up, down + choosing.bytes_down
+    return up + units_up, down + units_down

@@ -19,10 +19,12 @@ from ggeur.engine.stack import Run
 from ggeur.experiment.evaluation import TestSet
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.source import load_table
+from ggeur.federation.choosing import Choice, choose
+from ggeur.federation.left_out import SimulatedFolds
 from ggeur.federation.simulated import Clients, TrainingSets, augment_clients, merged_total, merged_units
 from ggeur.federation.start import client_weights, random_head, solved_head, to_train
-from ggeur.heads.head import Params
-from ggeur.methods.algorithm import Solved, Task
+from ggeur.heads.head import Head, Params
+from ggeur.methods.algorithm import Chosen, Solved, Task
 from ggeur.settings.schema import Data, Partition
 
 _TABLES = 2  # held at once; cells of one table mostly come together
@@ -131,10 +133,11 @@ class Dealer:
         if note := units.note(str(data.table or data.dataset)):
             warnings.warn(note, GgeurWarning, stacklevel=2)
 
-    def test_set(self, setup: Setup, seed: int) -> TestSet:
-        """The test rows, ready to score the setup's heads on."""
-        key = (setup.rows(seed), seed, setup.head)
-        found = self._tests.get(key) or TestSet(self.rows(setup, seed)[0], setup.head)
+    def test_set(self, setup: Setup, seed: int, head: Head | None = None) -> TestSet:
+        """The test rows, ready to score the setup's heads on, or such as `head` is."""
+        head = head or setup.head
+        key = (setup.rows(seed), seed, head)
+        found = self._tests.get(key) or TestSet(self.rows(setup, seed)[0], head)
         self._tests[key] = found
         return found
 
@@ -156,8 +159,13 @@ class Dealer:
     def solved(self, solved: Solved, name: str, setup: Setup, seed: int) -> Params:
         """The head that `solved` makes of what the clients send."""
         table, _ = self.rows(setup, seed)
-        total = merged_total(self.clients(setup, seed), solved.needs)
+        total = merged_total(self.clients(setup, seed), solved.needs, apart=solved.apart)
         return solved_head(solved, name, total, task_of(table), seed)
+
+    def choice(self, chosen: Chosen, setup: Setup, seed: int) -> tuple[Choice, SimulatedFolds]:
+        """Which candidate does best on what is left out."""
+        (table, _), folds = self.rows(setup, seed), SimulatedFolds.of(self.clients(setup, seed), chosen, seed)
+        return choose(chosen, folds.count(), folds, task_of(table), seed), folds
 
     def run(self, setup: Setup, seed: int, augmented: TrainingSets) -> Run:
         """Everything one seed of one setting trains on."""

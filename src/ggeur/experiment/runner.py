@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
 
@@ -19,7 +20,9 @@ from ggeur.experiment.evaluation import TestSet, mean_accuracy
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.stacks import Work, stacks
 from ggeur.experiment.tracker import OnRound, Tracker
-from ggeur.methods.algorithm import Bound, Given, Solved
+from ggeur.federation.choosing import Choice
+from ggeur.heads import resolve as resolve_head
+from ggeur.methods.algorithm import Bound, Candidate, Chosen, Given, Solved
 from ggeur.runs.checkpoint import Snapshot
 from ggeur.runs.folder import RunFolder, finished_result, run_folder
 from ggeur.runs.interrupt import check
@@ -194,8 +197,14 @@ def _finish(job: _Job, heads: list[object], seconds: float, dealer: Dealer) -> N
 def _solve(work: Work, dealer: Dealer) -> None:
     """A head that needs no training: one solution, scored as round 0."""
     began, setup, tracker = time.perf_counter(), work.setup, work.tracker
-    algorithm, seed = setup.algorithm, tracker.seed
+    algorithm, seed, name = setup.algorithm, tracker.seed, setup.settings.train.method
     table, units = dealer.rows(setup, seed)
+    head: str | None = None
+    choice, folds = None, None
+    if isinstance(algorithm, Chosen):
+        choice, folds = dealer.choice(algorithm, setup, seed)
+        candidates = algorithm.candidates
+        name, algorithm = candidates[choice.taken].name, candidates[choice.taken].solved
     if isinstance(algorithm, Given):
         task = task_of(table)
         if lacks := algorithm.lacks(task):
@@ -204,12 +213,25 @@ def _solve(work: Work, dealer: Dealer) -> None:
         params = algorithm.solve(task)
     else:
         assert isinstance(algorithm, Solved)
-        params = dealer.solved(algorithm, setup.settings.train.method, setup, seed)
-    tracker.cell.bytes_up, tracker.cell.bytes_down = bytes_of_solving(setup, table, params)
-    test = dealer.test_set(setup, seed)
+        params, head = dealer.solved(algorithm, name, setup, seed), algorithm.head
+    tracker.cell.bytes_up, tracker.cell.bytes_down = bytes_of_solving(setup, table, params, folds)
+    own = head not in (None, setup.settings.train.head)
+    test = dealer.test_set(setup, seed, resolve_head(str(head)) if own else None)
     by_class = None
     if tracker.trained(0, [params], 0.0):
         tracker.score(0, test.accuracy(params), 0.0)
         by_class = test.by_class(params)
+    if choice is not None:
+        _note_choice(tracker.cell, choice, candidates)
     tracker.cell.same_data = dealer.same_data(setup)
-    tracker.finish(params, by_class, time.perf_counter() - began, table, units, test.rows)
+    tracker.finish(params, by_class, time.perf_counter() - began, table, units, test.rows, head if own else None)
+
+
+def _note_choice(cell: Cell, choice: Choice, candidates: Sequence[Candidate]) -> None:
+    """What was expected, beside what the test rows say, so that a reader can check it."""
+    cell.taken, cell.message = candidates[choice.taken].label, choice.sentence(candidates)
+    if choice.expected is not None:
+        cell.expected = {c.label: float(e) for c, e in zip(candidates, choice.expected, strict=True)}
+        if cell.rounds:
+            bias = cell.rounds[-1] - cell.expected[cell.taken]
+            cell.message += f" The test rows say {cell.rounds[-1]:.1f} %, {bias:+.1f} from that."

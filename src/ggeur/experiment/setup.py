@@ -28,7 +28,7 @@ class Setup:
     def of(cls, settings: Settings) -> "Setup":
         t = settings.train
         head = resolve_head(t.head, softmax=t.softmax, **settings.head_parameters)
-        algorithm = resolve(t.method, head, settings.method.get(t.method, {}))
+        algorithm = resolve(t.method, head, settings.method.get(t.method, {}), settings.augment.statistics)
         return cls(settings, head, algorithm, settings.augment.build(), training_of(settings))
 
     @cached_property
@@ -61,7 +61,11 @@ class Setup:
     def start(self) -> Solved | None:
         """What solves the head that training starts from, where it is not a random one."""
         name = self.settings.train.start
-        return None if name == "random" else resolve_solved(name, self.settings.method.get(name, {}))
+        return (
+            None
+            if name == "random"
+            else resolve_solved(name, self.settings.method.get(name, {}), self.settings.augment.statistics)
+        )
 
 
 def training_of(settings: Settings) -> Training:

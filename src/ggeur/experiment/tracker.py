@@ -69,11 +69,12 @@ class Tracker:
         about: EmbeddingTable,
         units: Units | None = None,
         test_rows: Mapping[str, int] | None = None,
+        solved: str | None = None,
     ) -> None:
         """The summary of the rounds; `head`, where there is one, is saved with what `about` says of its classes.
 
         `units` are those of the rows it was trained on, where they are not the table's; `test_rows` are how many each
-        domain has been scored on.
+        domain has been scored on; `solved` is the kind of head that was solved for, where it was.
         """
         self.cell.seconds, self.done = seconds, True
         if self.cell.status == "ok":
@@ -85,7 +86,7 @@ class Tracker:
         self.cell.message = " ".join(filter(None, [self.cell.message, missing_sentence(self.cell.missing)]))
         if self._folder is not None:
             one = head if self.cell.status == "ok" else None
-            self._folder.finish_cell(self.number, self.cell, one, self.point, about, units)
+            self._folder.finish_cell(self.number, self.cell, one, self.point, about, units, solved)
 
 
 def missing_sentence(missing: Mapping[int, Sequence[int]]) -> str:

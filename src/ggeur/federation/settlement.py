@@ -1,7 +1,7 @@
 """The server's half of round 0: from all clients' messages to who draws what, along which shapes."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from ggeur.federation.augmentation import Augmentation
 from ggeur.federation.layout import Layout, with_prototypes
 from ggeur.federation.shapes import Shapes, merged_shapes, note_on_units, shapes_from_means
 from ggeur.federation.summary import far_center, guided
+
+M = TypeVar("M", bound=Message)
 
 
 class Messages(Protocol):
@@ -63,7 +65,7 @@ def _global_shapes(messages: Messages, a: Augmentation, count: Int, homes: Seque
     return merged_shapes(messages.total(guided(count, a.guided) if a.guided < 1 else None), a)
 
 
-def about_center(total: Callable[[Float | None], Message]) -> Message:
+def about_center(total: Callable[[Float | None], M]) -> M:
     """`total(None)`, or `total(center)` where moments about zero would lose digits: then everybody is asked again."""
     found = total(None)
     center = far_center(found)

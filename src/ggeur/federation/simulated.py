@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurWarning
-from ggeur.core.message import Message, Statistics
+from ggeur.core.message import Apart, Message, Statistics, Total
 from ggeur.core.types import Bool, Float, Int
 from ggeur.core.units import RowSums, Units
 from ggeur.core.virtual import NoisePlace, VirtualSet, training_set
@@ -27,14 +27,14 @@ class Clients(NamedTuple):
     n_classes: int
     parts: Sequence[Int]  # each client's rows
     homes: Sequence[int | None]  # the domain of each client's rows; None where they mix, or there are none
-    n_domains: int  # of the table
+    domains: Int  # (N,)
 
     @classmethod
     def of(cls, x: NDArray[Any], y: Int, domains: Int, n_classes: int, parts: Sequence[Int]) -> "Clients":
         """Of a table's columns, its `domains` (N,) among them."""
         each = [np.unique(domains[rows]) for rows in parts]
         homes = [int(d[0]) if len(d) == 1 else None for d in each]
-        return cls(x, y, n_classes, parts, homes, len(np.unique(domains)))
+        return cls(x, y, n_classes, parts, homes, domains)
 
     def counts(self) -> Int:
         """(K, C): everybody's rows of each class."""
@@ -53,12 +53,24 @@ class TrainingSets(NamedTuple):
     bank: NDArray[np.float32] | None
 
 
-def merged_total(clients: Clients, kind: Statistics, classes: Bool | None = None) -> Message:
-    """The total of all messages, about a center where zero would lose digits; of client k only `classes[k]`."""
+def merged_total(clients: Clients, kind: Statistics, classes: Bool | None = None, apart: Apart | None = None) -> Total:
+    """The total of all messages, about a center where zero would lose digits; of client k only `classes[k]`.
+
+    Where messages are kept `apart`, a client whose rows are of several domains sends one for each.
+    """
     kept = clients.parts
     if classes is not None:
         kept = [rows[classes[k, clients.y[rows]]] for k, rows in enumerate(kept)]
-    total = about_center(lambda center: Message.merge(clients.message(rows, kind, center) for rows in _lots(kept)))
+    alone = apart is not None and apart.of == "client"
+    domains = [-1] if apart is None else np.unique(clients.domains).tolist()
+
+    def messages(center: Float | None) -> Iterator[tuple[int, Message]]:
+        for domain in domains:
+            own = kept if apart is None else [rows[clients.domains[rows] == domain] for rows in kept]
+            for rows in filter(len, own) if alone else _lots(own):
+                yield domain, clients.message(rows, kind, center)
+
+    total = about_center(lambda center: Total.of(messages(center), apart))
     if note := digits_note(total):
         warnings.warn(note, GgeurWarning, stacklevel=2)
     return total
@@ -104,7 +116,7 @@ class _Messages(NamedTuple):
 def augment_clients(clients: Clients, a: Augmentation, seed: int) -> TrainingSets:
     """Every client's training set, and the prototypes and noise that they share."""
     p = clients.x.shape[1]
-    why = "the table has one domain" if clients.n_domains == 1 else "the clients mix domains"
+    why = "the table has one domain" if len(np.unique(clients.domains)) == 1 else "the clients mix domains"
     layout, shapes, notes = settle(_Messages(clients, a.needs), a, clients.counts(), clients.homes, p, why)
     for note in notes:
         warnings.warn(note, GgeurWarning, stacklevel=2)

@@ -16,16 +16,23 @@ from ggeur.core.parameters import checked, parameters
 if TYPE_CHECKING:
     from ggeur.heads.head import Head
 
-HEADS = ("linear", "mlp")  # each a function of that name in the module of that name
+HEADS = ("linear", "mlp")  # what can be trained; each is a function of that name in the module of that name
+_SOLVED = ("gated", "blend")  # what is only solved for
 _BUILT: "dict[tuple[Callable[..., Any], str], Head]" = {}
 
 
 def factory(name: str) -> Callable[..., Any]:
     """The function that builds the head `name`: (*, parameters) -> Head."""
-    if name not in HEADS:
+    if name not in (*HEADS, *_SOLVED):
         return load_own(name, "head", HEADS)
     found: Callable[..., Any] = getattr(importlib.import_module(f"ggeur.heads.{name}"), name)
     return found
+
+
+def sizes(name: str, params: Any) -> dict[str, Any]:
+    """What a saved model says of a head that was solved for: the parameters that these `params` have the sizes of."""
+    module = importlib.import_module(factory(name).__module__)
+    return module.sizes(params) if name in _SOLVED else {}
 
 
 def arguments(name: str, given: Mapping[str, Any], *, softmax: bool = False) -> dict[str, Any]:
@@ -60,10 +67,11 @@ def resolve(name: str, /, *, softmax: bool = False, **given: Any) -> "Head":
 def _build(name: str, make: Callable[[], Any]) -> "Head":
     from ggeur.heads.head import Head
 
-    found = make() if name in HEADS else build_own(name, "head", make)
+    ours = name in (*HEADS, *_SOLVED)
+    found = make() if ours else build_own(name, "head", make)
     if not isinstance(found, Head):
         raise GgeurError(f"'{name}' is not a head: called with its parameters it must return a ggeur Head.")
-    return found if name in HEADS else Head(*(partial(_call, name, function) for function in found))
+    return found if ours else Head(*(partial(_call, name, function) for function in found))
 
 
 def _call(name: str, function: Callable[..., Any], *given: Any) -> Any:

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
 Params = Any  # a pytree of arrays
+_BLOCK = 2048  # rows in float64 at once
 
 
 class Head(NamedTuple):
@@ -23,11 +25,14 @@ class Head(NamedTuple):
 
 
 def double_logits(head: Head, params: Params, x: Any) -> NDArray[np.float64] | None:
-    """The logits of rows `x` (n, p) in float64, where the numbers of `head` are: of a solved one the intercept.
+    """The logits of rows `x` (n, p) in float64, where any numbers of `head` are: of a solved one its intercepts.
 
-    Such a head is linear, and NumPy's arrays go through it as JAX's do. None of any other, whose type is float32.
+    None of any other, whose type is float32.
     """
     if not any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(params)):
         return None
-    rows: Any = np.asarray(x, np.float64)
-    return np.asarray(head.logits(jax.tree.map(np.asarray, params), rows))
+    rows = np.asarray(x)
+    with jax.enable_x64(True):
+        exact = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), params)
+        blocks = [rows[i : i + _BLOCK].astype(np.float64) for i in range(0, max(len(rows), 1), _BLOCK)]
+        return np.concatenate([np.asarray(head.logits(exact, jnp.asarray(block))) for block in blocks])

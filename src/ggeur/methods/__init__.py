@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.message import KINDS as STATISTICS
+from ggeur.core.message import Statistics
 from ggeur.core.names import build_own, load_own
 from ggeur.core.parameters import checked, is_traced
 from ggeur.core.parameters import parameters as declared_by
-from ggeur.methods.algorithm import Algorithm, Bound, Given, Recipe, Solved, Trained
+from ggeur.methods.algorithm import Algorithm, Bound, Chosen, Given, Recipe, Solved, Trained
 
 if TYPE_CHECKING:
     from ggeur.heads.head import Head
 
-# Each is a function of that name in the module of that name.
+# Each is a function of that name, a plus written as an underscore, in the module of that name.
 _KINDS: dict[str, type[Algorithm]] = {
     "fedavg": Trained,
     "fedprox": Trained,
@@ -38,10 +39,17 @@ _KINDS: dict[str, type[Algorithm]] = {
     "lda": Solved,
     "ridge": Solved,
     "ccvr": Solved,
+    "limit": Solved,
+    "gated": Solved,
+    "limit+gated": Solved,
+    "auto": Chosen,
     "local": Bound,
     "central": Bound,
     "zeroshot": Given,
 }
+
+
+_SHARED = ("statistics",)  # keywords of a method's function that are keys of [augment]
 
 
 def names(*kinds: type[Algorithm]) -> tuple[str, ...]:
@@ -67,24 +75,27 @@ def factory(name: str) -> Callable[..., Any]:
         return load_own(name, "method", _KINDS)
     kind = _KINDS[name]
     room = "ggeur.methods.solved" if kind is Solved else "ggeur.methods"
-    name = "fedavg" if kind is Bound else name
+    name = "fedavg" if kind is Bound else name.replace("+", "_")
     found: Callable[..., Any] = getattr(importlib.import_module(f"{room}.{name}"), name)
     return found
 
 
 def parameters(name: str) -> dict[str, inspect.Parameter]:
-    """What may stand under [method.NAME]: the keywords of its function."""
-    return declared_by(factory(name))
+    """What may stand under [method.NAME]: the keywords of its function, but for what [augment] says."""
+    return {key: p for key, p in declared_by(factory(name)).items() if key not in _SHARED}
 
 
-def checked_parameters(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """`given` converted to the types the method declares; unknown names and values are errors."""
-    return checked(factory(name), given, f"method.{name}")
+def checked_parameters(name: str, given: Mapping[str, Any], statistics: Statistics = "per-class") -> dict[str, Any]:
+    """`given` converted to the types the method declares; unknown names and values are errors.
+
+    A method that can do with several kinds of `statistics` declares them as a keyword, and has [augment]'s.
+    """
+    return checked(factory(name), given, f"method.{name}", dict.fromkeys(_SHARED, statistics))
 
 
-def resolve(name: str, head: "Head", given: Mapping[str, Any]) -> Algorithm:
+def resolve(name: str, head: "Head", given: Mapping[str, Any], statistics: Statistics = "per-class") -> Algorithm:
     """The algorithm of that name; the same arguments give the same object, so that nothing is compiled twice."""
-    values = tuple(sorted(checked_parameters(name, given).items()))
+    values = tuple(sorted(checked_parameters(name, given, statistics).items()))
     try:
         return _build(name, head, values, repr(values))
     except TypeError:  # a parameter that cannot be a key, such as a list
@@ -100,9 +111,9 @@ def resolve_trained(name: str, head: "Head", given: Mapping[str, Any]) -> Traine
     return found
 
 
-def resolve_solved(name: str, given: Mapping[str, Any]) -> Solved:
+def resolve_solved(name: str, given: Mapping[str, Any], statistics: Statistics = "per-class") -> Solved:
     """`resolve`, of what is solved, which takes no head."""
-    found = _without_head(name, checked_parameters(name, given))
+    found = _without_head(name, checked_parameters(name, given, statistics))
     assert isinstance(found, Solved), f"{name} is not solved"
     return found
 
@@ -116,10 +127,10 @@ def _build(name: str, head: "Head", values: tuple[tuple[str, Any], ...], text: s
     return _trained(name, head, dict(values)) if kind is Trained else _without_head(name, dict(values))
 
 
-def _without_head(name: str, values: Mapping[str, Any]) -> Solved | Given:
+def _without_head(name: str, values: Mapping[str, Any]) -> Solved | Chosen | Given:
     make = partial(factory(name), **values)
     found = make() if name in _KINDS else build_own(name, "method", make)
-    if not isinstance(found, Solved | Given if name in _KINDS else Solved):
+    if not isinstance(found, Solved | Chosen | Given if name in _KINDS else Solved):
         raise GgeurError(f"'{name}' is not a method: without a head it must return a ggeur Solved.")
     if isinstance(found, Solved) and found.needs not in STATISTICS:
         raise GgeurError(f"'{name}' needs {found.needs!r}; a Solved may need {', '.join(STATISTICS)}.")
@@ -130,7 +141,7 @@ def _trained(name: str, head: "Head", values: Mapping[str, Any]) -> Trained:
     """The recipe around the numbers that are declared `Traced`; what cannot be a key makes a recipe of its own."""
     from ggeur.methods.method import Method
 
-    build, known = factory(name), parameters(name)
+    build, known = factory(name), declared_by(factory(name))
     every = {key: p.default for key, p in known.items() if p.default is not p.empty} | dict(values)
     traced = {key: v for key, v in every.items() if is_traced(known[key]) and isinstance(v, float)}
     fixed = tuple((key, v) for key, v in every.items() if key not in traced)

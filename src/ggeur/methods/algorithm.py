@@ -1,7 +1,8 @@
 """The kinds of algorithm that [train] method can name, each a type of its own.
 
-Trained: rounds over the clients. Solved: a head from the statistics that clients send once. Given: a head from the task
-itself, without a training row. Bound: FedAvg where there is no federation, for comparison.
+Trained: rounds over the clients. Solved: a head from the statistics that clients send once. Chosen: the best of several
+such heads, found by leaving rows out. Given: a head from the task itself, without a training row. Bound: FedAvg where
+there is no federation, for comparison.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.message import Message, Statistics
+from ggeur.core.message import Apart, Statistics, Total, largest
 
 if TYPE_CHECKING:
     import jax
@@ -61,11 +62,49 @@ class Trained:
 
 
 class Solved(NamedTuple):
-    """A linear head, solved from what clients send in round 0."""
+    """A head, solved from what clients send in round 0."""
 
     needs: Statistics
-    solve: "Callable[[Message, Task], Params]"
+    solve: "Callable[[Total, Task], Params]"
     """(the total of all messages, task) -> parameters."""
+
+    apart: Apart | None = None  # what the total must hold of every domain, or client, beside the sum
+    head: str = "linear"  # the head whose parameters are solved for
+
+
+class Candidate(NamedTuple):
+    """A solved head among several."""
+
+    name: str
+    parameters: Mapping[str, Any]  # that are not its defaults
+    solved: Solved
+
+    @property
+    def label(self) -> str:
+        """Its name and what is not default of it, as "lda (shrinkage 0.01)"."""
+        given = ", ".join(f"{key} {value:g}" for key, value in self.parameters.items())
+        return f"{self.name} ({given})" if given else self.name
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """That of several solved heads which does best on rows, and cells, that are left out of the statistics."""
+
+    candidates: tuple[Candidate, ...]  # the simplest first
+    folds: int  # how many parts are left out in turn
+
+    @property
+    def needs(self) -> Statistics:
+        """What serves every candidate."""
+        found = largest(c.solved.needs for c in self.candidates)
+        assert found is not None
+        return found
+
+    @property
+    def apart(self) -> Apart | None:
+        """What serves every candidate, of every domain."""
+        kind = largest(c.solved.apart.kind for c in self.candidates if c.solved.apart is not None)
+        return None if kind is None else Apart(kind)
 
 
 class Given(NamedTuple):
@@ -85,4 +124,4 @@ class Bound:
     alone: bool
 
 
-Algorithm = Trained | Solved | Given | Bound
+Algorithm = Trained | Solved | Chosen | Given | Bound

@@ -14,7 +14,7 @@ from ggeur.core.units import Units
 from ggeur.data.files import CannotWrite, lock_file, write_atomically
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.simulate import State
-from ggeur.heads import described
+from ggeur.heads import described, sizes
 from ggeur.heads.head import Params
 from ggeur.runs.checkpoint import Checkpoints, InFlight, Snapshot
 from ggeur.runs.interrupt import uninterrupted
@@ -121,13 +121,17 @@ class RunFolder:
         point: Settings,
         table: EmbeddingTable,
         units: Units | None = None,
+        solved: str | None = None,
     ) -> None:
-        """Keep the cell, and its head under `model/` with what is needed to use it: classes and encoder."""
+        """Keep the cell, and its head under `model/` with what is needed to use it: classes and encoder.
+
+        `solved` is the kind of head that was solved for, if not trained as [train] says.
+        """
         with uninterrupted():
             if params is not None:
                 encoder = {k: table.meta[k] for k in ("encoder", "weights", "preprocessing") if k in table.meta}
-                head = point.train.head
-                parameters = described(head, point.head_parameters)
+                head = solved or point.train.head
+                parameters = sizes(head, params) if solved else described(head, point.head_parameters)
                 model = Model(params, head, table.dimension, table.class_names, encoder, parameters, units)
                 model.save(self._model(number))
             self._checkpoints.finish_cell(number, cell)

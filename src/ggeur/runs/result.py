@@ -45,6 +45,8 @@ class Cell:
     bytes_down: int = 0
     rounds_to_95: int | None = None
     start_avg: float | None = None  # of the head that training starts from, where it was solved
+    taken: str = ""  # which of several heads was chosen
+    expected: dict[str, float] = field(default_factory=dict)  # of each, avg by what was left out
 
 
 class Row(NamedTuple):

@@ -9,8 +9,8 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.names import is_own
 from ggeur.federation.augmentation import KINDS as AUGMENTATIONS
 from ggeur.heads import HEADS, arguments
-from ggeur.methods import SOLVED, kind_of
-from ggeur.methods.algorithm import Given, Solved
+from ggeur.methods import SOLVED, kind_of, resolve_solved
+from ggeur.methods.algorithm import Chosen, Given, Solved
 
 if TYPE_CHECKING:
     from ggeur.settings.schema import Settings
@@ -39,10 +39,13 @@ StartName = Annotated[str, _one_of("start", ("random", *SOLVED))]
 def check_heads(point: "Settings") -> None:
     """Raise for what will not do in `point`; a user's own head and method are imported for it, so no validator can."""
     t = point.train
-    if t.head != "linear" and (t.start != "random" or kind_of(t.method) in (Solved, Given)):
-        raise GgeurError('[train]: closed-form heads are linear: use head = "linear".')
-    if t.start != "random" and kind_of(t.start) is not Solved:
-        raise GgeurError(f"[train] start = '{t.start}' is not solved from statistics, so nothing can start from it.")
+    if t.head != "linear" and (t.start != "random" or kind_of(t.method) in (Solved, Chosen, Given)):
+        raise GgeurError('[train]: what is solved has a head of its own: use head = "linear", the default.')
+    if t.start != "random":
+        if kind_of(t.start) is not Solved:
+            raise GgeurError(f"[train] start = '{t.start}' is not solved from statistics: nothing can start from it.")
+        if resolve_solved(t.start, point.method.get(t.start, {})).head != "linear":
+            raise GgeurError(f"[train] start = '{t.start}' is not a linear head, so training cannot start from it.")
     for name, values in point.head.items():
         hidden = arguments(name, values).get("hidden", t.hidden)
         if name == "mlp" and t.hidden not in (None, hidden):

@@ -221,7 +221,7 @@ def settings(tree: Mapping[str, Any]) -> Settings:
     if result.augment.kind not in AUGMENTATIONS or result.augment.parameters:  # ours is checked by its keys' types
         result.augment.build()
     for name, values in result.method.items():
-        checked_parameters(name, values)
+        checked_parameters(name, values, result.augment.statistics)
     check_heads(result)
     return result
 

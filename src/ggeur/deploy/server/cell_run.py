@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ggeur.core.message import Total
 from ggeur.core.types import Tree
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.server.agreement import Agreement
@@ -107,7 +108,9 @@ class CellRun:
             params = random_head(self._setup.head, task, seed)
         else:
             assert total is not None
-            params = solved_head(solving, train.method if self._solved else train.start, total, task, seed)
+            params = solved_head(
+                solving, train.method if self._solved else train.start, Total.of([(0, total)]), task, seed
+            )
             params = params if self._solved else to_train(params)
         sets = TrainingSets(roster, round_zero, self._trained, train.batch)
         prepared = sets.add(sets.make(0), nodes)

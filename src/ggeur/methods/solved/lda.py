@@ -6,6 +6,7 @@ logit_c = mu_c' Sigma_s^{-1} x - mu_c' Sigma_s^{-1} mu_c / 2 + log pi_c
 
 import numpy as np
 
+from ggeur.core.geometry import shrunk
 from ggeur.core.message import Message
 from ggeur.core.parameters import Fraction
 from ggeur.core.types import Float
@@ -18,11 +19,8 @@ def lda(*, shrinkage: Fraction = 0.1) -> Solved:
 
     def solve(s: Message, task: Task) -> tuple[Float, Float]:
         prior = s.count / s.count.sum()
-        sigma = s.within
-        p = s.dimension
-        shrunk = (1 - shrinkage) * sigma + shrinkage * np.trace(sigma) / p * np.eye(p)
         mu = s.mean
-        w = np.linalg.lstsq(shrunk, mu.T, rcond=None)[0].T
+        w = np.asarray(np.linalg.lstsq(shrunk(s.within, shrinkage), mu.T, rcond=None)[0].T, np.float64)
         b = -np.einsum("cp,cp->c", w, mu) / 2 + np.log(np.where(s.present, prior, 1.0))
         return w, b
 

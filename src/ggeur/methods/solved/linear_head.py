@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import Message, Statistics
+from ggeur.core.message import Apart, Statistics, Total
 from ggeur.core.types import Float
 from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Solved, Task
@@ -17,7 +17,9 @@ from ggeur.methods.algorithm import Solved, Task
 BELOW = 10.0  # how far a class without samples stays below the mean of the others
 
 
-def linear_head(needs: Statistics, solve: Callable[[Message, Task], tuple[Float, Float]]) -> Solved:
+def linear_head(
+    needs: Statistics, solve: Callable[[Total, Task], tuple[Float, Float]], apart: Apart | None = None
+) -> Solved:
     """The head of which `solve` finds W and b, given a message of rows about their mean and in units of their spread.
 
     A class without samples gets the mean logit of the others, less a constant: it is never the answer, and a head that
@@ -25,7 +27,7 @@ def linear_head(needs: Statistics, solve: Callable[[Message, Task], tuple[Float,
     large number that it must cancel.
     """
 
-    def moved(total: Message, task: Task) -> Params:
+    def moved(total: Total, task: Task) -> Params:
         present = total.present
         if not present.any():
             raise GgeurError("There are no samples at all, so no head can be solved for.")
@@ -35,4 +37,4 @@ def linear_head(needs: Statistics, solve: Callable[[Message, Task], tuple[Float,
         w = (w / units.scale).astype(np.float32)
         return {"W": w, "b": b - w.astype(np.float64) @ units.shift}
 
-    return Solved(needs, moved)
+    return Solved(needs, moved, apart)

@@ -1,0 +1,67 @@
+"""A simulated federation without some of its rows, to choose a head by."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+from ggeur.core.message import Total, message_bytes
+from ggeur.core.types import Bool, Int
+from ggeur.federation.choosing import Fold, right_answers, row_folds
+from ggeur.federation.simulated import Clients, merged_total
+from ggeur.heads.head import Params
+from ggeur.methods.algorithm import Chosen
+
+
+@dataclass
+class SimulatedFolds:
+    """Clients, each with the fold of every row of it, and what a client would send and receive."""
+
+    clients: Clients
+    chosen: Chosen
+    fold: Sequence[Int]
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+    @classmethod
+    def of(cls, clients: Clients, chosen: Chosen, seed: int) -> "SimulatedFolds":
+        each = [
+            row_folds(clients.y[rows], clients.domains[rows], chosen.folds, seed, k)
+            for k, rows in enumerate(clients.parts)
+        ]
+        return cls(clients, chosen, each)
+
+    def _in(self, fold: Fold, client: int) -> Bool:
+        rows = self.clients.parts[client]
+        if fold.cells is None:
+            return np.asarray(self.fold[client] == fold.number)
+        return fold.cells[self.clients.domains[rows], self.clients.y[rows]]
+
+    def total(self, fold: Fold) -> Total:
+        """The statistics of all rows but those of `fold`."""
+        if fold.cells is None or self.chosen.needs != "per-class":  # from sums of every class, cells can be dropped
+            self.bytes_up += message_bytes(self.chosen.needs, self.shape[1], self.clients.x.shape[1])
+        kept = [rows[~self._in(fold, k)] for k, rows in enumerate(self.clients.parts)]
+        return merged_total(self.clients._replace(parts=kept), self.chosen.needs, apart=self.chosen.apart)
+
+    def right(self, fold: Fold, heads: Sequence[tuple[str, Params]]) -> Int:
+        """(heads, D, C): how many rows of every cell of `fold` each head gets right."""
+        c = self.clients
+        self.bytes_up += 8 * len(heads) * self.shape[1]
+        self.bytes_down += sum(leaf.nbytes for _, params in heads for leaf in jax.tree.leaves(params))
+        rows = np.concatenate([rows[self._in(fold, k)] for k, rows in enumerate(c.parts)])
+        of_fold = c.x[rows], c.y[rows], c.domains[rows], self.shape
+        return np.stack([right_answers(head, *of_fold) for head in heads])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many domains and classes there are."""
+        return int(self.clients.domains.max()) + 1, self.clients.n_classes
+
+    def count(self) -> Int:
+        """(D, C): rows of every cell."""
+        rows = np.concatenate(self.clients.parts)
+        count = np.zeros(self.shape, np.int64)
+        np.add.at(count, (self.clients.domains[rows], self.clients.y[rows]), 1)
+        return count

@@ -1,0 +1,52 @@
+"""The head that does best on what is left out of the statistics: rows of cells that are there, and whole cells."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.message import Statistics, largest
+from ggeur.methods.algorithm import Candidate, Chosen, Solved
+
+# The simplest first: what is as good as the best, as far as can be told, and comes before it is taken.
+CANDIDATES: tuple[Mapping[str, Any], ...] = (
+    {"method": "lda"},
+    {"method": "lda", "shrinkage": 0.01},
+    {"method": "ridge"},
+    {"method": "ridge", "alpha": 0.1},
+    {"method": "limit"},
+    {"method": "limit", "decay": 1e-3},
+    {"method": "limit", "scale": 0.5},
+    {"method": "gated"},
+    {"method": "gated", "tau": 1000.0, "shrinkage": 0.1},
+    {"method": "limit+gated"},
+    {"method": "limit+gated", "t": 0.1},
+)
+Folds = Annotated[int, Field(ge=2, le=20)]
+
+
+def auto(
+    *,
+    folds: Folds = 4,
+    candidates: Sequence[str | dict[str, Any]] | None = None,
+    statistics: Statistics = "per-class",
+) -> Chosen:
+    """`folds`: how many parts are left out in turn. `candidates`: what is chosen from, the simplest first.
+
+    Each is a name, or a table such as {method = "lda", shrinkage = 0.5}.
+    `statistics` is that of [augment], and pooled where that would be means.
+    """
+    from ggeur.methods import SOLVED, kind_of, resolve_solved
+
+    kind = largest([statistics, "pooled"]) or "pooled"
+    found = []
+    for one in CANDIDATES if candidates is None else candidates:
+        given = {"method": one} if isinstance(one, str) else dict(one)
+        name = str(given.pop("method", ""))
+        if not name or kind_of(name) is not Solved:
+            raise GgeurError(f"[method.auto] candidates: '{name}' is not a solved head; there are {', '.join(SOLVED)}.")
+        found.append(Candidate(name, given, resolve_solved(name, given, kind)))
+    if not found:
+        raise GgeurError("[method.auto] candidates: name at least one.")
+    return Chosen(tuple(found), folds)

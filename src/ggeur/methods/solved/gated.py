@@ -1,0 +1,71 @@
+"""One Gaussian model per domain, mixed by likelihood: which domain a row is of is found out, not told.
+
+    score_c(x) = log sum_s exp(-1/2 (x - M_sc)' S_s^-1 (x - M_sc) - 1/2 log |S_s|)
+    S_s = (scatter of s within its classes + tau W) / (n_s + tau), shrunk by g;  W = scatter within all cells / n
+    M_sc = (n_sc m_sc + k (a_s + b_c)) / (n_sc + k)
+
+The additive means a_s + b_c, a least-squares fit to the cells that there are, stand in for those that nobody has seen.
+"""
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.geometry import shrunk
+from ggeur.core.message import Apart, Message, Total
+from ggeur.core.parameters import AtLeastZero, Fraction, Positive
+from ggeur.core.types import Float
+from ggeur.heads.head import Params
+from ggeur.methods.algorithm import Solved, Task
+
+NEVER = -1e9  # the score of a class that nobody holds, finite as numbers of a head must be
+_FIT = 1e-3  # penalty on a_s, in rows: which of a and b a common shift is part of must be decided
+
+
+def gated(*, tau: AtLeastZero = 300.0, shrinkage: Fraction = 0.01, fill: Positive = 10.0) -> Solved:
+    """`tau`: how many rows of all domains a domain's covariance leans on; infinite gives all domains one.
+
+    `shrinkage`: g. `fill`: k, how many rows the additive mean of a cell counts for.
+    """
+
+    def solve(total: Total, task: Task) -> Params:
+        if not total.present.any():
+            raise GgeurError("There are no samples at all, so no head can be solved for.")
+        units = total.units
+        s = total.in_units(units)
+        means = cell_means(s.apart, fill)
+        roots = [np.linalg.cholesky(sigma) for sigma in covariances(s.apart, tau, shrinkage)]
+        whiten = np.stack([solve_triangular(root, np.eye(s.dimension), lower=True) for root in roots])
+        white = means @ whiten.swapaxes(1, 2)
+        log_det = np.array([2 * np.log(np.diag(root)).sum() for root in roots])
+        offset = -((white**2).sum(axis=2) + log_det[:, None]) / 2
+        return {
+            "center": units.shift,
+            "whiten": (whiten / units.scale).astype(np.float32),
+            "means": white.astype(np.float32),
+            "offset": np.where(s.present, offset, NEVER),
+        }
+
+    return Solved("pooled", solve, Apart("pooled"), head="gated")
+
+
+def covariances(sites: tuple[Message, ...], tau: float, g: float) -> list[Float]:
+    """S_s (p, p) of every domain."""
+    n, scatter = [float(m.count.sum()) for m in sites], [m.scatter_of(0) for m in sites]
+    within = np.sum(scatter, axis=0) / sum(n)
+    if not within.any():
+        within = np.eye(len(within))  # rows all alike have no shape
+    if np.isinf(tau):
+        return [shrunk(within, g)] * len(sites)
+    return [shrunk((own + tau * within) / (rows + tau), g) for own, rows in zip(scatter, n, strict=True)]
+
+
+def cell_means(sites: tuple[Message, ...], k: float) -> Float:
+    """M_sc (S, C, p), where no cell is empty."""
+    n, m = np.stack([s.count for s in sites]), np.stack([s.mean for s in sites])
+    # sum_sc n_sc |m_sc - a_s - b_c|^2 + penalty |a|^2 is least where this system holds, a and b stacked
+    normal = np.block([[np.diag(n.sum(axis=1) + _FIT), n], [n.T, np.diag(n.sum(axis=0) + (n.sum(axis=0) == 0))]])
+    rows = n[:, :, None] * m
+    fit = np.linalg.solve(normal, np.concatenate([rows.sum(axis=1), rows.sum(axis=0)]))
+    additive = fit[: len(n), None] + fit[None, len(n) :]
+    return np.asarray((rows + k * additive) / (n[:, :, None] + k))

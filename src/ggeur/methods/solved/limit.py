@@ -1,0 +1,72 @@
+"""An upper bound of GGEUR's loss with infinitely many draws, which is convex: its minimum is the head.
+
+GGEUR trains on x ~ N(m, T_c) around prototypes m. By Jensen, a linear head's expected cross-entropy there is at most
+
+    log sum_j exp((w_j - w_c)'m + b_j - b_c + k/2 (w_j - w_c)' T_c (w_j - w_c))
+
+(Wang et al. 2019, inside the training of a network). Its mean over prototypes plus decay/2 ||W||^2 has one minimum in
+W, and in b up to a shift: no seed, no rate, no rounds. With Sigma = sum_c n_c/n Sigma_c,
+
+    T_c = (1 - g)(a_c Sigma_c + (1 - a_c) Sigma) + g tr(.)/p I,    a_c = n_c / (n_c + kappa p)
+"""
+
+import numpy as np
+
+from ggeur.core.geometry import shrunk
+from ggeur.core.means import covariance_from_means
+from ggeur.core.message import Apart, Statistics, Total
+from ggeur.core.parameters import AtLeastZero, Fraction, Positive
+from ggeur.core.types import Float, Int
+from ggeur.methods.algorithm import Solved, Task
+from ggeur.methods.solved.bound import minimum
+from ggeur.methods.solved.linear_head import linear_head
+
+
+def limit(
+    *,
+    kappa: AtLeastZero = 4.0,
+    shrinkage: Fraction = 0.1,
+    scale: AtLeastZero = 1.0,
+    decay: Positive = 1e-5,
+    statistics: Statistics = "per-class",
+) -> Solved:
+    """`kappa`: how many rows, in dimensions, a class needs until its own covariance counts as much as the pooled one.
+
+    `shrinkage`: g. `scale`: k, how much of the covariance is drawn. `decay`: of W, for rows in units of their spread.
+    `statistics` is that of [augment]: with "pooled" all classes have one covariance; with "means" they are estimated
+    from the scatter of the clients' means.
+    """
+
+    def solve(s: Total, task: Task) -> tuple[Float, Float]:
+        here = np.flatnonzero(s.present)  # a class that nobody holds has no prototypes, and no say
+        m, y, weight = prototypes(s)
+        w, b = np.zeros((s.n_classes, s.dimension)), np.zeros(s.n_classes)
+        w[here], b[here] = minimum(m, np.searchsorted(here, y), weight, shapes(s, kappa, shrinkage, scale), decay)
+        return w, b
+
+    return linear_head(statistics, solve, Apart("means", "client" if statistics == "means" else "domain"))
+
+
+def prototypes(s: Total) -> tuple[Float, Int, Float]:
+    """Points (n, p), their classes, and their weights: with several domains every cell's mean, and all alike.
+
+    That is Step 2's balance. With one domain every class's mean, weighted by count.
+    """
+    domains = sorted(set(s.domain))
+    by_domain = [Total.of((0, m) for d, m in zip(s.domain, s.apart, strict=True) if d == one) for one in domains]
+    cells = [(m.mean[c], c, m.count[c]) for m in by_domain for c in np.flatnonzero(m.present)]
+    points, y, n = (np.array(column) for column in zip(*cells, strict=True))
+    return points, y, np.full(len(y), 1 / len(y)) if len(domains) > 1 else n / n.sum()
+
+
+def shapes(s: Total, kappa: float, g: float, k: float) -> list[Float]:
+    """k T_c of every class that somebody holds, or one for all where the covariances are pooled."""
+    here, p = np.flatnonzero(s.present), s.dimension
+    if s.kind == "means":
+        count, mean = np.stack([m.count for m in s.apart]), np.stack([m.mean for m in s.apart])
+        return list(k * covariance_from_means(count, mean, np.array(s.domain), shrinkage=g)[here])
+    sigma = s.within
+    if s.kind == "pooled":
+        return [k * shrunk(sigma, g)]
+    a = s.count / (s.count + kappa * p)
+    return [k * shrunk(a[c] * s.scatter_of(int(c)) / s.count[c] + (1 - a[c]) * sigma, g) for c in here]
