@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import Apart, Message, Statistics, Total
+from ggeur.core.message import KINDS, Apart, Message, Statistics, Total
 from ggeur.core.types import Float, Int
 from ggeur.federation.summary import protect, summarise
 
@@ -38,6 +38,8 @@ class Sums(NamedTuple):
 
     def of_kind(self, kind: Statistics) -> "Sums":
         """As much of them as `kind` is."""
+        if KINDS.index(kind) > KINDS.index(self.kind):
+            raise GgeurError(f"This needs {kind} second moments, and the site '{self.name}' sent {self.kind}.")
         return self._replace(kind=kind, messages={d: m.of_kind(kind) for d, m in self.messages.items()})
 
     def joined(self, more: "Sums", names: tuple[str, ...]) -> "Sums":
