@@ -62,10 +62,10 @@ def test_a_warning_of_ours_is_a_note_once_and_those_of_libraries_are_not_shown(t
     for block in (screen.notes(), screen.progress(Experiment.of(TREE), tmp_path)):
         with block:
             for _ in range(2):
-                warnings.warn("beware of [these]", GgeurWarning, stacklevel=1)
+                warnings.warn("beware of [these] :b:", GgeurWarning, stacklevel=1)
                 warnings.warn("a library's own", UserWarning, stacklevel=1)
         out, err = capsys.readouterr()
-        assert out.count("note: beware of [these]") == 1 and "library" not in out + err
+        assert out.count("note: beware of [these] :b:") == 1 and "library" not in out + err
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ggeur.runs.result import Result, Row
     from ggeur.settings.grid import Experiment
 
-console = Console()
+console = Console(emoji=False)  # ":b:" in a name is no picture
 
 
 def say(text: str, *, soft_wrap: bool = False) -> None:
@@ -57,7 +57,7 @@ def progress_bar(*columns: "ProgressColumn") -> "Progress":
     """A bar with what is going on and how far it is, then `columns` of its own, then the time left."""
     from rich import progress as bars
 
-    first = (bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn())
+    first = (bars.TextColumn("{task.description}", markup=False), bars.BarColumn(), bars.MofNCompleteColumn())
     last = (bars.TextColumn("left"), bars.TimeRemainingColumn())
     return bars.Progress(*first, *columns, *last, console=console)
 
@@ -86,7 +86,7 @@ def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
         def on_round(event: dict[str, Any]) -> None:
             done[event["cell"]] = max(event["round"], 1)
             point, seed = divmod(event["cell"], len(experiment.seeds))
-            words = f"{escape(names[point])}, seed {experiment.seeds[seed]}: {event['avg']:5.1f} %"
+            words = f"{names[point]}, seed {experiment.seeds[seed]}: {event['avg']:5.1f} %"
             bar.update(task, completed=sum(done.values()), description=words)
 
         yield on_round
