@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ggeur.core.errors import GgeurError
 from ggeur.core.message import KINDS as STATISTICS
 from ggeur.core.names import build_own, load_own
-from ggeur.core.parameters import checked, is_traced
+from ggeur.core.parameters import checked, is_traced, signature
 from ggeur.core.parameters import parameters as declared_by
 from ggeur.methods.algorithm import Algorithm, Bound, Given, Recipe, Solved, Trained
 
@@ -57,7 +57,7 @@ def kind_of(name: str) -> type[Algorithm]:
     if name in _KINDS:
         return _KINDS[name]
     by_keyword = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
-    takes_head = any(p.kind not in by_keyword for p in inspect.signature(factory(name)).parameters.values())
+    takes_head = any(p.kind not in by_keyword for p in signature(factory(name)).parameters.values())
     return Trained if takes_head else Solved
 
 

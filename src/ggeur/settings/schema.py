@@ -13,7 +13,7 @@ from ggeur.data.datasets import paper_partition
 from ggeur.federation.augmentation import KINDS as AUGMENTATIONS
 from ggeur.federation.augmentation import Augmentation, steps_of
 from ggeur.federation.augmentation import build as build_augmentation
-from ggeur.methods import checked_parameters, factory
+from ggeur.methods import checked_parameters
 from ggeur.settings.choices import AugmentationName, HeadName, StartName, check_heads
 
 # Numbers are strict: `true` is not 1, and "3" is not 3.
@@ -217,10 +217,9 @@ def settings(tree: Mapping[str, Any]) -> Settings:
         result = Settings.model_validate(merged)
     except ValidationError as error:
         raise GgeurError(_sentence(error)) from error
-    factory(result.train.method)  # raises for an unknown name
     if result.augment.kind not in AUGMENTATIONS or result.augment.parameters:  # ours is checked by its keys' types
         result.augment.build()
-    for name, values in result.method.items():
+    for name, values in {result.train.method: {}, **result.method}.items():
         checked_parameters(name, values)
     check_heads(result)
     return result
