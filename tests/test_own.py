@@ -177,7 +177,9 @@ def test_what_ones_own_takes_must_be_there_to_be_read(run, tmp_path, key, name):
         Experiment.of({"data": {"dataset": "mini-digits"}, key.split(".")[0]: {key.split(".")[1]: name}})
 
 
-@pytest.mark.parametrize(("name", "why"), [("no_type", "PydanticSchemaGenerationError"), ("fails", "ZeroDivisionError")])
+@pytest.mark.parametrize(
+    ("name", "why"), [("no_type", "PydanticSchemaGenerationError"), ("fails", "ZeroDivisionError")]
+)
 @pytest.mark.parametrize("room", ["head", "method"])
 def test_a_type_that_cannot_be_checked_is_blamed_on_the_parameter(run, tmp_path, room, name, why):
     (tmp_path / "own_odd_types.py").write_text(dedent(ODD))

@@ -106,7 +106,9 @@ def test_units_travel_as_they_are_billed_and_are_kept_in_the_model(deploy):
 
 @pytest.mark.parametrize("statistics", ["per-class", "pooled"])
 @pytest.mark.parametrize(
-    "partition", [{"kind": "domain"}, {"kind": "label-and-domain", "beta": 0.1}, {"clients": 4, "min_per_class": 0}], ids=str
+    "partition",
+    [{"kind": "domain"}, {"kind": "label-and-domain", "beta": 0.1}, {"clients": 4, "min_per_class": 0}],
+    ids=str,
 )
 def test_what_clients_draw_along_and_around_travels_as_it_is_billed(deploy, partition, statistics):
     """Nobody is sent the shapes of classes it does not draw, nor a client that mixes domains any prototypes."""
