@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ggeur.heads.head import Head
 
 HEADS = ("linear", "mlp")  # each a function of that name in the module of that name
+OF_TRAIN = {"mlp": ("hidden",)}  # parameters of a head that [train] may give as well
 _BUILT: "dict[tuple[Callable[..., Any], str], Head]" = {}
 
 
@@ -63,7 +64,8 @@ def _build(name: str, make: Callable[[], Any]) -> "Head":
     found = make() if name in HEADS else build_own(name, "head", make)
     if not isinstance(found, Head):
         raise GgeurError(f"'{name}' is not a head: called with its parameters it must return a ggeur Head.")
-    return found if name in HEADS else Head(*(partial(_call, name, function) for function in found))
+    parts: Any = {part: partial(_call, name, getattr(found, part)) for part in Head._fields if part != "linear"}
+    return found if name in HEADS else found._replace(**parts)
 
 
 def _call(name: str, function: Callable[..., Any], *given: Any) -> Any:
