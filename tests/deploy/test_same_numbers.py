@@ -104,6 +104,23 @@ def test_units_travel_as_they_are_billed_and_are_kept_in_the_model(deploy):
     np.testing.assert_allclose(models[0].units.pack(), models[1].units.pack(), rtol=1e-12)
 
 
+@pytest.mark.parametrize("statistics", ["per-class", "pooled"])
+@pytest.mark.parametrize(
+    "partition",
+    [{"kind": "domain"}, {"kind": "label-and-domain", "beta": 0.1}, {"clients": 4, "min_per_class": 0}],
+    ids=str,
+)
+def test_what_clients_draw_along_and_around_travels_as_it_is_billed(deploy, partition, statistics):
+    """Nobody is sent the shapes of classes it does not draw, nor a client that mixes domains any prototypes."""
+    two_steps = {"steps": 2, "target": 20, "per_prototype": 5, "statistics": statistics}
+    downs = []
+    for augment in ({"kind": "none"}, two_steps):
+        one = deploy({"train": SHORT, "augment": augment, "partition": partition}, name=str(len(downs)))
+        downs.append([one.run().cells[0].bytes_down, run(one.simulated).cells[0].bytes_down])
+    wire, bill = np.diff(downs, axis=0)[0]
+    assert wire == pytest.approx(bill, abs=3 * 4 + 2), "but for which prototypes there are, a byte each, and rounding"
+
+
 def test_rows_of_any_units_are_trained_on_in_the_federations(deploy, build_table):
     table = build_table()
     far = build_table(x=(1e-3 * (table.x.astype(np.float64) + 20_000)).astype(np.float32))

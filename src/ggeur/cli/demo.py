@@ -70,8 +70,8 @@ def of_one_message(result: "Result") -> str:
     guess = f"; it expected {sum(expected) / len(expected):.1f} %, from rows left out" if expected else ""
     return (
         "What GGEUR's rounds draw on is all in the sites' first message. A head solved from it, without a round, "
-        f"reaches {rows['limit, one message'].avg:.1f} % (limit) or {rows['gated, one message'].avg:.1f} % (gated), against "
-        f"GGEUR's {full.avg:.1f} %. Choosing among such heads without looking at a test row took {taken} and "
+        f"reaches {rows['limit, one message'].avg:.1f} % (limit) or {rows['gated, one message'].avg:.1f} % (gated), "
+        f"against GGEUR's {full.avg:.1f} %. Choosing among such heads without looking at a test row took {taken} and "
         f"reaches {auto.avg:.1f} %{guess}."
     )
 

@@ -22,6 +22,7 @@ class Head(NamedTuple):
     logits: Callable[[Params, jax.Array], jax.Array]  # (params, x (n, p)) -> (n, C)
     represent: Callable[[Params, jax.Array], jax.Array]
     shape: Callable[[Params], tuple[int, int]]  # (params) -> (classes, dimensions)
+    linear: bool = False  # its parameters are W (C, p) and b (C,), for which a head can be solved
 
 
 def double_logits(head: Head, params: Params, x: Any) -> NDArray[np.float64] | None:

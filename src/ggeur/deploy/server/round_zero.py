@@ -16,6 +16,9 @@ from ggeur.deploy.server.agreement import Agreement, Client, Hello
 from ggeur.deploy.wire.packing import Arrays, from_triangles, load_tree, save_tree, triangles
 from ggeur.federation.layout import Layout
 from ggeur.federation.shapes import Shapes
+from ggeur.runs.versions import FILE as VERSIONS
+
+_SCHEMA = 1  # of what is kept; another version may mean something else by the same names
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class RoundZero:
     def save(self, path: Path, rest: Tree) -> None:
         """Write it to `path`, and `rest` beside it, whole or not at all."""
         about = {
+            "schema": _SCHEMA,
             "agreement": vars(self.agreement),
             "clients": [client.hello.model_dump() for client in self.clients],
             "largest": self.shapes.largest,
@@ -80,11 +84,16 @@ class RoundZero:
         try:
             return cls._read(load_tree(path))
         except (GgeurError, OSError, ValueError, KeyError, TypeError, LookupError) as error:
-            raise GgeurError(f"{path} is damaged, or an earlier version's; start a new run ({error!r}).") from error
+            raise GgeurError(
+                f"{path} is damaged or another version's ({error!r}): go on with the ggeur that began the run, whose "
+                f"version {VERSIONS} names, or start a new run with --out."
+            ) from error
 
     @classmethod
     def _read(cls, tree: Tree) -> tuple["RoundZero", Tree]:
         about = json.loads(str(tree["about"]))
+        if about.get("schema") != _SCHEMA:
+            raise ValueError(f"its schema is not {_SCHEMA}")
         a = about["agreement"]
         agreement = Agreement(tuple(a["classes"]), tuple(a["domains"]), a["dimension"], a["encoder"])
         clients = [Client(Hello.model_validate(hello)) for hello in about["clients"]]

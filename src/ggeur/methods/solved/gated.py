@@ -46,7 +46,7 @@ def gated(*, tau: AtLeastZero = 300.0, shrinkage: Fraction = 0.01, fill: Positiv
             "offset": np.where(s.present, offset, NEVER),
         }
 
-    return Solved("pooled", solve, Apart("pooled"), head="gated")
+    return Solved("pooled", solve, Apart("pooled"), head="mixture")
 
 
 def covariances(sites: tuple[Message, ...], tau: float, g: float) -> list[Float]:

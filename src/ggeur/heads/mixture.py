@@ -14,7 +14,7 @@ def site_scores(params: Params, x: jax.Array) -> jax.Array:
     return jnp.asarray(inner - (white**2).sum(axis=2, keepdims=True) / 2 + params["offset"])
 
 
-def gated(*, sites: Count = 1) -> Head:
+def mixture(*, sites: Count = 1) -> Head:
     """log sum_s exp score_sc(x), over so many `sites`; its numbers are solved for, not trained."""
 
     def init(key: jax.Array, p: int, n_classes: int) -> Params:
