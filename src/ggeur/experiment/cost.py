@@ -9,9 +9,10 @@ from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Chosen, Solved
 
 
-def shape_bytes(shapes: str, classes: int, p: int) -> int:
-    """Bytes down per client of its noise's factors: symmetric matrices in float32, as triangles."""
-    return 4 * {"none": 0, "one": 1, "per-class": classes}[shapes] * p * (p + 1) // 2
+def shape_bytes(shapes: str, classes: int, p: int, rank: int | None = None) -> int:
+    """Bytes down per client of its noise's factors in float32: symmetric matrices as triangles, or U, s of `rank`."""
+    each = p * (p + 1) // 2 if rank is None or rank >= p else rank * p + 1
+    return 4 * {"none": 0, "one": 1, "per-class": classes}[shapes] * each
 
 
 def units_bytes(setup: Setup, needs: Statistics | None, p: int) -> tuple[int, int]:
@@ -22,7 +23,7 @@ def units_bytes(setup: Setup, needs: Statistics | None, p: int) -> tuple[int, in
 def bytes_before_training(setup: Setup, table: EmbeddingTable) -> tuple[int, int]:
     """Bytes up and down per client: what augmentation and first head need is sent once."""
     classes, p, a = table.n_classes, table.dimension, setup.augmentation
-    down = shape_bytes(a.shapes, classes, p) + (4 * (table.n_domains - 1) * classes * p if a.prototypes else 0)
+    down = shape_bytes(a.shapes, classes, p, a.rank) + (4 * (table.n_domains - 1) * classes * p if a.prototypes else 0)
     units_up, units_down = units_bytes(setup, setup.needs, p)
     return message_bytes(setup.needs, classes, p) + units_up, down + units_down
 

@@ -41,6 +41,11 @@ def check_heads(point: "Settings") -> None:
     t = point.train
     if t.head != "linear" and (t.start != "random" or kind_of(t.method) in (Solved, Chosen, Given)):
         raise GgeurError('[train]: what is solved has a head of its own: use head = "linear", the default.')
+    if (t.head != "linear" or t.softmax) and point.augment.build().rank is not None:
+        raise GgeurError(
+            f'[augment] kind = "{point.augment.kind}" bounds the loss of a linear head: '
+            'use [train] head = "linear" and softmax = false.'
+        )
     if t.start != "random":
         if kind_of(t.start) is not Solved:
             raise GgeurError(f"[train] start = '{t.start}' is not solved from statistics: nothing can start from it.")
