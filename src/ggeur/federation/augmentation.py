@@ -142,7 +142,7 @@ def expected(
         statistics=statistics,
         guided=guided,
     )
-    return replace(drawn, label="expected GGEUR", rank=rank)
+    return replace(drawn, label=f"expected GGEUR, rank {rank}", rank=rank)
 
 
 KINDS: dict[str, Callable[..., Augmentation]] = {
