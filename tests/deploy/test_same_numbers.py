@@ -45,6 +45,8 @@ def test_every_method_finds_the_simulations_head(deploy, method):
         {"augment": {"kind": "prototypes", "target": 20, "per_prototype": 5}},
         {"augment": {"statistics": "pooled", "target": 20, "per_prototype": 5}},
         {"augment": {"guided": 0.6, "target": 20, "per_prototype": 5}},
+        {"augment": {"kind": "expected", "parameters": {"rank": 2}, "target": 20, "per_prototype": 5}},
+        {"augment": {"kind": "expected", "statistics": "pooled", "target": 20, "per_prototype": 5}},  # of full rank
         {"augment": {"statistics": "pooled", "guided": 0.6, "target": 20, "per_prototype": 5}},
         {"augment": {"scale": "eigenvalue", "per_sample": 2, "steps": 1}},
         {"train": {"rounds": 1, "batch": 64}, "augment": {"target": 8000, "per_prototype": 5, "bank_mib": 1}},  # wraps
@@ -131,6 +133,17 @@ def test_rows_of_any_units_are_trained_on_in_the_federations(deploy, build_table
     as_they_lie = deploy(tree | {"train": SHORT | {"rate": 1e-9}}, table=far, name="raw")
     as_they_lie.run()
     assert "standardise = true" in as_they_lie.events("note")[0]["why"]
+
+
+@pytest.mark.parametrize("method", ["scaffold", "fedmix", "fedgen", "fedfa"])
+def test_methods_find_the_simulations_head_without_draws(deploy, method):
+    few = {"kind": "expected", "parameters": {"rank": 2}, "target": 20, "per_prototype": 5}
+    skewed = {"kind": "label-and-domain", "beta": 0.3}
+    both(deploy({"train": {**SHORT, "method": method}, "augment": few, "partition": skewed}))
+
+
+def test_a_solved_head_needs_no_parameters_of_an_augmentation(deploy):
+    both(deploy({"train": {"method": "lda"}, "augment": {"kind": "expected", "parameters": {"rank": 2}}}))
 
 
 def test_a_client_without_rows_sits_out(deploy, build_table):

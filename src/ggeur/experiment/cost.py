@@ -12,9 +12,10 @@ from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Chosen, Solved
 
 
-def shape_bytes(shapes: str, classes: int, p: int) -> int:
-    """Bytes down of the factors of the noise of so many classes: symmetric matrices in float32, as triangles."""
-    return 4 * {"none": 0, "one": min(classes, 1), "per-class": classes}[shapes] * p * (p + 1) // 2
+def shape_bytes(shapes: str, classes: int, p: int, rank: int | None = None) -> int:
+    """Bytes down of the shapes of so many classes in float32: symmetric matrices as triangles, or U, s of `rank`."""
+    each = p * (p + 1) // 2 if rank is None or rank >= p else rank * p + 1
+    return 4 * {"none": 0, "one": min(classes, 1), "per-class": classes}[shapes] * each
 
 
 def units_bytes(setup: Setup, needs: Statistics | None, p: int) -> tuple[int, int]:
@@ -27,11 +28,11 @@ def bytes_before_training(setup: Setup, table: EmbeddingTable, run: Run) -> tupl
 
     A client is sent the shapes of the classes it draws and the prototypes of other domains, if it is of one itself.
     """
-    classes, p, down = table.n_classes, table.dimension, 0
+    classes, p, down, a = table.n_classes, table.dimension, 0, setup.augmentation
     for s in run.sets:
         of_one_domain = len(np.unique(table.domains[s.row[: s.originals]])) == 1
         others = len(run.prototypes) - classes if of_one_domain and len(run.prototypes) else 0
-        down += shape_bytes(setup.augmentation.shapes, len(np.unique(s.y[s.originals :])), p) + 4 * others * p
+        down += shape_bytes(a.shapes, len(np.unique(s.y[s.originals :])), p, a.rank) + 4 * others * p
     units_up, units_down = units_bytes(setup, setup.needs, p)
     return message_bytes(setup.needs, classes, p) + units_up, down // len(run.sets) + units_down
 

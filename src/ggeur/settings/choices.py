@@ -45,10 +45,14 @@ def of_train(head: str, train: "Train") -> dict[str, Any]:
 def check_heads(point: "Settings") -> None:
     """Raise for what will not do in `point`; a user's own head and method are imported for it, so no validator can."""
     t = point.train
-    if (t.solver or kind_of(t.method) in (Solved, Chosen, Given)) and not resolve(
-        t.head, **point.head_parameters
-    ).linear:
+    linear = resolve(t.head, **point.head_parameters).linear
+    if not linear and (t.solver or kind_of(t.method) in (Solved, Chosen, Given)):
         raise GgeurError('[train]: what is solved has a head of its own: use head = "linear", the default.')
+    if (not linear or t.softmax) and point.augment.build().rank is not None:
+        raise GgeurError(
+            f'[augment] kind = "{point.augment.kind}" bounds the loss of a linear head: '
+            'use [train] head = "linear" and softmax = false.'
+        )
     if t.solver and kind_of(t.solver) is not Solved:
         raise GgeurError(f"[train] start = '{t.start}' is not solved from statistics, so nothing can start from it.")
     if t.solver and not resolve(resolve_solved(t.solver, point.method.get(t.solver, {})).head).linear:

@@ -102,7 +102,7 @@ class Augment(Section):
     guided: Share = 1.0
     empty_cell: Literal["all", "first"] = "all"
     bank_mib: Size = BANK_BYTES // 2**20  # of noise vectors; what exceeds it is shared between clients
-    parameters: dict[str, Any] = {}  # of one's own kind
+    parameters: dict[str, Any] = {}  # of `expected`, or of one's own kind
 
     def build(self) -> Augmentation:
         """The augmentation that this names."""
