@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from ggeur.core.parameters import Count
 from ggeur.heads.head import Head, Params
 from ggeur.heads.linear import linear
-from ggeur.heads.mixture import mixture
+from ggeur.heads.mixture import log_sum_exp, mixture
 from ggeur.heads.mixture import sizes as sizes_of_mixture
 
 
@@ -18,8 +18,8 @@ def blend(*, sites: Count = 1) -> Head:
         return {"linear": first.init(key, p, n_classes), "mixture": second.init(key, p, n_classes), "t": jnp.ones(())}
 
     def logits(params: Params, x: jax.Array) -> jax.Array:
-        tempered = params["t"] * second.logits(params["mixture"], x)
-        return jax.nn.log_softmax(first.logits(params["linear"], x)) + jax.nn.log_softmax(tempered)
+        z, g = first.logits(params["linear"], x), params["t"] * second.logits(params["mixture"], x)
+        return z - log_sum_exp(z, 1) + g - log_sum_exp(g, 1)
 
     return Head(init, logits, logits, lambda params: first.shape(params["linear"]))
 
