@@ -19,7 +19,8 @@ def blend(*, sites: Count = 1) -> Head:
 
     def logits(params: Params, x: jax.Array) -> jax.Array:
         z, g = first.logits(params["linear"], x), params["t"] * second.logits(params["mixture"], x)
-        return z - log_sum_exp(z, 1) + g - log_sum_exp(g, 1)
+        found: jax.Array = z - log_sum_exp(z, 1) + g - log_sum_exp(g, 1)
+        return found
 
     return Head(init, logits, logits, lambda params: first.shape(params["linear"]))
 
