@@ -1,5 +1,6 @@
 """What stands in a cell of a table that tables.py makes: which row of which result, and what of it is shown."""
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -26,8 +27,8 @@ def values(given: Given, over: Values) -> Values:
 
 def options(given: Given, over: Values) -> list[Values]:
     """What `given` asks for: one, or those of which it wants the best."""
-    here = values(given, over)
-    return [values(one, here) for one in given.get("best", [{}])]
+    lists = {".".join(path): several for path, several in flat(given.get("best", {}))}
+    return [values(given, over) | dict(zip(lists, one, strict=True)) for one in itertools.product(*lists.values())]
 
 
 def place(wanted: Values, settings: Sequence[Values]) -> int:
