@@ -51,6 +51,7 @@ columns = [
     {{ title = "to 1 %", show = "rounds to 1" }},
     {{ title = "to 101 %", show = "rounds to 101" }},
     {{ title = "bytes", show = "bytes up" }},
+    {{ title = "redrawn", show = "redrawn" }},
 ]
 """
 
@@ -100,6 +101,7 @@ def test_tables_are_made_from_a_run_and_made_again_the_same(tools, page, table_f
     assert begun[2] == f"{sum(cell.rounds[0] for cell in start.cells) / 2:.2f}"
     assert begun[3:5] == ["0", "not in 3"]
     assert begun[5] == f"{max(cell.bytes_up for cell in start.cells):,}"
+    assert begun[6] == f"± {max(cell.test_deviation for cell in start.cells):.2f}"
 
     capsys.readouterr()
     tables.make(page, table_file.parent, tmp_path / "runs")

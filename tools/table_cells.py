@@ -87,6 +87,11 @@ def _start(row: Row) -> str:
     return f"{np.mean(known):.2f}" if known else "-"
 
 
+def _after(row: Row, number: float) -> str:
+    known = [one.rounds[int(number) - 1] for one in row.cells if len(one.rounds) >= number]
+    return f"{np.mean(known):.2f}" if known else "-"
+
+
 def _reached(row: Row, percent: float) -> str:
     """Rounds until AVG is `percent`, of the fastest seed to the slowest; a solved head is there after round 0."""
     took: list[float] = []
@@ -101,7 +106,8 @@ def _reached(row: Row, percent: float) -> str:
 _SHOWN: dict[str, Callable[..., str]] = {
     "avg": _average,
     "start": _start,
-    "round": lambda row, number: f"{np.mean([one.rounds[int(number) - 1] for one in row.cells]):.2f}",
+    "round": _after,
     "rounds to": _reached,
+    "redrawn": lambda row: f"± {max(one.test_deviation or 0.0 for one in row.cells):.2f}",
     "bytes up": lambda row: f"{max(one.bytes_up for one in row.cells):,}",
 }

@@ -24,7 +24,8 @@ numbers, name another folder.
 Values of `where`, the row and the column, the later over the earlier, say which row of the result is shown: the only
 one that has them all. Whatever names a run or an arm begins anew, as values belong to arms. `minus` stands over the
 row. `best` has lists of values, of which those with the largest AVG are taken. `show` is "avg", "difference" (paired by
-seed, 95 %), "start" (before round 1), "round 5", "rounds to 65" or "bytes up".
+seed, 95 %), "start" (before round 1), "round 5", "rounds to 65", "redrawn" (how far other test rows would move AVG) or
+"bytes up".
 """
 
 import argparse
