@@ -44,7 +44,7 @@ columns = [
 name = "course"
 titles = ["from"]
 where = {{ run = "tiny" }}
-rows = [{{ is = ["LDA"], arm = "from LDA" }}, {{ is = ["solved"], arm = "solved" }}]
+rows = [{{ is = ["LDA"], arm = "from LDA" }}]
 columns = [
     {{ title = "start", show = "start" }},
     {{ title = "1", show = "round 1" }},
@@ -52,6 +52,7 @@ columns = [
     {{ title = "to 101 %", show = "rounds to 101" }},
     {{ title = "bytes", show = "bytes up" }},
     {{ title = "redrawn", show = "redrawn" }},
+    {{ title = "steps", show = "steps" }},
 ]
 """
 
@@ -95,13 +96,15 @@ def test_tables_are_made_from_a_run_and_made_again_the_same(tools, page, table_f
     assert slow[4] == fast[4] == fast[1]
     assert float(slow[3].split()[0]) < float(fast[3].split()[0])
 
-    _, (begun, solved) = found["course"]
+    _, (begun,) = found["course"]
     start, lda = rows["from LDA",], rows["solved",]
-    assert begun[1] == f"{lda.avg:.2f}" and solved[1] == "-"  # training begins from the solved head
+    assert begun[1] == f"{lda.avg:.2f}"  # training begins from the solved head
     assert begun[2] == f"{sum(cell.rounds[0] for cell in start.cells) / 2:.2f}"
     assert begun[3:5] == ["0", "not in 3"]
     assert begun[5] == f"{max(cell.bytes_up for cell in start.cells):,}"
     assert begun[6] == f"± {max(cell.test_deviation for cell in start.cells):.2f}"
+    steps = [n for cell in start.cells for n in cell.local_steps]
+    assert begun[7] == f"{min(steps)} to {max(steps)}"
 
     capsys.readouterr()
     tables.make(page, table_file.parent, tmp_path / "runs")

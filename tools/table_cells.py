@@ -87,6 +87,12 @@ def _start(row: Row) -> str:
     return f"{np.mean(known):.2f}" if known else "-"
 
 
+def _steps(row: Row) -> str:
+    """Of the client with the fewest, to the one with the most."""
+    least, most = (pick(pick(one.local_steps) for one in row.cells) for pick in (min, max))
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
 def _after(row: Row, number: float) -> str:
     known = [one.rounds[int(number) - 1] for one in row.cells if len(one.rounds) >= number]
     return f"{np.mean(known):.2f}" if known else "-"
@@ -109,5 +115,6 @@ _SHOWN: dict[str, Callable[..., str]] = {
     "round": _after,
     "rounds to": _reached,
     "redrawn": lambda row: f"± {max(one.test_deviation or 0.0 for one in row.cells):.2f}",
+    "steps": _steps,
     "bytes up": lambda row: f"{max(one.bytes_up for one in row.cells):,}",
 }

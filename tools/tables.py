@@ -24,8 +24,8 @@ numbers, name another folder.
 Values of `where`, the row and the column, the later over the earlier, say which row of the result is shown: the only
 one that has them all. Whatever names a run or an arm begins anew, as values belong to arms. `minus` stands over the
 row. `best` has lists of values, of which those with the largest AVG are taken. `show` is "avg", "difference" (paired by
-seed, 95 %), "start" (before round 1), "round 5", "rounds to 65", "redrawn" (how far other test rows would move AVG) or
-"bytes up".
+seed, 95 %), "start" (before round 1), "round 5", "rounds to 65", "redrawn" (how far other test rows would move AVG),
+"steps" (of a client in a round) or "bytes up".
 """
 
 import argparse
@@ -79,7 +79,7 @@ def rewritten(page: str, tables: Mapping[str, str]) -> str:
 
 def run(name: str, given: Given, data: Path, folder: Path) -> ggeur.Result:
     """What a run found, which is finished first where it is not."""
-    experiment = ggeur.Experiment.load(ROOT / given["file"], [f"data.table={(data / given['data']).resolve()}"])
+    experiment = ggeur.Experiment.load(ROOT / given["file"], [f"data.table={(data / given['data']).absolute()}"])
     begun = (folder / "config.toml").exists()
     print(f"{name}: {given['file']}, in {folder}", flush=True)
     with progress(experiment, folder) as on_round:
