@@ -12,7 +12,7 @@ from ggeur.deploy.wire.packing import Arrays
 from ggeur.federation.augmentation import Augmentation
 from ggeur.methods import kind_of
 from ggeur.methods.algorithm import Solved
-from ggeur.settings.schema import Settings
+from ggeur.settings.schema import Augment, Settings
 
 Facts = dict[str, Any]
 Reply = tuple[Facts, Arrays]
@@ -39,8 +39,7 @@ class Request:
     @property
     def augmentation(self) -> Augmentation:
         """What the server draws for; a head that is solved needs no training set."""
-        kind = "none" if self.solved else self.point.augment.kind
-        return self.point.augment.model_copy(update={"kind": kind}).build()
+        return Augment(kind="none").build() if self.solved else self.point.augment.build()
 
     def table(self, *, fresh: bool = False) -> EmbeddingTable:
         """The site's table in the federation's classes and domains; `fresh`, read or embedded anew, in its own.
