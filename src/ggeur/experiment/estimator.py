@@ -165,8 +165,6 @@ class OneMessageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         check_is_fitted(self, "params_")
         x, params = validate_data(self, X, dtype=np.float64, reset=False), self.params_
         kind = self.solution_.solved.head
-        if kind == "linear":  # as `double_logits` has it, without a compiler
-            return np.asarray(x @ params["W"].T.astype(np.float64) + params["b"])
         head = resolve_head(kind, **sizes(kind, params))
         return np.asarray(double_logits(head, params, x))
 

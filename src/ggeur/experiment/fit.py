@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.errors import GgeurError, GgeurWarning, cannot
 from ggeur.core.message import Statistics
-from ggeur.data.files import CannotWrite, write_atomically
+from ggeur.data.files import CannotWrite, write_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.estimator import OneMessageClassifier
 from ggeur.experiment.evaluation import TestSet, mean_accuracy
@@ -138,19 +138,15 @@ def keep(
             GgeurWarning,
             stacklevel=2,
         )
-    try:
-        with uninterrupted():
-            for sums in () if sealed else changed:
-                save_sums(folder, sums)
-            model.save(folder)
-            remove_sums(folder, gone)
-            save_ledger(folder, Kept(ledger, save_total(folder, fitted.whole) if sealed else ""))
-            path = None if receipt is None else write_receipt(folder, **receipt, ledger=ledger)
-            history = [json.loads(one.read_bytes()) for one in receipts(folder)]
-            with write_atomically(folder / "card.md") as file:
-                file.write(card(model, ledger, sealed, history).encode())
-    except OSError as error:
-        raise CannotWrite(f"Cannot write {folder}: {error.strerror or error}.") from error
+    with cannot(f"write {folder}", CannotWrite), uninterrupted():
+        for sums in () if sealed else changed:
+            save_sums(folder, sums)
+        model.save(folder)
+        remove_sums(folder, gone)
+        save_ledger(folder, Kept(ledger, save_total(folder, fitted.whole) if sealed else ""))
+        path = None if receipt is None else write_receipt(folder, **receipt, ledger=ledger)
+        history = [json.loads(one.read_bytes()) for one in receipts(folder)]
+        write_bytes(folder / "card.md", card(model, ledger, sealed, history).encode())
     return path
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.message import KINDS, Message
-from ggeur.data.files import read_arrays, write_atomically
+from ggeur.data.files import read_arrays, write_atomically, write_bytes
 from ggeur.federation.ledger import Entry, Ledger, digest_of_messages
 from ggeur.federation.sums import Sums, Whole
 from ggeur.runs.sealed import sealed, unsealed
@@ -54,8 +54,7 @@ def load_ledger(folder: Path) -> Kept:
 def save_ledger(folder: Path, kept: Kept) -> None:
     """Write `ledger.json` to `folder`."""
     sites = [e._asdict() for e in kept.ledger.entries]
-    with write_atomically(folder / LEDGER) as file:
-        file.write(sealed({"schema": _SCHEMA, "sites": sites, "total": kept.total}))
+    write_bytes(folder / LEDGER, sealed({"schema": _SCHEMA, "sites": sites, "total": kept.total}))
 
 
 def save_sums(folder: Path, sums: Sums) -> None:
@@ -114,8 +113,7 @@ def write_receipt(folder: Path, what: str, site: str, ledger: Ledger, more: Mapp
         **more,
     }
     path = folder / RECEIPTS / f"{number:04d}-{what}.json"
-    with write_atomically(path) as file:
-        file.write(sealed(said))
+    write_bytes(path, sealed(said))
     return path
 
 
