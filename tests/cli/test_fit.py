@@ -5,6 +5,7 @@ import pytest
 from PIL import Image
 
 import ggeur as library
+from ggeur.data.files import lock_file
 
 META = {"encoder": "toy", "weights": "abc"}
 
@@ -39,12 +40,17 @@ def model(ggeur, sites, tmp_path):
     return folder
 
 
+def contents(folder):
+    return {p: p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != ".lock"}
+
+
 def test_from_tables_to_predictions_and_back(ggeur, sites, model):
     code, out, _ = ggeur("add", model, sites / "sketch.npz")
     assert code == 0 and "receipt" in out
     assert ggeur("predict", model, sites / "sketch.npz")[0] == 0
     assert ggeur("forget", model, "sketch")[0] == 0
-    assert {p.name for p in model.iterdir()} == {"head.npz", "model.json", "card.md", "ledger.json", "sums", "receipts"}
+    beside = {"ledger.json", "sums", "receipts", ".lock"}
+    assert {p.name for p in model.iterdir()} == {"head.npz", "model.json", "card.md", *beside}
     card = (model / "card.md").read_text()
     assert "| art | 14 | 2 |" in card and "forget sketch" in card and "sketch |" not in card
 
@@ -126,10 +132,10 @@ def test_a_folder_that_is_not_empty(ggeur, sites, model):
 )
 def test_sites_that_cannot_join_or_leave(ggeur, sites, model, command, sentence):
     what, *names = command
-    before = sorted((p, p.read_bytes()) for p in model.rglob("*") if p.is_file())
+    before = contents(model)
     code, _, err = ggeur(what, model, *(n if n.startswith("--") else sites / f"{n}.npz" for n in names))
     assert code == 2 and sentence in err and "Traceback" not in err
-    assert before == sorted((p, p.read_bytes()) for p in model.rglob("*") if p.is_file())
+    assert before == contents(model)
 
 
 def test_the_last_site_stays(ggeur, sites, model):
@@ -144,3 +150,10 @@ def test_no_model_and_a_damaged_ledger(ggeur, sites, model, tmp_path):
     (model / "ledger.json").write_text("{")
     code, _, err = ggeur("forget", model, "art")
     assert code == 2 and "ledger.json is damaged" in err
+
+
+def test_one_process_at_a_time(ggeur, sites, model):
+    with lock_file(model / ".lock", "taken"):
+        code, _, err = ggeur("add", model, sites / "sketch.npz")
+    assert code == 2 and "Another process" in err
+    assert ggeur("add", model, sites / "sketch.npz")[0] == 0

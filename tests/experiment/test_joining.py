@@ -10,6 +10,7 @@ import ggeur
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import read_arrays
 from ggeur.experiment.joining import add_site, forget_site
+from ggeur.runs.sealed import sealed
 from ggeur.runs.site_files import load_ledger
 
 QUICK = {"candidates": ["ncm", "lda"], "folds": 2}
@@ -40,28 +41,32 @@ def same_head(a, b):
     return ours.keys() == theirs.keys() and all(np.array_equal(ours[k], theirs[k]) for k in ours)
 
 
+def contents(folder):
+    return {p: p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != ".lock"}
+
+
 def last_receipt(folder):
     return json.loads(sorted((folder / "receipts").iterdir())[-1].read_bytes())
 
 
 @pytest.mark.parametrize("method", ["lda", "limit", "limit+gated", "ncm"])
-@pytest.mark.parametrize("sealed", [False, True])
-def test_who_left_was_never_there(tables, tmp_path, method, sealed):
+@pytest.mark.parametrize("seal", [False, True])
+def test_who_left_was_never_there(tables, tmp_path, method, seal):
     rest = ("art", "photo", "sketch")
     model, never, before = tmp_path / "model", tmp_path / "never", tmp_path / "before"
     ggeur.fit(tables(*rest), method=method, out=never)
-    ggeur.fit(tables(*rest), method=method, out=model, sealed=sealed)
+    ggeur.fit(tables(*rest), method=method, out=model, sealed=seal)
     shutil.copytree(model, before)
     add_site(model, *tables("zoo"))
     assert ggeur.Model.load(model).class_names == ("ant", "bee", "cat", "elk") and not same_head(model, before)
     whole = ggeur.fit(tables("zoo", *rest), method=method).predict_proba(rows := np.full((1, 5), 1e3))
     table = ggeur.EmbeddingTable(x=rows, y=[0])
     np.testing.assert_allclose(ggeur.Model.load(model).probabilities(table), whole, atol=1e-4)
-    forget_site(model, "zoo", tables(*rest) if sealed else [])
+    forget_site(model, "zoo", tables(*rest) if seal else [])
     assert same_head(model, before) and same_head(model, never)
     assert ggeur.Model.load(model).class_names == ("ant", "bee", "cat")
     assert not list(model.rglob("zoo*")) and load_ledger(model).ledger.names == rest
-    assert (model / "sums").exists() != sealed
+    assert (model / "sums").exists() != seal
 
 
 def test_the_order_of_events_leaves_no_trace(tables, tmp_path):
@@ -122,20 +127,20 @@ def test_a_command_that_was_cut_short_is_mended_by_giving_it_again(tables, tmp_p
     assert same_head(model, never) and load_ledger(model).ledger.names == ("art", "photo")
 
 
-@pytest.mark.parametrize("sealed", [False, True])
-def test_statistics_that_were_never_added_are_refused(tables, tmp_path, sealed):
+@pytest.mark.parametrize("seal", [False, True])
+def test_statistics_that_were_never_added_are_refused(tables, tmp_path, seal):
     model = tmp_path / "model"
-    ggeur.fit(tables("art", "photo", "sketch"), method="lda", out=model, sealed=sealed)
+    ggeur.fit(tables("art", "photo", "sketch"), method="lda", out=model, sealed=seal)
     other = tmp_path / "photo.npz"
     shutil.copy(*tables("art"), other)
-    before = sorted((p, p.read_bytes()) for p in model.rglob("*") if p.is_file())
+    before = contents(model)
     with pytest.raises(GgeurError, match="'photo' do not match their hash"):
         forget_site(model, "sketch", [*tables("art"), other])
     with pytest.raises(GgeurError, match="'zoo' was never added"):
         forget_site(model, "sketch", tables("art", "photo", "zoo"))
     with pytest.raises(GgeurError, match="photo must send"):
         forget_site(model, "sketch", tables("art"))
-    assert before == sorted((p, p.read_bytes()) for p in model.rglob("*") if p.is_file())
+    assert before == contents(model)
 
 
 def test_a_head_that_was_trained_cannot(tables, tmp_path):
@@ -173,3 +178,29 @@ def test_sums_that_are_off_by_a_bit_or_gone_are_noticed(tables, tmp_path, file, 
     np.savez(model / file, **arrays)
     with pytest.raises(GgeurError, match="does not hold sums"):
         add_site(model, *tables("sketch"))
+
+
+def test_the_name_of_a_site_is_no_path(tables, tmp_path):
+    model, victim = tmp_path / "model", tmp_path / "victim.npz"
+    victim.write_bytes(b"mine")
+    with pytest.raises(GgeurError, match="cannot be a file's name"):
+        ggeur.fit({"../victim": tables("art")[0]}, method="lda", out=model)
+    ggeur.fit(tables("art", "photo"), method="lda", out=model)
+    tree = json.loads((model / "ledger.json").read_bytes())
+    tree["sites"][0]["name"] = "../../victim"
+    del tree["sha256"]
+    (model / "ledger.json").write_bytes(sealed(tree))
+    with pytest.raises(GgeurError, match="not that of a file"):
+        forget_site(model, "../../victim")
+    assert victim.read_bytes() == b"mine"
+
+
+def test_receipts_that_are_damaged_or_gone_do_not_stand_in_the_way(tables, tmp_path):
+    model = tmp_path / "model"
+    ggeur.fit(tables("art", "photo"), method="lda", out=model)
+    first = add_site(model, *tables("zoo"))
+    second = add_site(model, *tables("sketch"))
+    first.unlink()
+    second.write_text("[")
+    assert forget_site(model, "zoo").name == "0003-forget.json"
+    assert "forget zoo" in (model / "card.md").read_text()

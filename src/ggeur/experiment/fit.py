@@ -1,6 +1,5 @@
 """From sites to a model in one call: sums, choice, head, scores, and a folder with what joining and leaving need."""
 
-import json
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,7 @@ from ggeur.heads.head import Params
 from ggeur.runs.card import card
 from ggeur.runs.interrupt import uninterrupted
 from ggeur.runs.model import Model
-from ggeur.runs.site_files import Kept, receipts, remove_sums, save_ledger, save_sums, save_total, write_receipt
+from ggeur.runs.site_files import Kept, read_receipts, remove_sums, save_ledger, save_sums, save_total, write_receipt
 
 
 def fit(
@@ -131,10 +130,11 @@ def keep(
     here is mended by giving the same command again.
     """
     model, apart = fitted.model, fitted.solution.solved.apart
-    if sealed and apart is not None and apart.kind != "means":
+    if sealed and apart is not None:
+        what = "the class means" if apart.kind == "means" else "second moments"
         warnings.warn(
-            f"{fitted.solution.method} needs second moments of every domain, so the sealed total holds them too: where "
-            "a domain is one site, they are that site's own.",
+            f"{fitted.solution.method} needs {what} of every domain, so the sealed total holds them too: where a "
+            "domain is one site, they are that site's own.",
             GgeurWarning,
             stacklevel=2,
         )
@@ -145,8 +145,7 @@ def keep(
         remove_sums(folder, gone)
         save_ledger(folder, Kept(ledger, save_total(folder, fitted.whole) if sealed else ""))
         path = None if receipt is None else write_receipt(folder, **receipt, ledger=ledger)
-        history = [json.loads(one.read_bytes()) for one in receipts(folder)]
-        write_bytes(folder / "card.md", card(model, ledger, sealed, history).encode())
+        write_bytes(folder / "card.md", card(model, ledger, sealed, read_receipts(folder)).encode())
     return path
 
 

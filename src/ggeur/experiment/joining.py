@@ -2,20 +2,24 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from ggeur.core.errors import GgeurError
+from ggeur.core.errors import GgeurError, cannot
 from ggeur.core.names import is_own
+from ggeur.data.files import lock_file
 from ggeur.experiment.fit import Fitted, keep, scores
 from ggeur.experiment.sites import Site, check_alike, class_names_of, name_of_path, read_sites
 from ggeur.experiment.solution import Solution, decide
 from ggeur.federation.ledger import Entry, Ledger
 from ggeur.federation.sums import Sums
 from ggeur.heads.head import Params
+from ggeur.methods import kind_of
+from ggeur.methods.algorithm import Solved
 from ggeur.runs.model import Model
 from ggeur.runs.site_files import Kept, load_ledger, load_sums, load_total
 
@@ -38,6 +42,8 @@ class Opened(NamedTuple):
             raise GgeurError(f"{folder / 'model.json'} does not say how its head was solved: {error!r}.") from error
         if is_own(solution.method) and not own:
             raise GgeurError(f"The head is solved by your own '{solution.method}'; if you trust it, say --own.")
+        if kind_of(solution.method) is not Solved:
+            raise GgeurError(f"{folder / 'model.json'} says '{solution.method}', which is no solved head.")
         return cls(folder, model, kept, solution)
 
     def read(self, paths: Sequence[Path], encoder: str | None) -> list[Site]:
@@ -76,11 +82,12 @@ def add_site(
 
     The `others`, who are in already, are named where they are to be asked again: to choose with `choose_again`.
     """
-    opened = Opened.at(folder, own)
-    opened.kept.ledger.check_new(name_of_path(site))
-    (new,) = opened.read([site], encoder)
-    again = opened.read(others, encoder) if others else []
-    return _settle(opened, new.name, opened.kept.ledger, again, choose_again, new)
+    with _locked(folder):
+        opened = Opened.at(folder, own)
+        opened.kept.ledger.check_new(name_of_path(site))
+        (new,) = opened.read([site], encoder)
+        again = opened.read(others, encoder) if others else []
+        return _settle(opened, new.name, opened.kept.ledger, again, choose_again, new)
 
 
 def forget_site(
@@ -96,16 +103,26 @@ def forget_site(
 
     The tables of the `remaining` sites are needed where the model is sealed, and to choose with `choose_again`.
     """
-    opened = Opened.at(folder, own)
-    name = name if name in opened.kept.ledger.names else name_of_path(name)
-    ledger = opened.kept.ledger.without(name)
-    if not ledger.entries:
-        raise GgeurError(f"'{name}' is the only site, and without it there is no model: delete {folder} instead.")
-    if opened.kept.sealed and not remaining:
-        raise GgeurError(
-            f"The model is sealed, so those who remain must send their sums again: name the tables of {_list(ledger)}."
-        )
-    return _settle(opened, name, ledger, opened.read(remaining, encoder) if remaining else [], choose_again, None)
+    with _locked(folder):
+        opened = Opened.at(folder, own)
+        name = name if name in opened.kept.ledger.names else name_of_path(name)
+        ledger = opened.kept.ledger.without(name)
+        if not ledger.entries:
+            raise GgeurError(f"'{name}' is the only site, and without it there is no model: delete {folder} instead.")
+        if opened.kept.sealed and not remaining:
+            raise GgeurError(
+                "The model is sealed, so those who remain must send their sums again: name the tables of "
+                f"{_list(ledger)}."
+            )
+        return _settle(opened, name, ledger, opened.read(remaining, encoder) if remaining else [], choose_again, None)
+
+
+def _locked(folder: Path) -> AbstractContextManager[Any]:
+    """Two that change a model at once would each lose what the other did."""
+    if not (folder / "ledger.json").exists():
+        return nullcontext()  # nothing to change, as is then said
+    with cannot(f"write {folder}"):
+        return lock_file(folder / ".lock", f"Another process is changing the model at {folder}.")
 
 
 def _settle(
@@ -113,8 +130,8 @@ def _settle(
 ) -> Path:
     """Solve for the sites of the `ledger` and the `new` one, and write all that follows from it."""
     solution, model = opened.solution, opened.model
-    together_again = opened.kept.sealed and new is not None and not again  # then the total is all there is
-    before = [] if together_again else opened.sums(ledger, again)
+    only_total = opened.kept.sealed and new is not None and not again  # then the total is all there is
+    before = [] if only_total else opened.sums(ledger, again)
     changed = [] if new is None else [new.sums(solution.kind)]
     if choose_again:
         if not again:
@@ -127,7 +144,7 @@ def _settle(
         ledger = Ledger(())
     ledger = Ledger.of([*ledger.entries, *map(Entry.of, changed)])
     names = class_names_of([e.class_names for e in ledger.entries])
-    total = load_total(opened.folder, opened.kept) if together_again and not choose_again else None
+    total = load_total(opened.folder, opened.kept) if only_total and not choose_again else None
     whole = solution.whole([*before, *changed], names, total)
     params = solution.head(whole)
     fitted = Fitted(
@@ -138,16 +155,27 @@ def _settle(
         model.settings,
         scores([*again, *([] if new is None else [new])], names, solution, params),
     )
-    took_part = name in opened.solution.chosen_by and not choose_again
-    note = "its rows took part in choosing the constants, which are kept" if took_part else ""
-    note = "constants chosen again, by all who are in" if choose_again else note
-    more: dict[str, Any] = {"note": note, "method": solution.method, "hash_of_head": head_hash(params)}
+    more: dict[str, Any] = {
+        "note": _note(name, opened.solution, choose_again),
+        "method": solution.method,
+        "hash_of_head": head_hash(params),
+    }
     what = "forget" if new is None else "add"
     receipt: Mapping[str, Any] = {"what": what, "site": name, "more": more}
     gone = name if new is None else ""
     path = keep(opened.folder, fitted, changed, ledger, sealed=opened.kept.sealed, gone=gone, receipt=receipt)
     assert path is not None
     return path
+
+
+def _note(name: str, solution: Solution, choose_again: bool) -> str:
+    """What the site had to do with the constants, where they were chosen."""
+    if choose_again:
+        return "constants chosen again, by all who are in"
+    if not solution.chosen_by:
+        return ""
+    part = "took part" if name in solution.chosen_by else "took no part"
+    return f"its rows {part} in choosing the constants, which are kept"
 
 
 def head_hash(params: Params) -> str:

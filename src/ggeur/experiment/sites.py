@@ -1,7 +1,6 @@
 """Sites as they are handed in: tables, folders of pictures, or arrays; read, named, and held against each other."""
 
 import os
-import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -15,7 +14,7 @@ from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.message import Statistics
 from ggeur.core.types import Bool, Int
 from ggeur.core.validate import check_embeddings
-from ggeur.data.readers import image_folder
+from ggeur.data.readers import folder_name, image_folder
 from ggeur.data.table import EmbeddingTable
 from ggeur.encode.encoder import Encoder, load_encoder
 from ggeur.encode.job import embed
@@ -70,7 +69,7 @@ def read_sites(given: Sequence[GivenSite] | Mapping[str, GivenSite], encoder: st
 def name_of_path(path: str | os.PathLike[str]) -> str:
     """What a site goes by: its folder's name, or its table's without the ending."""
     whole = Path(path).absolute()
-    return unicodedata.normalize("NFC", whole.stem if whole.suffix == ".npz" else whole.name)
+    return folder_name(whole.with_suffix("") if whole.suffix == ".npz" else whole)
 
 
 def _name_of(one: GivenSite, number: int, many: int) -> str:

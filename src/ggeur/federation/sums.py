@@ -32,10 +32,6 @@ class Sums(NamedTuple):
         """How many rows they are of."""
         return int(sum(m.count.sum() for m in self.messages.values()))
 
-    @property
-    def dimension(self) -> int:
-        return next(iter(self.messages.values())).dimension
-
     def of_kind(self, kind: Statistics) -> "Sums":
         """As much of them as `kind` is."""
         if KINDS.index(kind) > KINDS.index(self.kind):

@@ -1,13 +1,13 @@
 """`card.md`: what a model is, whose rows are in it and what it promises, for people who did not make it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ggeur.federation.ledger import Ledger
 from ggeur.runs.model import Model
 
 
-def card(model: Model, ledger: Ledger, sealed: bool, history: list[Mapping[str, Any]]) -> str:
+def card(model: Model, ledger: Ledger, sealed: bool, history: Sequence[Mapping[str, Any]]) -> str:
     """The card of a solved `model` of the sites in the `ledger`; `history` are its receipts."""
     a, encoder = model.algorithm, model.encoder
     constants = ", ".join(f"{key} = {value}" for key, value in a["constants"].items()) or "none"
@@ -50,6 +50,6 @@ def _scores(metrics: Mapping[str, Any]) -> list[str]:
     return [f"On test rows that were left out, percent right: {scores}; mean {metrics['avg']:.1f}.", ""]
 
 
-def _history(history: list[Mapping[str, Any]]) -> list[str]:
-    said = [f"- {r['date']}: {r['what']} {r['site']}{' (' + r['note'] + ')' if r.get('note') else ''}" for r in history]
-    return ["History:", "", *said, ""] if said else []
+def _history(history: Sequence[Mapping[str, Any]]) -> list[str]:
+    said = [" ".join(str(r.get(key, "")) for key in ("date", "what", "site", "note")).strip() for r in history]
+    return ["History:", "", *(f"- {line}" for line in said), ""] if said else []

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +40,8 @@ def load_ledger(folder: Path) -> Kept:
         if tree["schema"] != _SCHEMA:
             raise ValueError(f"its schema is {tree['schema']}, and this version of ggeur reads {_SCHEMA}")
         entries = [Entry(**{**one, "class_names": tuple(map(str, one["class_names"]))}) for one in tree["sites"]]
+        if not all(_is_file_name(e.name) for e in entries):  # the file of who is forgotten is deleted
+            raise ValueError("the name of a site is not that of a file")
         if not entries or any(e.kind not in KINDS for e in entries) or len({e.name for e in entries}) < len(entries):
             raise ValueError("its sites are not sites")
         return Kept(Ledger.of(entries), str(tree["total"]))
@@ -59,10 +62,14 @@ def save_ledger(folder: Path, kept: Kept) -> None:
 
 def save_sums(folder: Path, sums: Sums) -> None:
     """Write the sums of a site to a file of its name; `folder` is the model's."""
-    if not sums.name or sums.name.startswith(".") or any(c in sums.name for c in "/\\\0"):
+    if not _is_file_name(sums.name):
         raise GgeurError(f"The site '{sums.name}' cannot be a file's name; give it another.")
     (folder / SUMS).mkdir(parents=True, exist_ok=True)
     _write(folder / SUMS / f"{sums.name}.npz", sums.class_names, list(sums.messages), list(sums.messages.values()))
+
+
+def _is_file_name(name: Any) -> bool:
+    return isinstance(name, str) and name != "" and not name.startswith(".") and not any(c in name for c in "/\\\0")
 
 
 def load_sums(folder: Path, entry: Entry) -> Sums:
@@ -103,7 +110,7 @@ def _digest(whole: Whole) -> str:
 def write_receipt(folder: Path, what: str, site: str, ledger: Ledger, more: Mapping[str, Any]) -> Path:
     """A dated file that says `what` became of `site` and what remains; `more` is what else there is to say."""
     (folder / RECEIPTS).mkdir(parents=True, exist_ok=True)
-    number = len(receipts(folder)) + 1
+    numbers = [int(path.name[:4]) for path in (folder / RECEIPTS).glob("[0-9][0-9][0-9][0-9]-*.json")]
     said = {
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "what": what,
@@ -112,14 +119,18 @@ def write_receipt(folder: Path, what: str, site: str, ledger: Ledger, more: Mapp
         "hash_of_what_remains": ledger.fingerprint(),
         **more,
     }
-    path = folder / RECEIPTS / f"{number:04d}-{what}.json"
+    path = folder / RECEIPTS / f"{max(numbers, default=0) + 1:04d}-{what}.json"
     write_bytes(path, sealed(said))
     return path
 
 
-def receipts(folder: Path) -> list[Path]:
-    """All receipts, the oldest first."""
-    return sorted((folder / RECEIPTS).glob("*.json"))
+def read_receipts(folder: Path) -> list[dict[str, Any]]:
+    """All receipts that can be read, the oldest first."""
+    found = []
+    for path in sorted((folder / RECEIPTS).glob("*.json")):
+        with suppress(OSError, ValueError, RecursionError):
+            found.append(dict(json.loads(path.read_bytes())))
+    return found
 
 
 def _write(path: Path, names: tuple[str, ...], domains: Sequence[str], messages: Sequence[Message]) -> None:
@@ -135,6 +146,18 @@ def _read(path: Path) -> tuple[tuple[str, ...], list[str], list[Message]]:
     try:
         domains = [str(d) for d in arrays["domains"]]
         parts = [[arrays[f"{part}{i}"] for part in ("count", "sum", "second", "center")] for i in range(len(domains))]
-        return tuple(str(n) for n in arrays["class_names"]), domains, [Message(*part) for part in parts]
+        names, messages = tuple(str(n) for n in arrays["class_names"]), [Message(*part) for part in parts]
+        if not messages or not all(_is_sound(m, len(names)) for m in messages):
+            raise ValueError("its arrays do not go together")
+        return names, domains, messages
     except (KeyError, TypeError, ValueError) as error:
         raise GgeurError(f"{path} does not hold sums: {error!r}.") from error
+
+
+def _is_sound(m: Message, n_classes: int) -> bool:
+    """Whether these are the arrays of a message of so many classes."""
+    (p,) = m.center.shape
+    shapes = m.count.shape == (n_classes,) and m.sum.shape == (n_classes, p) and m.second.shape[1:] == (p, p)
+    arrays = (m.count, m.sum, m.second, m.center)
+    numbers = all(a.dtype == np.float64 and np.isfinite(a).all() for a in arrays)
+    return shapes and numbers and len(m.second) in (0, 1, n_classes)
