@@ -157,3 +157,11 @@ def test_one_process_at_a_time(ggeur, sites, model):
         code, _, err = ggeur("add", model, sites / "sketch.npz")
     assert code == 2 and "Another process" in err
     assert ggeur("add", model, sites / "sketch.npz")[0] == 0
+
+
+def test_one_class_alone_cannot_remain(ggeur, sites, tmp_path):
+    given = sites / "one.npz", sites / "art.npz"
+    assert ggeur("fit", *given, "--method", "lda", "--out", tmp_path / "m")[0] == 0
+    before = contents(tmp_path / "m")
+    code, _, err = ggeur("forget", tmp_path / "m", "art")
+    assert code == 2 and "one class only, 'ant'" in err and before == contents(tmp_path / "m")

@@ -16,7 +16,8 @@ def card(model: Model, ledger: Ledger, sealed: bool, history: Sequence[Mapping[s
         "# Model card",
         "",
         f"A classifier of {len(model.class_names)} classes on frozen embeddings of {model.dimension} dimensions, "
-        f"solved by `ggeur fit` from sums that {many} sent once; no row is in it.",
+        f"solved by `ggeur fit` from sums that {many} sent once. Sums are not anonymous: of a class with one row "
+        "at a site they are that row, and a head may show it.",
         "",
         f"- Classes: {', '.join(model.class_names)}",
         f"- Encoder: {encoder.get('encoder', 'not known')}, weights {encoder.get('weights', 'not known')}, "
