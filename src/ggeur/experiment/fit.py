@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ggeur.core.errors import GgeurError, GgeurWarning, cannot
+from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.message import Statistics
-from ggeur.data.files import CannotWrite, write_bytes
+from ggeur.data.files import CannotWrite, cannot, write_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.estimator import OneMessageClassifier
 from ggeur.experiment.evaluation import TestSet, mean_accuracy

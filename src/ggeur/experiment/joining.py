@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ggeur.core.errors import GgeurError, cannot
+from ggeur.core.errors import GgeurError
 from ggeur.core.names import is_own
-from ggeur.data.files import lock_file
+from ggeur.data.files import cannot, lock_file
 from ggeur.experiment.fit import Fitted, keep, scores
 from ggeur.experiment.sites import Site, check_alike, class_names_of, name_of_path, read_sites
 from ggeur.experiment.solution import Solution, decide
