@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from ggeur.core.errors import GgeurError
 from ggeur.core.packaged import packaged_toml
 from ggeur.data.datasets import MINI_DIGITS
-from ggeur.experiment.dealing import partition_rows
+from ggeur.experiment.dealing import client_names, partition_rows
 from ggeur.experiment.source import load_table
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report import charts, figures, inspection
@@ -87,7 +87,7 @@ def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[Captione
     table = replace(table, class_names=plain_names(table.class_names)).split(seed)
     parts = {_title(point): partition_rows(table, point.partition, seed) for point in _partitions(points)}
     first = next(iter(parts.values()))
-    clients = [plain_text(client) for client in inspection.client_names(table, first)]
+    clients = [plain_text(client) for client in client_names(table, first)]
     few = {title: inspection.client_counts(table, rows)[:_CLIENTS] for title, rows in parts.items()}
     labels = _captioned(
         "labels",
