@@ -8,7 +8,7 @@ import jax
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ggeur.core.errors import GgeurError
-from ggeur.data.files import write_atomically
+from ggeur.data.files import write_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.dealing import client_names, clients_of, task_of
 from ggeur.federation.choosing import choose
@@ -24,19 +24,26 @@ _SCHEMA = 1
 
 
 def helping(
-    table: EmbeddingTable, partition: Partition, method: Solved | Chosen, seed: int, most: int = SHAPLEY
+    table: EmbeddingTable,
+    partition: Partition,
+    method: Solved | Chosen,
+    seed: int,
+    *,
+    name: str = "",
+    most: int = SHAPLEY,
 ) -> Helping:
     """Who helps whom in a `table` dealt out by `partition` and `seed`; of a `method` that chooses, by what it takes.
 
-    No test row is looked at. Shapley values are of at `most` so many clients.
+    `name` is what people call the method. No test row is looked at. Shapley values are of at `most` so many clients.
     """
     table = table.split(seed)
     clients, task = clients_of(table, partition, seed), task_of(table)._replace(key=jax.random.key(seed))
     if isinstance(method, Chosen):
         folds = SimulatedFolds.of(clients, method, seed)
-        method = method.candidates[choose(method, folds.count(), folds, task, seed).taken].solved
+        taken = method.candidates[choose(method, folds.count(), folds, task, seed).taken]
+        name, method = taken.label, taken.solved
     sites = sites_of(clients, client_names(table, clients.parts), method, seed)
-    return helping_of_sites(sites, method, task, most)
+    return helping_of_sites(sites, method, task, most)._replace(head=name)
 
 
 def to_json(found: Helping) -> bytes:
@@ -65,8 +72,7 @@ def from_json(content: bytes) -> Helping:
 def save(found: Helping, folder: str | os.PathLike[str]) -> Path:
     """Write `helps.json` into a `folder`, whole or not at all; its path."""
     path = Path(folder) / FILE
-    with write_atomically(path) as file:
-        file.write(to_json(found))
+    write_bytes(path, to_json(found))
     return path
 
 

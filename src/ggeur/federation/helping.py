@@ -65,6 +65,7 @@ class Helping(NamedTuple):
     shapley: Estimates | None  # None where there are too many sites
     distance: tuple[tuple[float, ...], ...]  # of the sites' statistics
     places: tuple[tuple[float, float], ...]  # of the sites on a map of these distances
+    head: str = ""  # what it is called
 
 
 def helping(sites: Sequence[Site], solved: Solved, task: Task, most: int = SHAPLEY) -> Helping:

@@ -139,9 +139,14 @@ def _size(e: Estimate) -> str:
     return f"{abs(e.value):.1f} ± {e.error:.1f}"
 
 
+def signed(value: float) -> str:
+    """With its sign and a tenth, and no sign where that is zero."""
+    shown = f"{value:+.1f}"
+    return shown if float(shown) else "0.0"
+
+
 def _change(e: Estimate) -> str:
-    shown = f"{e.value:+.1f}"
-    return f"{'0.0' if float(shown) == 0 else shown} ± {e.error:.1f}"
+    return f"{signed(e.value)} ± {e.error:.1f}"
 
 
 def _lost(e: Estimate) -> str:
