@@ -10,14 +10,15 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import write_bytes
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.dealing import client_names, clients_of, task_of
+from ggeur.experiment.dealing import Dealer, client_names, clients_of, task_of
+from ggeur.experiment.setup import Setup
 from ggeur.federation.choosing import choose
 from ggeur.federation.helping import SHAPLEY, Helping, sites_of
 from ggeur.federation.helping import helping as helping_of_sites
 from ggeur.federation.left_out import SimulatedFolds
 from ggeur.methods.algorithm import Chosen, Solved
 from ggeur.runs.sealed import sealed, unsealed
-from ggeur.settings.schema import Partition
+from ggeur.settings.schema import Partition, Settings
 
 FILE = "helps.json"
 _SCHEMA = 1
@@ -44,6 +45,14 @@ def helping(
         name, method = taken.label, taken.solved
     sites = sites_of(clients, client_names(table, clients.parts), method, seed)
     return helping_of_sites(sites, method, task, most)._replace(head=name)
+
+
+def helping_of_point(point: Settings, seed: int, name: str) -> Helping:
+    """The same of a point of a grid, dealt out as its run did; its method must be solved from messages."""
+    setup = Setup.of(point)
+    table, _ = Dealer().rows(setup, seed)
+    assert isinstance(setup.algorithm, Solved | Chosen), f"{name} is trained"
+    return helping(table, point.partition, setup.algorithm, seed, name=name)
 
 
 def to_json(found: Helping) -> bytes:

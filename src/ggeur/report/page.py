@@ -19,7 +19,7 @@ from ggeur.report.evidence import evidence, evidence_of_training
 from ggeur.report.helping_section import helping_section
 from ggeur.report.latex import to_latex
 from ggeur.report.protocols import side_by_side
-from ggeur.report.run_folder import Run, read_run
+from ggeur.report.run_folder import Run, find_helps, read_run
 from ggeur.report.template import templates
 from ggeur.report.words import summary
 from ggeur.runs.versions import read_versions
@@ -27,11 +27,17 @@ from ggeur.runs.versions import read_versions
 _MOST = 5 * 2**20  # bytes of a page that still opens fast
 
 
-def write_report(folders: Sequence[Path], out: Path, *, latex: bool = False) -> Path:
-    """Write the page about the runs in `folders` to `out`, and with `latex` its tables beside it; return its path."""
+def write_report(folders: Sequence[Path], out: Path, *, latex: bool = False, helps: bool = False) -> Path:
+    """Write the page about the runs in `folders` to `out`, and with `latex` its tables beside it; return its path.
+
+    With `helps` it is first found out, for each run, who helps whom.
+    """
     if not folders:
         raise GgeurError("Name at least one run folder to report on.")
     runs = [read_run(folder) for folder in folders]
+    if helps:
+        for run in runs:
+            find_helps(run)
     page = render(runs)
     write_bytes(out, page.encode())
     if latex:
