@@ -211,8 +211,8 @@ def test_the_sentences_say_what_the_numbers_say(four):
     assert "change by -0.4 ± 0.5 points on average, which the rows left out cannot tell" in said.left_out[1]
     assert said.matrix == "webcam helps most at dslr, by 8.0 ± 1.0 points."
     assert "at caltech (70.0 ± 2.0 %)" in said.worst
-    assert "1 of 4 sites gain by joining (dslr +20.0 ± 3.0)" in said.alone
-    assert "1 of 4 sites lose by joining (webcam -9.0 ± 2.0); but" in said.alone
+    assert "1 of 4 sites gains by joining (dslr +20.0 ± 3.0)" in said.alone
+    assert "1 of 4 sites loses by joining (webcam -9.0 ± 2.0); but" in said.alone
     calm = findings(h._replace(matrix=((little,) * 4,) * 4, from_others=(little,) * 4))
     assert calm.matrix.startswith("No site changes another's") and "no site gains or loses" in calm.alone
 

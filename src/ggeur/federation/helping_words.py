@@ -62,8 +62,11 @@ def _alone(h: Helping) -> str:
     better, worse = ([(i, e) for i, e in there if s * e.value > 0 and clear(e, len(there))] for s in (1, -1))
     if not better and not worse:
         return f"On rows like its own no site gains or loses by joining that {_CANNOT} from nothing: {_each(h, there)}."
-    parts = [f"{len(better)} of {len(there)} sites gain by joining ({_each(h, better)})"] if better else []
-    parts += [f"{len(worse)} of {len(there)} sites lose by joining ({_each(h, worse)})"] if worse else []
+    parts = [
+        f"{len(some)} of {len(there)} sites {verb}{'s' if len(some) == 1 else ''} by joining ({_each(h, some)})"
+        for some, verb in ((better, "gain"), (worse, "lose"))
+        if some
+    ]
     caution = "; but a head made alone serves such rows only" if worse else ""
     return f"On rows like their own {' and '.join(parts)}{caution}."
 
