@@ -144,6 +144,12 @@ class RunFolder:
             shutil.rmtree(self.path / "checkpoint", ignore_errors=True)
             self._lock.close()
 
+    def sums(self, number: int) -> Path:
+        """Where a server keeps what sites sent it for the cell of this `number`, until that is done; for it alone."""
+        path = self.path / "checkpoint" / f"sums-{number:05d}"
+        path.mkdir(mode=0o700, exist_ok=True)
+        return path
+
     def abandon(self) -> bool:
         """After an error or an interruption: leave nothing behind unless there is something to go on from; is there?"""
         with suppress(OSError):
@@ -154,6 +160,7 @@ class RunFolder:
             or self.finished
             or self._checkpoints.newest() is not None
             or self._checkpoints.finished_cells()
+            or any(self.path.glob("checkpoint/sums-*/*"))
         ):
             return True
         self._clear()
