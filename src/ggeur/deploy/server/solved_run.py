@@ -4,12 +4,12 @@ A site that was late or lost, and is back before the end, is added: what the oth
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ggeur.core.message import Total
 from ggeur.core.units import Units
-from ggeur.deploy.server.agreement import Agreement
+from ggeur.deploy.server.agreement import Agreement, Client
 from ggeur.deploy.server.cell_run import CellRun
 from ggeur.deploy.server.choosing import SitesFolds, rows_held, wanted_folds
 from ggeur.deploy.server.opening import Opened, agree_and_collect
@@ -45,11 +45,15 @@ class SolvedRun(CellRun):
         tracker, roster = self._tracker, self._roster
         roster.gather()
         found = self._solve()
-        last, again = self._score(found), set[int]()
-        while came := self._newcomers() - again:
-            again |= came  # each once: one that is late whenever it is asked would not let the run end
-            found = self._solve()
-            last = self._score(found)
+        last, again = self._score(found, roster.present), set[int]()
+        while waiting := [client for client in self._unscored(last) if client.index not in again]:
+            again |= {client.index for client in waiting}  # each once: one that is always late must not delay the end
+            if all(client.index in found.clients for client in waiting):
+                more = self._score(found, waiting)
+                last = LastScores(last.scores | more.scores, last.confusion + more.confusion)
+            else:
+                found = self._solve()
+                last = self._score(found, roster.present)
         missing = sorted(set(range(tracker.point.federate.nodes or 1)) - found.clients)
         scores = LateScores(tracker, self._setup, found.agreement, found.units, resolve_head(found.head))
         tracker.trained(0, [found.params], 0.0, missing)
@@ -67,12 +71,11 @@ class SolvedRun(CellRun):
         assert isinstance(self._setup.algorithm, Chosen)
         return self._setup.algorithm
 
-    def _newcomers(self) -> set[int]:
-        """Who was not there when the head was scored, and is now."""
-        there = {client.index for client in self._roster.present}
+    def _unscored(self, last: LastScores) -> list[Client]:
+        """Who is there now and has not scored the head: one that came later, or whose answer was lost."""
         self._roster.closed = False
         self._roster.meet(0)
-        return {client.index for client in self._roster.present} - there
+        return [client for client in self._roster.present if client.index not in last.scores]
 
     def _solve(self) -> _Solution:
         """The head of the sites that are there, and of those that are not but have sent their statistics."""
@@ -109,12 +112,12 @@ class SolvedRun(CellRun):
                 roster.journal("chosen", taken=taken, why=why)
                 return opened, choice
 
-    def _score(self, found: _Solution) -> LastScores:
-        """Every site's scores of the head; whoever does not send any is missing, but what it sent before counts."""
+    def _score(self, found: _Solution, clients: Sequence[Client]) -> LastScores:
+        """The scores of the head by `clients`; whoever sends none is missing, but what it sent before counts."""
         self._roster.closed = True
         arrays, shape = tree_to_arrays(found.params, "head")
         question = Question("query.score", {"kind": found.head, "head": shape}, arrays | packed(found.units))
-        return last_scores(self._roster, self._roster.present, question, found.agreement, 0)
+        return last_scores(self._roster, clients, question, found.agreement, 0)
 
 
 def _task(agreement: Agreement) -> Task:
