@@ -4,6 +4,9 @@ PYTHON ?= python3
 ARGS ?=
 # More extras to test with, for example GGEUR_EXTRAS=onnx,flower. The extras hf and bench bring torch.
 GGEUR_EXTRAS ?=
+# The page whose tables are made, and the folder with the embedding tables that it names.
+PAGE ?= docs/methods.md
+DATA ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -23,7 +26,7 @@ INPUTS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow test-flower test-browser lint format types bench venv install clean
+.PHONY: help demo test test-slow test-flower test-browser lint format types bench tables venv install clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +59,10 @@ types: $(DEV_STAMP) ## Check the types
 
 bench: $(BENCH_STAMP) ## Run the benchmarks, which bring torch (more with GGEUR_EXTRAS=simulation,onnx)
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+tables: $(CORE_STAMP) ## Make the tables of PAGE anew, from runs on the embedding tables in DATA; stopped, it goes on
+	@test -n "$(DATA)" || { echo "Name the folder of the embedding tables: make tables PAGE=$(PAGE) DATA=..."; exit 1; }
+	@$(BIN)/python tools/tables.py $(PAGE) --data "$(DATA)" $(ARGS)
 
 venv: $(VENV)/.created ## Make an empty .venv
 	@:

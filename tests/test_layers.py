@@ -1,10 +1,11 @@
-"""The rooms import one way only, and the contract that says so can fail."""
+"""The rooms import one way only, and the contract that says so can fail; none needs what Unix alone has."""
 
 import subprocess
 import sys
 import tomllib
 from itertools import pairwise
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -29,6 +30,20 @@ def test_no_two_files_of_one_name_have_different_subjects():
     files = [p.relative_to(PACKAGE).with_suffix("").parts for p in PACKAGE.rglob("*.py") if p.stem != "__init__"]
     names = [parts[-1] for parts in files if parts[0] != "cli" and parts[-2:-1] != ("site",)]
     assert {name for name in names if names.count(name) > 1} == set()
+
+
+def test_no_module_needs_what_only_unix_has():
+    """As on Windows, where locks are filelock's own; what a module imports when it is used is not seen here."""
+    code = """
+        import importlib, pkgutil, sys
+        sys.modules |= dict.fromkeys(("fcntl", "grp", "pwd", "resource", "termios"))  # importing one raises
+        import ggeur
+        for module in pkgutil.walk_packages(ggeur.__path__, "ggeur."):
+            if not module.name.endswith("__main__"):  # which would run
+                importlib.import_module(module.name)
+    """
+    result = subprocess.run([sys.executable, "-c", dedent(code)], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
 
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:

@@ -154,6 +154,40 @@ def test_what_fails_in_ones_own_is_blamed_on_it_in_a_sentence(run, build_table, 
         ggeur.run(Experiment.load("e.toml", [f"{key}=own_broken:{name}"]))
 
 
+ODD = """
+    from pydantic import AfterValidator
+    from typing import Annotated
+
+    def unknown(head, *, x: "Nowhere" = 1):
+        pass
+
+    def no_type(*, x: 3 = 1):
+        pass
+
+    def fails(*, x: Annotated[int, AfterValidator(lambda x: 1 / 0)] = 1):
+        pass
+"""
+
+
+@pytest.mark.parametrize("key", ["train.method", "train.start", "train.head", "augment.kind"])
+@pytest.mark.parametrize("name", ["builtins:max", "own_odd_types:unknown"])
+def test_what_ones_own_takes_must_be_there_to_be_read(run, tmp_path, key, name):
+    (tmp_path / "own_odd_types.py").write_text(dedent(ODD))
+    with pytest.raises(GgeurError, match=f"^Cannot tell what '{name}' takes: (Value|Name)Error: [^\n]*[^.]\\.$"):
+        Experiment.of({"data": {"dataset": "mini-digits"}, key.split(".")[0]: {key.split(".")[1]: name}})
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("no_type", "PydanticSchemaGenerationError"), ("fails", "ZeroDivisionError")]
+)
+@pytest.mark.parametrize("room", ["head", "method"])
+def test_a_type_that_cannot_be_checked_is_blamed_on_the_parameter(run, tmp_path, room, name, why):
+    (tmp_path / "own_odd_types.py").write_text(dedent(ODD))
+    own = f"own_odd_types:{name}"
+    with pytest.raises(GgeurError, match=rf"^\[{room}\.{own}\] x = 1: {why}: [^\n]*\.$"):
+        Experiment.of({"data": {"dataset": "mini-digits"}, "train": {room: own}, room: {own: {"x": 1}}})
+
+
 # ---------------------------------------------------------------- a head
 
 HEAD = """

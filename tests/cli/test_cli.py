@@ -218,6 +218,12 @@ def arrays(**changes):
     return {name: value for name, value in whole.items() if value is not None}
 
 
+@pytest.mark.parametrize("name", [":b:", ":smile:", "[bold]x[/]", "[/]", "a\\"])
+def test_what_a_user_wrote_stands_in_an_error_as_it_is(ggeur, name):
+    code, _, err = ggeur("run", f"{name}.toml", "--out", "x")
+    assert code == 2 and err == f"error: There is no experiment file {name}.toml.\n"
+
+
 def poisoned(value):
     x = toy().x.copy()
     x[7, 2] = value

@@ -24,6 +24,8 @@ def test_every_method_finds_the_simulations_head(deploy, method, both):
         {"augment": {"kind": "prototypes", "target": 20, "per_prototype": 5}},
         {"augment": {"statistics": "pooled", "target": 20, "per_prototype": 5}},
         {"augment": {"guided": 0.6, "target": 20, "per_prototype": 5}},
+        {"augment": {"kind": "expected", "parameters": {"rank": 2}, "target": 20, "per_prototype": 5}},
+        {"augment": {"kind": "expected", "statistics": "pooled", "target": 20, "per_prototype": 5}},  # of full rank
         {"augment": {"statistics": "pooled", "guided": 0.6, "target": 20, "per_prototype": 5}},
         {"augment": {"scale": "eigenvalue", "per_sample": 2, "steps": 1}},
         {"train": {"rounds": 1, "batch": 64}, "augment": {"target": 8000, "per_prototype": 5, "bank_mib": 1}},  # wraps
@@ -83,6 +85,23 @@ def test_units_travel_as_they_are_billed_and_are_kept_in_the_model(deploy, both)
     np.testing.assert_allclose(models[0].units.pack(), models[1].units.pack(), rtol=1e-12)
 
 
+@pytest.mark.parametrize("statistics", ["per-class", "pooled"])
+@pytest.mark.parametrize(
+    "partition",
+    [{"kind": "domain"}, {"kind": "label-and-domain", "beta": 0.1}, {"clients": 4, "min_per_class": 0}],
+    ids=str,
+)
+def test_what_clients_draw_along_and_around_travels_as_it_is_billed(deploy, partition, statistics):
+    """Nobody is sent the shapes of classes it does not draw, nor a client that mixes domains any prototypes."""
+    two_steps = {"steps": 2, "target": 20, "per_prototype": 5, "statistics": statistics}
+    downs = []
+    for augment in ({"kind": "none"}, two_steps):
+        one = deploy({"train": SHORT, "augment": augment, "partition": partition}, name=str(len(downs)))
+        downs.append([one.run().cells[0].bytes_down, run(one.simulated).cells[0].bytes_down])
+    wire, bill = np.diff(downs, axis=0)[0]
+    assert wire == pytest.approx(bill, abs=3 * 4 + 2), "but for which prototypes there are, a byte each, and rounding"
+
+
 def test_rows_of_any_units_are_trained_on_in_the_federations(deploy, build_table, both):
     table = build_table()
     far = build_table(x=(1e-3 * (table.x.astype(np.float64) + 20_000)).astype(np.float32))
@@ -93,6 +112,17 @@ def test_rows_of_any_units_are_trained_on_in_the_federations(deploy, build_table
     as_they_lie = deploy(tree | {"train": SHORT | {"rate": 1e-9}}, table=far, name="raw")
     as_they_lie.run()
     assert "standardise = true" in as_they_lie.events("note")[0]["why"]
+
+
+@pytest.mark.parametrize("method", ["scaffold", "fedmix", "fedgen", "fedfa"])
+def test_methods_find_the_simulations_head_without_draws(deploy, method, both):
+    few = {"kind": "expected", "parameters": {"rank": 2}, "target": 20, "per_prototype": 5}
+    skewed = {"kind": "label-and-domain", "beta": 0.3}
+    both(deploy({"train": {**SHORT, "method": method}, "augment": few, "partition": skewed}))
+
+
+def test_a_solved_head_needs_no_parameters_of_an_augmentation(deploy, both):
+    both(deploy({"train": {"method": "lda"}, "augment": {"kind": "expected", "parameters": {"rank": 2}}}))
 
 
 def test_a_client_without_rows_sits_out(deploy, build_table, both):

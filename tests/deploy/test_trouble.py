@@ -287,6 +287,31 @@ def test_too_few_sites_stop_the_run_and_resuming_goes_on_to_the_same_bits(deploy
     assert not (broken.out / "checkpoint").exists()
 
 
+@pytest.mark.parametrize("older", ["by number", "without one", "in another form"])
+def test_a_run_that_another_version_began_is_not_gone_on_with(deploy, older):
+    deployment = deploy(TREE)
+
+    def stop(kind, group):
+        if group == "3":
+            raise GgeurError("stop")
+
+    deployment.grid.before = stop
+    with pytest.raises(GgeurError, match="stop"):
+        deployment.run()
+    (path,) = (deployment.out / "checkpoint").glob("plan-*.npz")
+    with np.load(path) as file:
+        arrays = dict(file)
+    place = f"leaf{json.loads(str(arrays['shape']))['about']}"
+    about = json.loads(str(arrays[place]))
+    about = {**about, "schema": 0} if older == "by number" else {k: v for k, v in about.items() if k != "schema"}
+    arrays[place] = np.array(json.dumps(about))
+    np.savez(path, **(arrays if older != "in another form" else {"about": arrays[place], "size": np.ones(3)}))
+    before = sorted(deployment.out.rglob("*"))
+    with pytest.raises(GgeurError, match=r"go on with the ggeur that began .* versions\.json names"):
+        deployment.run(resume=True)
+    assert sorted(deployment.out.rglob("*")) == before and (deployment.out / "versions.json").exists()
+
+
 def test_a_site_may_come_back_under_another_id(deploy):
     deployment = deploy(TREE)
 

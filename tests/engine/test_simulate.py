@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.low_rank import LowRank
 from ggeur.engine import chunks, simulate
 from ggeur.engine.chunks import Chunks
 from ggeur.engine.local import batch_order, local_training
@@ -327,6 +328,9 @@ def test_a_stack_refuses_runs_that_do_not_belong_together(federation):
     run = federation()
     with pytest.raises(GgeurError, match="same number of clients"):
         Simulation([run, federation(1, sizes=(5, 5))], FEDAVG, training())
+    with pytest.raises(GgeurError, match="all draw, or all take the expected loss"):
+        shapes = LowRank(np.ones((1, 2, run.table.shape[1]), np.float32), np.zeros(1, np.float32))
+        Simulation([run, run._replace(shapes=shapes)], FEDAVG, training())
     with pytest.raises(GgeurError, match="share one table"):
         Simulation([run, run._replace(table=run.table.copy())], FEDAVG, training())
 

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.geometry import Geometry
+from ggeur.core.low_rank import low_rank
 from ggeur.core.statistics import ClassStatistics
-from ggeur.deploy.wire.packing import triangles
+from ggeur.deploy.wire.packing import pack_factors, triangles, unpack_factors
+from ggeur.experiment.cost import shape_bytes
 from ggeur.experiment.plan import KINDS, human_bytes, human_seconds, plan
 
 LINKS = {"client_mbit": 20.0, "server_mbit": 1000.0, "patience": 600.0}
@@ -32,6 +34,16 @@ def test_bytes_up_are_those_of_the_packed_statistics(statistics):
 def test_bytes_down_are_those_of_the_factors_as_they_travel(statistics):
     factor = Geometry.from_statistics(statistics).factor(0, "sqrt-eigenvalue").astype(np.float32)
     assert plan("per-class", 10, 5, 24, **LINKS).down == 5 * triangles(factor[None]).nbytes
+
+
+@pytest.mark.parametrize(("rank", "shapes"), [(4, "per-class"), (4, "one"), (24, "per-class"), (99, "one")])
+def test_bytes_of_shapes_of_low_rank_are_those_that_travel(statistics, rank, shapes):
+    geometry = Geometry.from_statistics(statistics)
+    some = geometry.factors("sqrt-eigenvalue")[: 1 if shapes == "one" else None]
+    packed = pack_factors(*(np.asarray(a, np.float32) for a in low_rank(some, rank)))
+    assert shape_bytes(shapes, 5, 24, rank) == sum(a.nbytes for a in packed.values())
+    for ours, theirs in zip(unpack_factors(packed, 24), low_rank(some, rank), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
 def test_the_server_holds_one_running_total_and_one_message(statistics):

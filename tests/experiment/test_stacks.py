@@ -55,6 +55,22 @@ def test_noise_begins_another_because_steps_without_it_are_cheaper(tree):
     assert numbers(Experiment.of(tree(augment={"kind": ["none", "ggeur", "resample"]}))) == [[0, 1, 4, 5], [2, 3]]
 
 
+def test_each_rank_of_an_expected_loss_begins_another(tree):
+    ranks = [{"name": f"rank {r}", "augment": {"kind": "expected", "parameters": {"rank": r}}} for r in (1, 2)]
+    plain = {"name": "plain", "augment": {"kind": "none"}}
+    assert numbers(Experiment.of(tree(arm=[*ranks, plain]))) == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_seeds_without_draws_stack_each_with_its_own_shapes(tree, tmp_path):
+    keys = {"augment": {"kind": "expected"}, "train": {"rounds": 2}}
+    ggeur.run(Experiment.of(tree(**keys)), out=tmp_path / "both")
+    for seed in (0, 1):
+        ggeur.run(Experiment.of(tree(**keys, run={"seeds": [seed]})), out=tmp_path / str(seed))
+        for name, leaf in head(tmp_path / str(seed), 0).items():
+            np.testing.assert_allclose(head(tmp_path / "both", seed)[name], leaf, atol=1e-5)
+    assert np.abs(head(tmp_path / "both", 0)["W"] - head(tmp_path / "both", 1)["W"]).max() > 1e-3
+
+
 def test_another_number_of_clients_begins_another(tree):
     made = tree(partition={"kind": "dirichlet", "clients": [2, 3], "beta": 0.5, "min_per_class": 0})
     assert numbers(Experiment.of(made)) == [[0, 1], [2, 3]]

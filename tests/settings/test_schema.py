@@ -165,6 +165,15 @@ def test_a_solved_head_is_linear():
         assert "has a head of its own" in sentence(train=train | {"head": "mlp"})
 
 
+def test_an_expected_loss_is_a_linear_heads():
+    few = {"kind": "expected"}
+    for train in ({"head": "mlp"}, {"softmax": True}):
+        assert "bounds the loss of a linear head" in sentence(train=train, augment=few)
+    assert "rank = 0" in sentence(augment=few | {"parameters": {"rank": 0}})
+    assert "no parameter 'width'; it has: rank" in sentence(augment=few | {"parameters": {"width": 2}})
+    assert "no parameter 'rank'" in sentence(augment={"parameters": {"rank": 2}})
+
+
 @pytest.mark.parametrize("section, key, name", [(*place, name) for place, names in NOT_YET.items() for name in names])
 def test_what_later_work_fills_answers_not_yet_by_name(section, key, name):
     text = sentence(**{section: {key: name}})

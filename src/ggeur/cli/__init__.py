@@ -19,7 +19,8 @@ def main() -> None:
         from rich.console import Console
         from rich.markup import escape
 
-        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+        console = Console(stderr=True, soft_wrap=True, emoji=False, highlight=False)
+        console.print(f"[bold red]error:[/] {escape(str(error))}")
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

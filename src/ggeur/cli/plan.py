@@ -49,6 +49,6 @@ def plan(
     per_round = human_bytes(p.per_round)
     console.print(
         f"Then {per_round} up and {per_round} down per client and round, for a linear head. Merging all takes "
-        f"{p.additions:.1e} additions for the last row, shapes about {9.0 * dim**3 * classes:.1e} operations, once.",
+        f"{p.additions:.1e} additions for the last row, shapes about {p.eigen_flops:.1e} operations, once.",
         highlight=False,
     )

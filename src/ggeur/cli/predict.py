@@ -20,7 +20,7 @@ def predict(
     ] = False,
 ) -> None:
     """Classify the rows of a table with a trained head."""
-    from ggeur.data.files import write_atomically
+    from ggeur.data.files import write_bytes
     from ggeur.data.table import EmbeddingTable
     from ggeur.runs.model import Model
 
@@ -33,8 +33,7 @@ def predict(
         lines = csv.writer(text)
         lines.writerow(["row", "class", "probability"])
         lines.writerows([i, head.class_names[c], f"{probabilities[i, c]:.4f}"] for i, c in enumerate(best))
-        with write_atomically(out) as file:
-            file.write(text.getvalue().encode())
+        write_bytes(out, text.getvalue().encode())
         say(f"{len(best)} predictions are in {out}")
         return
     for c, name in enumerate(head.class_names):

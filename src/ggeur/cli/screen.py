@@ -1,7 +1,7 @@
 """The terminal: one console, our warnings as notes on it, the bar of a run and its table."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
     from ggeur.experiment.tracker import OnRound
+    from ggeur.report.tables import Line
     from ggeur.runs.result import Result, Row
     from ggeur.settings.grid import Experiment
 
-console = Console()
+console = Console(emoji=False)  # ":b:" in a name is no picture
 
 
 def say(text: str, *, soft_wrap: bool = False) -> None:
@@ -57,7 +58,7 @@ def progress_bar(*columns: "ProgressColumn") -> "Progress":
     """A bar with what is going on and how far it is, then `columns` of its own, then the time left."""
     from rich import progress as bars
 
-    first = (bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn())
+    first = (bars.TextColumn("{task.description}", markup=False), bars.BarColumn(), bars.MofNCompleteColumn())
     last = (bars.TextColumn("left"), bars.TimeRemainingColumn())
     return bars.Progress(*first, *columns, *last, console=console)
 
@@ -86,7 +87,7 @@ def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
         def on_round(event: dict[str, Any]) -> None:
             done[event["cell"]] = max(event["round"], 1)
             point, seed = divmod(event["cell"], len(experiment.seeds))
-            words = f"{escape(names[point])}, seed {experiment.seeds[seed]}: {event['avg']:5.1f} %"
+            words = f"{names[point]}, seed {experiment.seeds[seed]}: {event['avg']:5.1f} %"
             bar.update(task, completed=sum(done.values()), description=words)
 
         yield on_round
@@ -103,40 +104,34 @@ def show_result(result: "Result", title: str) -> None:
 
 def result_table(result: "Result", title: str) -> Table:
     """Accuracy by domain, AVG with its spread over seeds, and STD over domains, the best AVG in bold."""
-    from ggeur.report.tables import row_name
+    from ggeur.report.tables import compare
 
-    rows = result.rows()
-    domains = next((list(row.domains) for row in rows if row.domains), [])
-    seeds = len(rows[0].cells) if rows else 0
-    caption = " ".join(filter(None, [_caption(seeds, len(domains)), result.caveat]))
+    rows, shown = result.rows(), compare(result, None)
+    domains = shown.columns[:-2]  # the rest is AVG and STD, or one accuracy
+    caption = " ".join(filter(None, [_caption(len(rows[0].cells) if rows else 0, len(domains)), result.caveat]))
     table = titled_table(title, "", caption=caption)
-    names = [row_name(row) for row in rows]
-    tight = (
-        max(map(len, names), default=0) + sum(max(len(name), 6) + 3 for name in domains) + 32 > console.width
-    )  # 32: what is around and after
-    for name in domains if len(domains) > 1 else []:
+    widest = max((len(line.name) for line in shown.lines), default=0)
+    tight = widest + sum(max(len(name), 6) + 3 for name in domains) + 32 > console.width  # 32: around and after
+    for name in domains:
         short = f"{name[:6]}…" if tight and len(name) > 7 else name  # room for what the rows are called
         table.add_column(escape(short), justify="right", min_width=6)
-    table.add_column("AVG" if len(domains) > 1 else "accuracy", justify="right", no_wrap=True)
-    if len(domains) > 1:
-        table.add_column("STD", justify="right", no_wrap=True)
-    best = max((row.avg for row in rows if row.avg is not None), default=None)
-    for row, name in zip(rows, names, strict=True):
-        table.add_row(*_cells(row, escape(name), domains, best))
+    for name in shown.columns[len(domains) :]:
+        table.add_column(name, justify="right", no_wrap=True)
+    best = shown.best(len(domains))
+    for row, line in zip(rows, shown.lines, strict=True):
+        table.add_row(*_cells(row, line, len(domains), best))
     return table
 
 
-def _cells(row: "Row", name: str, domains: Sequence[str], best: float | None) -> list[str]:
-    failed = [c for c in row.cells if c.status != "ok"]
-    if failed:
+def _cells(row: "Row", line: "Line", avg: int, best: float | None) -> list[str]:
+    """Of the column `avg`, the `best` of which stands out, the spread over seeds is shown as well."""
+    name, texts = escape(line.name), ["-" if n.mean is None else f"{n.mean:.2f}" for n in line.numbers]
+    if failed := [c for c in row.cells if c.status != "ok"]:
         name += f" [red]({len(failed)} of {len(row.cells)} {failed[0].status})[/]"
-    if row.avg is None:
-        return [name] + ["-"] * (len(domains) + 2 if len(domains) > 1 else 1)
-    avg = f"{row.avg:.2f}" + (f" ± {row.spread:.2f}" if row.spread is not None else "")
-    avg = f"[bold]{avg}[/]" if row.avg == best else avg
-    if len(domains) < 2:
-        return [name, avg]
-    return [name, *(f"{row.domains[d]:.2f}" for d in domains), avg, f"{row.std:.2f}"]
+    number = line.numbers[avg]
+    texts[avg] += f" ± {number.spread:.2f}" if number.spread is not None else ""
+    texts[avg] = f"[bold]{texts[avg]}[/]" if number.mean is not None and number.mean == best else texts[avg]
+    return [name, *texts]
 
 
 def _caption(seeds: int, domains: int) -> str:

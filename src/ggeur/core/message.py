@@ -6,6 +6,7 @@ up, and means and covariances (Eq. 4) are read off the total, as `ClassStatistic
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, NamedTuple, Self
 
 import numpy as np
@@ -145,6 +146,11 @@ class Total(Message):
         held = [kept[key] for key in sorted(kept) if kept[key][1].count.any()]
         domains, parts = tuple(domain for domain, _ in held), tuple(part for _, part in held)
         return cls(total.count, total.sum, total.second, total.center, parts, domains)
+
+    @cached_property
+    def standard(self) -> "Total":
+        """The same in units of its own, about its grand mean: what heads are solved from, kept for the next."""
+        return self.in_units(self.units)
 
     def about(self, center: ArrayLike) -> Self:
         """The same with moments about another `center` (p,), also of what is kept apart."""

@@ -33,7 +33,7 @@ def load_own(name: str, what: str, ours: Iterable[str]) -> Callable[..., Any]:
     try:
         found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # a user's module may raise anything when it is imported
-        raise GgeurError(f"Cannot load the {what} '{name}': {type(error).__name__}: {error}.") from error
+        raise GgeurError(f"Cannot load the {what} '{name}': {one_line(error)}.") from error
     if not callable(found):
         raise GgeurError(f"Cannot load the {what} '{name}': it is not a function.")
     return found
@@ -58,5 +58,9 @@ def blaming(name: str, what: str, went_wrong: str = "failed") -> Iterator[None]:
     except Exception as error:
         if not is_own(name):
             raise
-        first = (str(error).splitlines() or [""])[0].rstrip(".")
-        raise GgeurError(f"The {what} '{name}' {went_wrong}: {type(error).__name__}: {first}.") from error
+        raise GgeurError(f"The {what} '{name}' {went_wrong}: {one_line(error)}.") from error
+
+
+def one_line(error: Exception) -> str:
+    """What a user's code raised, as the end of a sentence."""
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0].rstrip('.')}"

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar, get_args
 from pydantic import Field, TypeAdapter, ValidationError
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.names import one_line
 
 AtLeastZero = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
@@ -25,8 +26,16 @@ Traced = Annotated[T, _TRACED]  # as in Traced[Positive]
 
 def parameters(build: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """What `build` declares: its keyword-only arguments, by name."""
-    declared = inspect.signature(build, eval_str=True).parameters.values()
-    return {p.name: p for p in declared if p.kind is p.KEYWORD_ONLY}
+    return {p.name: p for p in signature(build).parameters.values() if p.kind is p.KEYWORD_ONLY}
+
+
+def signature(build: Callable[..., Any]) -> inspect.Signature:
+    """What `build` takes; an error where nobody can tell, as of some functions in C."""
+    try:
+        return inspect.signature(build, eval_str=True)
+    except Exception as error:  # annotations are a user's code
+        name = f"{build.__module__}:{getattr(build, '__qualname__', build)}"
+        raise GgeurError(f"Cannot tell what '{name}' takes: {one_line(error)}.") from error
 
 
 def checked(
@@ -51,8 +60,8 @@ def checked(
         declared = known[key].annotation
         try:
             values[key] = TypeAdapter(Any if declared is inspect.Parameter.empty else declared).validate_python(value)
-        except ValidationError as error:
-            reason = error.errors()[0]["msg"]
+        except Exception as error:  # a user's type may be none, or raise anything
+            reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else one_line(error)
             raise GgeurError(f"[{section}] {key} = {value!r}: {reason}.") from error
     return values
 

@@ -27,7 +27,7 @@ class VirtualSet(NamedTuple):
     """One client's training set as indices; its first `originals` rows are the client's own, without noise."""
 
     row: NDArray[np.int32]  # into the base: table rows, then prototypes
-    noise: NDArray[np.int32]  # row of the bank, negative for sign -1; 0 is the zero row
+    noise: NDArray[np.int32]  # row of the bank, negative for sign -1; 0 is the zero row, and no noise
     y: NDArray[np.int32]
     originals: int
 
@@ -116,16 +116,26 @@ class NoisePlace(NamedTuple):
 
 
 def training_set(
-    own: Int, y: Int, rule: DrawRule | None, present: Bool, noise: NoisePlace | None, prototypes_at: int
+    own: Int,
+    y: Int,
+    rule: DrawRule | None,
+    present: Bool,
+    noise: NoisePlace | None,
+    prototypes_at: int,
+    *,
+    expected: bool = False,
 ) -> VirtualSet:
     """The set of a client that holds base rows `own` with labels `y` and draws by `rule`, or not at all.
 
-    `present` (D, C) marks the prototypes it may draw around, which lie in the base from `prototypes_at` on.
+    `present` (D, C) marks the prototypes it may draw around, which lie in the base from `prototypes_at` on. Where the
+    draws' loss is `expected`, there is no bank, and a 1 in place of its row marks what would be drawn.
     """
     draws = Draws(np.zeros(0, np.int64), np.zeros(0, np.int64))
     if rule is not None:
         draws = plan_draws(y, present.shape[1], rule, present)
-    signed = None if noise is None else noise.piece.noise_rows(noise.offset, noise.client, draws.label, noise.seed)
+    signed = np.ones(len(draws.row), np.int32) if expected else None
+    if noise is not None:
+        signed = noise.piece.noise_rows(noise.offset, noise.client, draws.label, noise.seed)
     return virtual_set(own, y, draws, signed, prototypes_at)
 
 

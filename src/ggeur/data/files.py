@@ -5,24 +5,27 @@ import os
 import secrets
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from ggeur.core.errors import GgeurError
-
-if TYPE_CHECKING:
-    from filelock import BaseFileLock
+from ggeur.core.errors import GgeurError, cannot
 
 _MOST_INFLATED = 1032  # bytes that one deflated byte can give
 
 
 class CannotWrite(GgeurError):
     """The place, not the request, is at fault: a full disk, a folder that is gone or may not be written."""
+
+
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """The file `path` with this `content`, whole or not at all."""
+    with write_atomically(path) as file:
+        file.write(content)
 
 
 @contextmanager
@@ -33,15 +36,14 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     try:
         # Not mkstemp, whose 0600 would hide results from a user's colleagues.
         name = path.parent / f".{path.name}.{secrets.token_hex(4)}"
-        with name.open("xb") as file:
-            temporary = name
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        temporary = None
-    except OSError as error:
-        raise CannotWrite(f"Cannot write {path}: {error.strerror or error}.") from error
+        with cannot(f"write {path}", CannotWrite):
+            with name.open("xb") as file:
+                temporary = name
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            temporary = None
     finally:
         if temporary is not None:
             with suppress(OSError):
@@ -88,30 +90,17 @@ def _read_array(archive: zipfile.ZipFile, member: str, path: Path) -> NDArray[An
     return array
 
 
-class Lock:
-    """A lock that is held until it is closed, or the process ends, however it ends."""
+def lock_file(path: Path, taken: str) -> ExitStack:
+    """Lock the file `path`, which is made and stays; GgeurError(`taken`) at once where it is locked already.
 
-    def __init__(self, held: "BaseFileLock") -> None:
-        self._held = held
-
-    def close(self) -> None:
-        """Let go of it; more than once does no harm."""
-        self._held.release(force=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-
-def lock_file(path: Path, taken: str) -> Lock:
-    """Lock the file `path`, which is made and stays; GgeurError(`taken`) at once where it is locked already."""
+    It is held until what is returned is closed, or the process ends, however it ends.
+    """
     from filelock import FileLock, Timeout
 
-    lock = FileLock(path, thread_local=False)  # any thread may close it
+    lock, held = FileLock(path, thread_local=False), ExitStack()  # any thread may close it
     try:
         lock.acquire(blocking=False)
     except Timeout as error:
         raise GgeurError(taken) from error
-    return Lock(lock)
+    held.callback(lock.release, force=True)
+    return held

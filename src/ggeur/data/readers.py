@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.errors import GgeurError, GgeurWarning, cannot
 from ggeur.core.seeding import generator
 
 Picture = bytes | NDArray[np.uint8]  # the content of an image file, or pixels (H, W) or (H, W, 3)
@@ -188,10 +188,8 @@ def files(path: Path) -> list[Path]:
 
 
 def _entries(path: Path) -> list[Path]:
-    try:
+    with cannot(f"read the folder {printable(path)}"):
         return [p for p in path.iterdir() if not p.name.startswith((".", "__MACOSX"))]
-    except OSError as error:
-        raise GgeurError(f"Cannot read the folder {printable(path)}: {error.strerror or error}.") from error
 
 
 def folder_name(path: Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.errors import GgeurError
+from ggeur.core.errors import GgeurError, cannot
 from ggeur.data.readers import Part, Split, files, folders, picture_files, pixels, plain_name, printable
 
 DIGITS = tuple(map(str, range(10)))
@@ -199,11 +199,10 @@ def _part(images: NDArray[np.uint8], labels: NDArray[Any], path: Path, n_classes
 def _readable(path: Path) -> Iterator[None]:
     """Failures within the block become one sentence that names the file: damaged ones raise a dozen types."""
     try:
-        yield
+        with cannot(f"read {printable(path)}"):
+            yield
     except GgeurError:
         raise
-    except OSError as error:
-        raise GgeurError(f"Cannot read {printable(path)}: {error.strerror or error}.") from error
     except Exception as error:
         raise GgeurError(f"{printable(path)} is damaged or in another format ({error}); download it again.") from error
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.errors import GgeurError
+from ggeur.core.errors import GgeurError, cannot
 from ggeur.core.types import FloatArray
 from ggeur.data.caches import cache_folder
 from ggeur.data.readers import Picture, printable
@@ -71,14 +71,10 @@ class EmbeddingCache:
         records["digest"] = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 32)
         records["x"] = x
         records["sum"] = _checksums(records)
-        try:
-            with self._journal.open("ab") as file:
-                file.write(records.tobytes())
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            path = printable(self._journal)
-            raise GgeurError(f"Cannot write the cache {path}: {error.strerror or error}.") from error
+        with cannot(f"write the cache {printable(self._journal)}"), self._journal.open("ab") as file:
+            file.write(records.tobytes())
+            file.flush()
+            os.fsync(file.fileno())
         self._known.update(zip(digests, records["x"], strict=True))
 
 

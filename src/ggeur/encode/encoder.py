@@ -43,6 +43,11 @@ class Encoder(Protocol):
         return self.forward(np.stack([self.prepare(image) for image in images]))
 
 
+def about(encoder: Encoder) -> dict[str, str]:
+    """What a table says of the `encoder` that made it."""
+    return {"encoder": encoder.name, "weights": encoder.weights_hash, "preprocessing": encoder.preprocessing}
+
+
 @runtime_checkable
 class TextEncoder(Protocol):
     """An encoder that may have a text tower in the same space."""

@@ -17,7 +17,7 @@ from ggeur.core.types import FloatArray
 from ggeur.data.readers import ImageSet, Item
 from ggeur.data.table import EmbeddingTable
 from ggeur.encode.cache import EmbeddingCache, digest_of
-from ggeur.encode.encoder import Encoder, TextEncoder
+from ggeur.encode.encoder import Encoder, TextEncoder, about
 from ggeur.encode.pictures import Unreadable, to_rgb
 
 BATCH = 64
@@ -153,12 +153,7 @@ def _checked(x: NDArray[np.float32], encoder: Encoder) -> FloatArray:
 def _table(
     x: FloatArray, rows: NDArray[np.int64], images: ImageSet, encoder: Encoder, templates: Sequence[str]
 ) -> EmbeddingTable:
-    meta = {
-        **images.meta,
-        "encoder": encoder.name,
-        "weights": encoder.weights_hash,
-        "preprocessing": encoder.preprocessing,
-    }
+    meta = {**images.meta, **about(encoder)}
     table = EmbeddingTable(
         x=x,
         y=images.y[rows],

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from ggeur.core.low_rank import LowRank
 from ggeur.core.seeding import AGGREGATE, PREPARE, TRAIN
 from ggeur.core.types import Tree
 from ggeur.core.virtual import VirtualSet
@@ -27,6 +28,7 @@ class Lane(NamedTuple):
     bank: NDArray[np.float32] | None
     set: VirtualSet
     n_classes: int
+    shapes: LowRank | None = None  # of draws whose expected loss takes their place
 
 
 class Answer(NamedTuple):
@@ -53,6 +55,7 @@ def train(
     out = run(
         jnp.asarray(lane.base),
         None if lane.bank is None else jnp.asarray(lane.bank),
+        jax.tree.map(jnp.asarray, lane.shapes),
         _lanes(lane),
         order,
         np.array([steps], np.int32),
@@ -107,7 +110,8 @@ def message_like(
         stacked = jax.tree.map(lambda a: jnp.asarray(a)[None], state)
         one, order = np.ones(1, np.int32), np.zeros((1, batch), np.int32)
         names, numbers = _names(0, TRAIN, 1, 0), _numbers(training.numbers(trained))
-        return run(lane.base, None, _lanes(lane), order, one, np.int32(1), start, sent, stacked, names, numbers)[0]
+        rest = one, np.int32(1), start, sent, stacked, names, numbers
+        return run(lane.base, None, None, _lanes(lane), order, *rest)[0]
 
     stacked = jax.eval_shape(message, start, sent, state)
     return jax.tree.map(lambda leaf: np.empty(leaf.shape[1:], leaf.dtype), stacked)

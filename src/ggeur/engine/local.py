@@ -14,6 +14,7 @@ import numpy as np
 import optax
 from numpy.typing import NDArray
 
+from ggeur.core.low_rank import LowRank
 from ggeur.core.seeding import generator
 from ggeur.core.types import Tree
 from ggeur.core.virtual import VirtualSet
@@ -101,6 +102,10 @@ class _Selection(NamedTuple):
             x = x + jnp.sign(self.noise).astype(dtype)[:, None] * _rows(bank, jnp.abs(self.noise)).astype(dtype)
         return Batch(x, self.y, self.real.astype(dtype))
 
+    def stand_for(self, batch: Batch, shapes: LowRank) -> Batch:
+        """The `batch` they form, whose rows with noise are not drawn: they stand for draws along these `shapes`."""
+        return batch._replace(drawn=(self.noise != 0).astype(batch.mask.dtype), shapes=shapes)
+
 
 def _client_data(base: jax.Array, bank: jax.Array | None, lane: Lanes, batch: int) -> ClientData:
     def take(at: jax.Array) -> Batch:
@@ -119,17 +124,19 @@ def _client_data(base: jax.Array, bank: jax.Array | None, lane: Lanes, batch: in
 def local_training(
     recipe: Recipe, optimiser: str, batch: int, *, one_server: bool, one_start: bool
 ) -> Callable[..., tuple[Tree, Tree, Tree, jax.Array]]:
-    """(base, bank, lanes, order, steps, longest, start, sent, client, names, numbers) -> messages, states, ends, loss.
+    """(base, bank, shapes, lanes, order, steps, longest, start, sent, client, names, numbers)
+    -> messages, states, ends, loss.
 
     `recipe` builds the method, `optimiser` is the kind of [train]'s, and steps take `batch` rows. All arguments but
-    base, bank and longest are stacked over lanes; so are `sent` and `numbers` unless there is `one_server`, and `start`
-    unless there is `one_start`. The method is built around its numbers inside the program, so that other numbers are
-    other arguments, and nothing is compiled anew.
+    base, bank, shapes and longest are stacked over lanes; so are `sent` and `numbers` unless there is `one_server`, and
+    `start` unless there is `one_start`. The method is built around its numbers inside the program, so that other
+    numbers are other arguments, and nothing is compiled anew.
     """
 
     def train_lane(
         base: jax.Array,
         bank: jax.Array | None,
+        shapes: LowRank | None,
         lane: Lanes,
         order: jax.Array,  # (longest possible * batch,)
         steps: jax.Array,
@@ -151,6 +158,7 @@ def local_training(
             params, memory, carry, total = state
             now = _Selection(*(jax.lax.dynamic_slice_in_dim(a, t * batch, batch) for a in picked))
             rows = now.form(base, bank)
+            rows = rows if shapes is None else now.stand_for(rows, shapes)
             (loss, new_carry), g = gradient(params, rows, context, carry, jax.random.fold_in(key, t))
             update, new_memory = transform.update(g, memory, params)
             # Fused into both, the update would cost a copy of params and one of memory.
@@ -170,7 +178,7 @@ def local_training(
         return message, new_client, end, total / jnp.maximum(steps, 1)
 
     server = None if one_server else 0
-    axes = (None, None, 0, 0, 0, None, None if one_start else 0, server, 0, 0, server)
+    axes = (None, None, None, 0, 0, 0, None, None if one_start else 0, server, 0, 0, server)
     return jax.jit(jax.vmap(train_lane, in_axes=axes))
 
 

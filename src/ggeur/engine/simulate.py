@@ -78,9 +78,9 @@ class Simulation:
         self._recipe = each_trained[0].recipe
         self._check(trainings, each_trained)
         stack = stack_runs(runs, self.training.storage)
-        self._base = jnp.asarray(stack.base)
+        self._base, self._bank = jax.tree.map(jnp.asarray, (stack.base, stack.bank))
+        self._shapes = [jax.tree.map(jnp.asarray, run.shapes) for run in runs]
         self._dtype = jnp.promote_types(self._base.dtype, jnp.float32)
-        self._bank = None if stack.bank is None else jnp.asarray(stack.bank)
         self._sets = [s for run in stack.sets for s in run]
         self._ids = np.concatenate([np.arange(self.n_clients) if run.ids is None else run.ids for run in runs])
         self._steps = np.array([self.training.steps(len(s.y)) for s in self._sets])
@@ -143,7 +143,7 @@ class Simulation:
         sent = self._sent(state)
         chosen = [self.training.participants(run.seed, number, self._able(r)) for r, run in enumerate(self.runs)]
         active = np.concatenate([r * self.n_clients + ids for r, ids in enumerate(chosen)])
-        apart = len(sent) == 1 or trees.size_in_bytes(sent[0]) > _SENT_BYTES
+        apart = len(sent) == 1 or self._shapes[0] is not None or trees.size_in_bytes(sent[0]) > _SENT_BYTES
         chunks = self._divided(active, apart=apart)
         work = list(pool.map(lambda lanes: self._chunk(lanes, number, state, sent, apart=apart), chunks))
         done: _Done = trees.scatter(work, [np.searchsorted(active, lanes) for lanes in chunks], len(active))
@@ -207,6 +207,7 @@ class Simulation:
         out = train(
             self._base,
             self._bank,
+            self._shapes[run[0]],
             self._lane_data(filled),
             order,
             np.append(steps, np.zeros(size - len(lanes), steps.dtype)).astype(np.int32),

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.low_rank import LowRank
 from ggeur.core.types import Int
 from ggeur.core.virtual import VirtualSet
 from ggeur.heads.head import Params
@@ -26,6 +27,7 @@ class Run(NamedTuple):
     n_classes: int
     own_params: Any = ()  # (K, ...), where clients start from heads of their own and nothing is broadcast
     ids: Int | None = None  # (K,) the clients' numbers, on which what they draw depends; default: 0, 1, 2, ...
+    shapes: LowRank | None = None  # of draws whose expected loss takes their place
 
 
 class Stack(NamedTuple):
@@ -49,6 +51,8 @@ def stack_runs(runs: Sequence[Run], storage: str = "float32") -> Stack:
     for run in runs:
         if run.table is not runs[0].table:
             raise GgeurError("Runs of one stack must share one table.")
+        if (run.shapes is None) != (runs[0].shapes is None):
+            raise GgeurError("Runs of one stack must all draw, or all take the expected loss of draws.")
         row_shift = prototypes.place(run.prototypes)
         noise_shift = 0 if run.bank is None else banks.place(run.bank, skip=1)
         sets.append([_shifted(s, len(table), row_shift, noise_shift) for s in run.sets])

@@ -1,7 +1,10 @@
 """What a client sends and receives before training begins, by the types that are sent: bill and wire cannot differ."""
 
+import numpy as np
+
 from ggeur.core.message import Statistics, message_bytes
 from ggeur.data.table import EmbeddingTable
+from ggeur.engine.stack import Run
 from ggeur.engine.trees import size_in_bytes
 from ggeur.experiment.setup import Setup
 from ggeur.federation.left_out import SimulatedFolds
@@ -9,9 +12,10 @@ from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Chosen, Solved
 
 
-def shape_bytes(shapes: str, classes: int, p: int) -> int:
-    """Bytes down per client of its noise's factors: symmetric matrices in float32, as triangles."""
-    return 4 * {"none": 0, "one": 1, "per-class": classes}[shapes] * p * (p + 1) // 2
+def shape_bytes(shapes: str, classes: int, p: int, rank: int | None = None) -> int:
+    """Bytes down of the shapes of so many classes in float32: symmetric matrices as triangles, or U, s of `rank`."""
+    each = p * (p + 1) // 2 if rank is None or rank >= p else rank * p + 1
+    return 4 * {"none": 0, "one": min(classes, 1), "per-class": classes}[shapes] * each
 
 
 def units_bytes(setup: Setup, needs: Statistics | None, p: int) -> tuple[int, int]:
@@ -19,12 +23,18 @@ def units_bytes(setup: Setup, needs: Statistics | None, p: int) -> tuple[int, in
     return (8 * (p + 2), 8 * (p + 1) * (1 + (needs is not None))) if setup.standardise else (0, 0)
 
 
-def bytes_before_training(setup: Setup, table: EmbeddingTable) -> tuple[int, int]:
-    """Bytes up and down per client: what augmentation and first head need is sent once."""
-    classes, p, a = table.n_classes, table.dimension, setup.augmentation
-    down = shape_bytes(a.shapes, classes, p) + (4 * (table.n_domains - 1) * classes * p if a.prototypes else 0)
+def bytes_before_training(setup: Setup, table: EmbeddingTable, run: Run) -> tuple[int, int]:
+    """Bytes up and down per client of `run`, on average: what augmentation and first head need is sent once.
+
+    A client is sent the shapes of the classes it draws and the prototypes of other domains, if it is of one itself.
+    """
+    classes, p, down, a = table.n_classes, table.dimension, 0, setup.augmentation
+    for s in run.sets:
+        of_one_domain = len(np.unique(table.domains[s.row[: s.originals]])) == 1
+        others = len(run.prototypes) - classes if of_one_domain and len(run.prototypes) else 0
+        down += shape_bytes(a.shapes, len(np.unique(s.y[s.originals :])), p, a.rank) + 4 * others * p
     units_up, units_down = units_bytes(setup, setup.needs, p)
-    return message_bytes(setup.needs, classes, p) + units_up, down + units_down
+    return message_bytes(setup.needs, classes, p) + units_up, down // len(run.sets) + units_down
 
 
 def bytes_of_solving(

@@ -16,6 +16,7 @@ from ggeur.core.units import RowSums, Units
 from ggeur.data import partition
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.stack import Run
+from ggeur.engine.trees import size_in_bytes
 from ggeur.experiment.evaluation import TestSet
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.source import load_table
@@ -149,7 +150,7 @@ class Dealer:
             clients = self.clients(setup, seed)
             with blaming(s.augment.kind, "augmentation"):
                 made = augment_clients(clients, setup.augmentation, seed)
-            if made.bank is None or made.bank.nbytes > _KEPT_BYTES:
+            if not 0 < size_in_bytes((made.bank, made.shapes)) <= _KEPT_BYTES:
                 return made
             while len(self._augmented) >= _KEPT:
                 self._augmented.pop(next(iter(self._augmented)))
@@ -190,4 +191,5 @@ class Dealer:
             first,
             table.n_classes,
             own,
+            shapes=augmented.shapes,
         )

@@ -180,7 +180,7 @@ def _begin(job: _Job, steps: list[int], dealer: Dealer) -> None:
         cell.start_avg = mean_accuracy(job.test.accuracy(job.runs[0].params))
     cell.local_steps = steps
     if not isinstance(setup.algorithm, Bound):
-        cell.bytes_up, cell.bytes_down = bytes_before_training(setup, dealer.table(setup.settings.data))
+        cell.bytes_up, cell.bytes_down = bytes_before_training(setup, dealer.table(setup.settings.data), job.runs[0])
 
 
 def _finish(job: _Job, heads: list[object], seconds: float, dealer: Dealer) -> None:

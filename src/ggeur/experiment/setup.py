@@ -60,12 +60,8 @@ class Setup:
     @property
     def start(self) -> Solved | None:
         """What solves the head that training starts from, where it is not a random one."""
-        name = self.settings.train.start
-        return (
-            None
-            if name == "random"
-            else resolve_solved(name, self.settings.method.get(name, {}), self.settings.augment.statistics)
-        )
+        name, s = self.settings.train.solver, self.settings
+        return None if name is None else resolve_solved(name, s.method.get(name, {}), s.augment.statistics)
 
 
 def training_of(settings: Settings) -> Training:

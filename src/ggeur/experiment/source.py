@@ -35,6 +35,7 @@ def mini_digits() -> EmbeddingTable:
     """The built-in digits through the built-in encoder, made once in a process: they are a constant of the package."""
     from ggeur.demo import digits
     from ggeur.encode.builtin import BuiltinEncoder
+    from ggeur.encode.encoder import about
 
     images, encoder = digits.images(), BuiltinEncoder()
     return EmbeddingTable(
@@ -43,10 +44,5 @@ def mini_digits() -> EmbeddingTable:
         domain=images.domain,
         class_names=images.class_names,
         domain_names=images.domain_names,
-        meta={
-            "dataset": MINI_DIGITS,
-            "encoder": encoder.name,
-            "weights": encoder.weights_hash,
-            "preprocessing": encoder.preprocessing,
-        },
+        meta={"dataset": MINI_DIGITS, **about(encoder)},
     )

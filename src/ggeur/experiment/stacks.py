@@ -67,7 +67,7 @@ class _Facts(NamedTuple):
         clients = point.partition.clients if point.partition.kind == "dirichlet" else table.n_domains
         program = (
             clients,
-            setup.augmentation.noise is not None,  # without noise a step is cheaper
+            (setup.augmentation.draws_noise, setup.augmentation.rank),  # by which a step is cheap or dear
             head,
             trained.recipe,
             setup.training.without_numbers(),
@@ -80,9 +80,11 @@ class _Facts(NamedTuple):
 
 
 def _noise_bytes(a: Augmentation, table: EmbeddingTable, clients: int) -> int:
-    """Of one seed's bank, at most."""
+    """Of one seed's bank, at most, or of the shapes that take its place."""
     if a.noise is None or a.rule is None:
         return 0
+    if a.rank is not None:
+        return 4 * table.n_classes * (1 + min(a.rank, table.dimension) * table.dimension)
     row, rule = 4 * table.dimension, a.rule
     prototypes = table.n_classes * table.n_domains * rule.per_prototype
     if rule.per_sample is None:

@@ -2,10 +2,11 @@
 
 The kinds differ in three things: how many draws, around what, and with which noise. The controls leave the noise out:
 Step 1 without it only repeats rows (`resample`), Steps 1 and 2 repeat rows and other domains' means (`prototypes`).
+`expected` repeats them too, and puts the draws' expected loss in place of their noise.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -15,7 +16,7 @@ from ggeur.core.geometry import Geometry, Scale
 from ggeur.core.message import KINDS as STATISTICS
 from ggeur.core.message import Statistics
 from ggeur.core.names import build_own, load_own
-from ggeur.core.parameters import checked
+from ggeur.core.parameters import Count, checked
 from ggeur.core.types import Float
 from ggeur.core.virtual import BANK_BYTES
 
@@ -38,6 +39,9 @@ class Augmentation:
     noise: Noise | None = None
     """What turns white noise into a class's; None draws the very points."""
 
+    rank: int | None = None
+    """Of the shapes in a bound of the draws' expected loss, which then takes their place; None draws them."""
+
     statistics: Statistics = "per-class"
     """What the shapes are estimated from."""
 
@@ -56,6 +60,11 @@ class Augmentation:
         if self.noise is not None:
             return "per-class" if self.statistics == "pooled" and self.guided < 1 else self.statistics
         return "means" if self.prototypes else None
+
+    @property
+    def draws_noise(self) -> bool:
+        """Whether noise is drawn, and not only its expected loss taken."""
+        return self.noise is not None and self.rank is None
 
     @property
     def shapes(self) -> Literal["none", "one", "per-class"]:
@@ -110,11 +119,38 @@ def ggeur(
     )
 
 
+def expected(
+    *,
+    steps: Literal[1, 2] = 1,
+    target: int = 2000,
+    per_sample: int | None = None,
+    per_prototype: int = 500,
+    empty_cell: Literal["all", "first"] = "all",
+    scale: Scale = "sqrt-eigenvalue",
+    statistics: Statistics = "per-class",
+    guided: float = 1.0,
+    rank: Count = 32,
+) -> Augmentation:
+    """`ggeur` without draws: a closed upper bound of their expected loss, with shapes of `rank` directions."""
+    drawn = ggeur(
+        steps=steps,
+        target=target,
+        per_sample=per_sample,
+        per_prototype=per_prototype,
+        empty_cell=empty_cell,
+        scale=scale,
+        statistics=statistics,
+        guided=guided,
+    )
+    return replace(drawn, label=f"expected GGEUR, rank {rank}", rank=rank)
+
+
 KINDS: dict[str, Callable[..., Augmentation]] = {
     "none": none,
     "resample": resample,
     "prototypes": prototypes,
     "ggeur": ggeur,
+    "expected": expected,
 }
 
 

@@ -42,7 +42,7 @@ class Layout:
         if a.rule is not None:
             others = (homes[:, None] >= 0) & (homes[:, None] != domains)  # (K, D)
             draws = a.rule.draws(count, present & others[:, :, None])
-        bank = BankLayout.of(draws if a.noise is not None else np.zeros_like(draws), p, a.bank_bytes)
+        bank = BankLayout.of(draws if a.draws_noise else np.zeros_like(draws), p, a.bank_bytes)
         return cls(count, homes, domains, prototypes, present, draws, bank)
 
     def others(self, k: int) -> Int:

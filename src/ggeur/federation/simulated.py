@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurWarning
+from ggeur.core.low_rank import LowRank
 from ggeur.core.message import Apart, Message, Statistics, Total
 from ggeur.core.types import Bool, Float, Int
 from ggeur.core.units import RowSums, Units
@@ -51,6 +52,7 @@ class TrainingSets(NamedTuple):
     sets: list[VirtualSet]
     prototypes: NDArray[Any]  # (D * C, p)
     bank: NDArray[np.float32] | None
+    shapes: LowRank | None = None  # of draws whose expected loss takes their place
 
 
 def merged_total(clients: Clients, kind: Statistics, classes: Bool | None = None, apart: Apart | None = None) -> Total:
@@ -121,11 +123,13 @@ def augment_clients(clients: Clients, a: Augmentation, seed: int) -> TrainingSet
     for note in notes:
         warnings.warn(note, GgeurWarning, stacklevel=2)
     whole = layout.bank.whole
-    bank = None if a.noise is None else whole.noise(shapes.factors, shapes.factor_of, seed)
+    bank = whole.noise(shapes.factors, shapes.factor_of, seed) if a.draws_noise else None
+    expected = None if a.rank is None else shapes.by_class
     sets = []
     for k, rows in enumerate(clients.parts):
         others = np.zeros_like(layout.present)
         others[layout.others(k)] = layout.present[layout.others(k)]  # the base holds the prototypes of all domains
         noise = None if bank is None else NoisePlace(whole, layout.bank.offset[k], k, seed)
-        sets.append(training_set(rows, clients.y[rows], a.rule, others, noise, len(clients.x)))
-    return TrainingSets(sets, layout.prototypes.reshape(-1, p), bank)
+        y, marks = clients.y[rows], expected is not None
+        sets.append(training_set(rows, y, a.rule, others, noise, len(clients.x), expected=marks))
+    return TrainingSets(sets, layout.prototypes.reshape(-1, p), bank, expected)

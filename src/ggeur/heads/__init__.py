@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from ggeur.heads.head import Head
 
 HEADS = ("linear", "mlp")  # what can be trained; each is a function of that name in the module of that name
-_SOLVED = ("gated", "blend")  # what is only solved for
+_SOLVED = ("mixture", "blend")  # what is only solved for
+OF_TRAIN = {"mlp": ("hidden",)}  # parameters of a head that [train] may give as well
 _BUILT: "dict[tuple[Callable[..., Any], str], Head]" = {}
 
 
@@ -30,9 +31,11 @@ def factory(name: str) -> Callable[..., Any]:
 
 
 def sizes(name: str, params: Any) -> dict[str, Any]:
-    """What a saved model says of a head that was solved for: the parameters that these `params` have the sizes of."""
-    module = importlib.import_module(factory(name).__module__)
-    return module.sizes(params) if name in _SOLVED else {}
+    """The parameters of our head `name` that has these `params`, as far as they are sizes of its arrays."""
+    if name not in (*HEADS, *_SOLVED):
+        return {}
+    found: dict[str, Any] = getattr(importlib.import_module(f"ggeur.heads.{name}"), "sizes", lambda params: {})(params)
+    return found
 
 
 def arguments(name: str, given: Mapping[str, Any], *, softmax: bool = False) -> dict[str, Any]:
@@ -71,7 +74,8 @@ def _build(name: str, make: Callable[[], Any]) -> "Head":
     found = make() if ours else build_own(name, "head", make)
     if not isinstance(found, Head):
         raise GgeurError(f"'{name}' is not a head: called with its parameters it must return a ggeur Head.")
-    return found if ours else Head(*(partial(_call, name, function) for function in found))
+    parts: Any = {part: partial(_call, name, getattr(found, part)) for part in Head._fields if part != "linear"}
+    return found if ours else found._replace(**parts)
 
 
 def _call(name: str, function: Callable[..., Any], *given: Any) -> Any:

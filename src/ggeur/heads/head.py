@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,17 +21,16 @@ class Head(NamedTuple):
     logits: Callable[[Params, jax.Array], jax.Array]  # (params, x (n, p)) -> (n, C)
     represent: Callable[[Params, jax.Array], jax.Array]
     shape: Callable[[Params], tuple[int, int]]  # (params) -> (classes, dimensions)
+    linear: bool = False  # its parameters are W (C, p) and b (C,), for which a head can be solved
 
 
 def double_logits(head: Head, params: Params, x: Any) -> NDArray[np.float64] | None:
     """The logits of rows `x` (n, p) in float64, where any numbers of `head` are: of a solved one its intercepts.
 
-    None of any other, whose type is float32.
+    Such a head takes NumPy's arrays as it does JAX's. None of any other, whose type is float32.
     """
     if not any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(params)):
         return None
-    rows = np.asarray(x)
-    with jax.enable_x64(True):
-        exact = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), params)
-        blocks = [rows[i : i + _BLOCK].astype(np.float64) for i in range(0, max(len(rows), 1), _BLOCK)]
-        return np.concatenate([np.asarray(head.logits(exact, jnp.asarray(block))) for block in blocks])
+    rows, exact = np.asarray(x), jax.tree.map(np.asarray, params)
+    blocks: list[Any] = [rows[i : i + _BLOCK].astype(np.float64) for i in range(0, max(len(rows), 1), _BLOCK)]
+    return np.concatenate([np.asarray(head.logits(exact, block)) for block in blocks])

@@ -32,3 +32,8 @@ def mlp(*, hidden: Width = 256, softmax: bool = False) -> Head:
         return len(jnp.asarray(params["b2"])), params["W1"].shape[1]
 
     return Head(init, logits, represent, shape)
+
+
+def sizes(params: Params) -> dict[str, int]:
+    """The parameters of the head that has these numbers."""
+    return {"hidden": max(params["b1"].size, 1)}

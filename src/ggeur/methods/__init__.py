@@ -14,7 +14,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.message import KINDS as STATISTICS
 from ggeur.core.message import Statistics
 from ggeur.core.names import build_own, load_own
-from ggeur.core.parameters import checked, is_traced
+from ggeur.core.parameters import checked, is_traced, signature
 from ggeur.core.parameters import parameters as declared_by
 from ggeur.methods.algorithm import Algorithm, Bound, Chosen, Given, Recipe, Solved, Trained
 
@@ -65,7 +65,7 @@ def kind_of(name: str) -> type[Algorithm]:
     if name in _KINDS:
         return _KINDS[name]
     by_keyword = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
-    takes_head = any(p.kind not in by_keyword for p in inspect.signature(factory(name)).parameters.values())
+    takes_head = any(p.kind not in by_keyword for p in signature(factory(name)).parameters.values())
     return Trained if takes_head else Solved
 
 

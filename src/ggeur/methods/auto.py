@@ -12,12 +12,13 @@ from ggeur.methods.algorithm import Candidate, Chosen, Solved
 # The simplest first: what is as good as the best, as far as can be told, and comes before it is taken.
 CANDIDATES: tuple[Mapping[str, Any], ...] = (
     {"method": "lda"},
-    {"method": "lda", "shrinkage": 0.01},
+    {"method": "lda", "shrinkage": 0.5},
     {"method": "ridge"},
     {"method": "ridge", "alpha": 0.1},
+    {"method": "ridge", "alpha": 1.0},
     {"method": "limit"},
-    {"method": "limit", "decay": 1e-3},
-    {"method": "limit", "scale": 0.5},
+    {"method": "limit", "decay": 1e-2},
+    {"method": "limit", "scale": 2.0},
     {"method": "gated"},
     {"method": "gated", "tau": 1000.0, "shrinkage": 0.1},
     {"method": "limit+gated"},

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from ggeur.core.parameters import Fraction, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Method, cross_entropy
+from ggeur.methods.method import Method, batch_cross_entropy
 from ggeur.methods.parts import Batch, LocalWork, Parts, RoundFacts, Sent
 
 MOMENTUM = 0.99
@@ -36,7 +36,7 @@ def fedfa(head: Head, *, probability: Traced[Fraction] = 0.5) -> Method:
         spread = jnp.sqrt((context["gamma"] + 1) * variance)
         on = jax.random.bernoulli(k_coin, probability)
         x = batch.x + on * jax.random.normal(k_eps, batch.x.shape) * spread
-        return cross_entropy(head.logits(w, x), batch.y, batch.mask), MOMENTUM * m + (1 - MOMENTUM) * mean
+        return batch_cross_entropy(head, w, batch._replace(x=x)), MOMENTUM * m + (1 - MOMENTUM) * mean
 
     def upload(work: LocalWork) -> tuple[Parts, Tree]:
         return {"params": work.end, "m": work.carry}, {"m": work.carry}

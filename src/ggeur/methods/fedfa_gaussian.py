@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
-from ggeur.methods.method import Method, cross_entropy
+from ggeur.methods.method import Method, batch_cross_entropy, cross_entropy
 from ggeur.methods.parts import Batch, ClientData, Parts, Sent
 
 
@@ -41,7 +41,7 @@ def fedfa_gaussian(head: Head) -> Method:
         k_class, k_eps = jax.random.split(key)
         c = jax.random.categorical(k_class, jnp.log(context["exists"]), shape=batch.y.shape)
         made = context["mu"][c] + context["sigma"][c] * jax.random.normal(k_eps, batch.x.shape)
-        own = cross_entropy(head.logits(w, batch.x), batch.y, batch.mask)
+        own = batch_cross_entropy(head, w, batch)
         return (own + cross_entropy(head.logits(w, made), c, jnp.ones_like(batch.mask))) / 2, carry
 
     return Method(

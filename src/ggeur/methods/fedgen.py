@@ -29,6 +29,7 @@ import optax
 from ggeur.core.parameters import AtLeastZero, Count, Positive, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
+from ggeur.methods.expected import widened
 from ggeur.methods.method import Method, cross_entropy, row_mean, weighted_mean
 from ggeur.methods.parts import Batch, LocalWork, Parts, RoundFacts, Sent
 
@@ -78,7 +79,7 @@ def fedgen(
 
     def loss(w: Params, batch: Batch, context: Sent, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
         logits = head.logits(w, batch.x)
-        plain = cross_entropy(logits, batch.y, batch.mask)
+        plain = cross_entropy(widened(logits, w, batch), batch.y, batch.mask)
         k_label, k_new, k_same = jax.random.split(key, 3)
         n = len(batch.y)
 

@@ -19,6 +19,7 @@ from pydantic import Field
 from ggeur.core.parameters import Count, Fraction, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
+from ggeur.methods.expected import log_probabilities
 from ggeur.methods.method import Method, row_mean
 from ggeur.methods.parts import Batch, ClientData, Parts, Sent
 
@@ -59,7 +60,7 @@ def fedmix(head: Head, *, lam: Traced[Fraction] = 0.05, group: AtLeastTwo = 5, g
         u = (1 - share) * batch.x
 
         def each(u: jax.Array, target: jax.Array) -> jax.Array:
-            return -jnp.sum(target * jax.nn.log_softmax(head.logits(w, u)), axis=-1)
+            return -jnp.sum(target * log_probabilities(head.logits(w, u), w, batch, 1 - share), axis=-1)
 
         slope = jax.grad(lambda u: jnp.sum(each(u, y)))(u)  # row by row: rows do not touch
         mixed = (1 - share) * each(u, y) + share * each(u, y_g) + share * slope @ x_g

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
 from ggeur.methods import parts
+from ggeur.methods.expected import widened
 from ggeur.methods.parts import Batch, LossFunction, Sent, Term
 
 
@@ -94,11 +95,16 @@ def cross_entropy(logits: jax.Array, y: jax.Array, mask: jax.Array) -> jax.Array
     return row_mean(jax.nn.logsumexp(z, axis=0) - hit, mask)
 
 
+def batch_cross_entropy(head: Head, params: Params, batch: Batch) -> jax.Array:
+    """The mean cross-entropy of `head` on a `batch`; on rows that stand for draws, a bound of what to expect of it."""
+    return cross_entropy(widened(head.logits(params, batch.x), params, batch), batch.y, batch.mask)
+
+
 def cross_entropy_loss(head: Head) -> LossFunction:
     """The mean cross-entropy of `head`: FedAvg's local objective, and the first term of most others'."""
 
     def loss(params: Params, batch: Batch, context: Sent, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
-        return cross_entropy(head.logits(params, batch.x), batch.y, batch.mask), carry
+        return batch_cross_entropy(head, params, batch), carry
 
     return loss
 
@@ -107,7 +113,6 @@ def add_term(head: Head, term: Term) -> LossFunction:
     """The cross-entropy of `head`, plus `term(params, batch, context)`."""
 
     def loss(params: Params, batch: Batch, context: Sent, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
-        plain = cross_entropy(head.logits(params, batch.x), batch.y, batch.mask)
-        return plain + term(params, batch, context), carry
+        return batch_cross_entropy(head, params, batch) + term(params, batch, context), carry
 
     return loss

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, Protocol
 import jax
 import optax
 
+from ggeur.core.low_rank import LowRank
 from ggeur.core.types import Tree
 from ggeur.heads.head import Params
 
@@ -33,6 +34,8 @@ class Batch(NamedTuple):
     x: jax.Array  # (B, p)
     y: jax.Array  # (B,)
     mask: jax.Array  # (B,)
+    drawn: jax.Array | None = None  # (B,) 1 on rows that stand for draws around them, where none are made
+    shapes: LowRank | None = None  # of those draws
 
 
 class ClientData(NamedTuple):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from ggeur.core.errors import GgeurError
-from ggeur.data.files import write_atomically
+from ggeur.data.files import write_bytes
 
 FILE = "reproduction.json"
 
@@ -57,8 +57,7 @@ class Reproduction:
     order: list[str] = field(default_factory=list)  # of the rows
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        with write_atomically(Path(folder) / FILE) as file:
-            file.write(json.dumps(asdict(self), indent=1).encode())
+        write_bytes(Path(folder) / FILE, json.dumps(asdict(self), indent=1).encode())
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self | None:

@@ -11,19 +11,19 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from ggeur.report.canvas import FAINT, INK, STYLE, grid, plain_text
-from ggeur.report.entries import FULL, PLAIN, VARIANTS, Entry, Pair
+from ggeur.report.entries import Entry, Pair, Variant
 from ggeur.report.tables import Number
 
 _STYLE: Any = {**STYLE, "axes.titlesize": 9, "axes.spines.top": False, "axes.spines.right": False}
 # One look per variant on the whole page; told apart by dash and marker as well as by colour.
-_LOOKS = {
-    PLAIN: ("#7f7f7f", "--", "o"),
-    "equal weights": ("#CC79A7", ":", "v"),
-    "steps matched": ("#56B4E9", ":", "P"),
-    "resample": ("#E69F00", "-.", "s"),
-    "prototypes": ("#009E73", (0, (5, 1, 1, 1, 1, 1)), "D"),
-    "GGEUR, step 1": ("#D55E00", (0, (4, 2)), "^"),
-    FULL: ("#0072B2", "-", "X"),
+_LOOKS: dict[str, tuple[str, Any, str]] = {
+    Variant.PLAIN: ("#7f7f7f", "--", "o"),
+    Variant.EQUAL_WEIGHTS: ("#CC79A7", ":", "v"),
+    Variant.STEPS_MATCHED: ("#56B4E9", ":", "P"),
+    Variant.RESAMPLE: ("#E69F00", "-.", "s"),
+    Variant.PROTOTYPES: ("#009E73", (0, (5, 1, 1, 1, 1, 1)), "D"),
+    Variant.STEP_1: ("#D55E00", (0, (4, 2)), "^"),
+    Variant.FULL: ("#0072B2", "-", "X"),
 }
 _OTHERS = ("#56B4E9", "#F0E442", "#CC79A7", "#D55E00")
 _PANELS = 15
@@ -35,7 +35,7 @@ def _look(variant: str, i: int) -> tuple[str, Any, str]:
 
 
 def _order(variants: Sequence[str]) -> list[str]:
-    known = [v for v in VARIANTS if v in variants]
+    known: list[str] = [v for v in Variant if v in variants]
     return known + [v for v in dict.fromkeys(variants) if v not in known]
 
 
@@ -51,7 +51,7 @@ def convergence(entries: Sequence[Entry]) -> Figure | None:
         for i, (ax, panel) in enumerate(zip(axes, panels, strict=True)):
             for entry in sorted(panel, key=lambda e: variants.index(e.variant)):
                 # Where many curves cross, bands of all would cover each other.
-                band = len(panel) <= 3 or entry.variant in (PLAIN, FULL)
+                band = len(panel) <= 3 or entry.variant in (Variant.PLAIN, Variant.FULL)
                 _curve(ax, entry, variants.index(entry.variant), band)
             ax.set_title(plain_text(panel[0].title))
             ax.set_xlim(left=1)
@@ -78,7 +78,7 @@ def _curve(ax: Axes, entry: Entry, i: int, band: bool) -> None:
     length = min(map(len, curves))
     values: NDArray[np.float64] = np.array([c[:length] for c in curves])
     rounds, mean = np.arange(1, length + 1), values.mean(axis=0)
-    width = 2.0 if entry.variant == FULL else 1.3
+    width = 2.0 if entry.variant == Variant.FULL else 1.3
     ax.plot(rounds, mean, color=colour, ls=dash, lw=width, label=plain_text(entry.variant))
     if band and len(curves) > 1:
         spread = values.std(axis=0, ddof=1)
@@ -87,7 +87,7 @@ def _curve(ax: Axes, entry: Entry, i: int, band: bool) -> None:
 
 def controls(entries: Sequence[Entry]) -> Figure | None:
     """Final AVG of one method under every augmentation, with 95 % intervals: what controls leave to the geometry."""
-    method = next((e.method for e in entries if e.variant in ("resample", "prototypes")), None)
+    method = next((e.method for e in entries if e.variant in (Variant.RESAMPLE, Variant.PROTOTYPES)), None)
     panels = _panels([e for e in entries if e.method == method], lambda e: e.condition)
     if not panels:
         return None

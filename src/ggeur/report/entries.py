@@ -1,6 +1,7 @@
 """The rows of a run as a reader thinks of them: method, what was done to the data, and under which condition."""
 
 from collections.abc import Sequence
+from enum import StrEnum
 from statistics import mode
 from typing import NamedTuple, Self
 
@@ -8,7 +9,7 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.packaged import packaged_toml
-from ggeur.federation.augmentation import ggeur, none
+from ggeur.federation.augmentation import ggeur, none, prototypes, resample
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report.tables import label
 from ggeur.runs.compare import Difference, paired_difference
@@ -16,9 +17,18 @@ from ggeur.runs.result import Result, Row
 from ggeur.settings.grid import Experiment
 from ggeur.settings.schema import Settings
 
-PLAIN, FULL = none().label, ggeur().label
-# In the order of what each adds to the one before.
-VARIANTS = (PLAIN, "equal weights", "steps matched", "resample", "prototypes", "GGEUR, step 1", FULL)
+
+class Variant(StrEnum):
+    """What was done to a method's data, in the order of what each adds to the one before; there may be others."""
+
+    PLAIN = none().label
+    EQUAL_WEIGHTS = "equal weights"
+    STEPS_MATCHED = "steps matched"
+    RESAMPLE = resample().label
+    PROTOTYPES = prototypes().label
+    STEP_1 = f"{ggeur().label}, step 1"
+    FULL = ggeur().label
+
 
 _METHOD_NAMES = packaged_toml("report", "method_names.toml")
 
@@ -28,7 +38,7 @@ class Entry(NamedTuple):
 
     name: str
     method: str
-    variant: str  # one of VARIANTS, or another in words
+    variant: str  # a Variant, or another in words
     condition: str  # dataset and varied setting, in words; empty where nothing else varies
     row: Row
     point: Settings
@@ -129,17 +139,17 @@ def _variant(point: Settings, weights: str, steps: int | None, scale: str, most:
         words += [f"scale {a.scale}"] if a.scale != scale else []
         words += [a.statistics] if a.statistics != "per-class" else []
     extra = [f"{point.train.weights} weights"] if point.train.weights != weights else []
-    extra += ["steps matched"] if point.train.local_steps not in (None, steps) else []
-    extra += [f"from {point.train.start}"] if point.train.start != "random" else []
-    return ", ".join(extra) if extra and words == [PLAIN] else ", ".join(words + extra)
+    extra += [Variant.STEPS_MATCHED] if point.train.local_steps not in (None, steps) else []
+    extra += [f"from {point.train.solver}"] if point.train.solver else []
+    return ", ".join(extra if extra and augmentation.rule is None else words + extra)
 
 
-def pairs(all_entries: Sequence[Entry], variant: str = PLAIN) -> list[Pair]:
+def pairs(all_entries: Sequence[Entry], variant: str = Variant.PLAIN) -> list[Pair]:
     """GGEUR beside `variant` of the same method under the same condition, wherever both of `all_entries` finished."""
     done = [entry for entry in all_entries if entry.avg is not None]
     others: dict[tuple[str, str], Entry] = {}
     for entry in done:
         if entry.variant == variant:
             others.setdefault((entry.method, entry.condition), entry)
-    found = [(full, others.get((full.method, full.condition))) for full in done if full.variant == FULL]
+    found = [(full, others.get((full.method, full.condition))) for full in done if full.variant == Variant.FULL]
     return [Pair.of(full, other) for full, other in found if other is not None]

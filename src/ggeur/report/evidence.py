@@ -103,7 +103,7 @@ def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[Captione
         same, other = (float(np.mean([getattr(p, kind) for p in found])) for kind in ("same", "other"))
         similarity = [_captioned("similarity", figures.similarity(shown), table=name, same=same, other=other)]
     full = max(points, key=lambda p: (p.augment.build().noise is not None, p.augment.steps or 1))
-    augment = full.augment.model_copy(update={"kind": "ggeur"}).build()
+    augment = full.augment.model_copy(update={"kind": "ggeur", "parameters": {}}).build()
     rows = partition_rows(table, full.partition, seed)
     view = inspection.client_view(table, rows, None, augment, [], seed)
     view = view._replace(client=plain_text(view.client))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ggeur.core.errors import GgeurError
-from ggeur.data.files import write_atomically
+from ggeur.data.files import write_bytes
 from ggeur.experiment.plan import human_bytes
 from ggeur.paper.paper_tables import Table
 from ggeur.paper.published import published_gains
@@ -32,11 +32,10 @@ def write_report(folders: Sequence[Path], out: Path, *, latex: bool = False) -> 
         raise GgeurError("Name at least one run folder to report on.")
     runs = [read_run(folder) for folder in folders]
     page = render(runs)
-    with write_atomically(out) as file:
-        file.write(page.encode())
+    write_bytes(out, page.encode())
     if latex:
-        with write_atomically(out.with_suffix(".tex")) as file:
-            file.write("\n".join(f"% {run.title}\n{to_latex(run.table)}" for run in runs).encode())
+        tables = "\n".join(f"% {run.title}\n{to_latex(run.table)}" for run in runs)
+        write_bytes(out.with_suffix(".tex"), tables.encode())
     return out
 
 

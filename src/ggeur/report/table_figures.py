@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ggeur.core.errors import GgeurError
+from ggeur.core.errors import cannot
 from ggeur.core.types import Float
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.dealing import partition_rows
@@ -52,10 +52,8 @@ def draw(
     }
     if pairs:
         drawn["similarity"] = figures.similarity(pairs)
-    try:
+    with cannot(f"make the folder {out}"):
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise GgeurError(f"Cannot make the folder {out}: {error.strerror or error}.") from error
     for name, figure in drawn.items():
         figures.save(figure, out / name)
     return list(drawn)

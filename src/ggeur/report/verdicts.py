@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ggeur.report.entries import PLAIN, Entry, Pair, pairs
+from ggeur.report.entries import Entry, Pair, Variant, pairs
 
-CONTROLS = ("equal weights", "steps matched", "resample", "prototypes")
+CONTROLS = (Variant.EQUAL_WEIGHTS, Variant.STEPS_MATCHED, Variant.RESAMPLE, Variant.PROTOTYPES)
 
 
 class ControlComparison(NamedTuple):
@@ -30,10 +30,10 @@ def against_controls(all_entries: Sequence[Entry]) -> list[str]:
     sentences = []
     for method in dict.fromkeys(e.method for e in all_entries if e.variant in CONTROLS):
         own = [e for e in all_entries if e.method == method]
-        base = pairs(own, PLAIN)
+        base = pairs(own)
         each = [ControlComparison(control, found) for control in CONTROLS if (found := pairs(own, control))]
         if base and each:
-            sentences.append(_sentence(ControlComparison(PLAIN, base), each))
+            sentences.append(_sentence(ControlComparison(Variant.PLAIN, base), each))
     return sentences
 
 

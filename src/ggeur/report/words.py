@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ggeur.experiment.evaluation import LAST_ROUNDS
 from ggeur.paper.published import published_tables
 from ggeur.paper.reproduction import Reproduction
-from ggeur.report.entries import PLAIN, Entry, Pair, pairs
+from ggeur.report.entries import Entry, Pair, pairs
 from ggeur.report.tables import Comparison
 from ggeur.report.verdicts import against_controls
 from ggeur.runs.result import what_seeds_vary
@@ -21,7 +21,7 @@ def summary(all_entries: Sequence[Entry], table: Comparison, reading: Reproducti
     """
     if table.unit == "seconds":
         return _times(table)
-    plain = pairs(all_entries, PLAIN)
+    plain = pairs(all_entries)
     varied = what_seeds_vary([c for e in all_entries for c in e.row.cells])
     found = [*_winner(all_entries), *_gains(plain), *against_controls(all_entries)]
     found += [*_paper(plain, reading), *_speed(plain)]

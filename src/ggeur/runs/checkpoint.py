@@ -42,11 +42,9 @@ class Snapshot(NamedTuple):
 
     def state(self, template: State) -> State:
         """The engine's state, in the shape of the one before round 1."""
-        servers, clients, own = _body(template)
-        shapes = jax.tree.leaves((servers, clients, own))
-        if [np.shape(a) for a in shapes] != [a.shape for a in self.leaves]:
+        leaves, structure = jax.tree.flatten(_body(template))
+        if [np.shape(a) for a in leaves] != [a.shape for a in self.leaves]:
             raise GgeurError("The checkpoint belongs to another experiment: its arrays have other shapes.")
-        structure = jax.tree.structure((servers, clients, own))
         return State(self.round, *jax.tree.unflatten(structure, self.leaves))
 
 
@@ -139,7 +137,6 @@ def _read_snapshot(path: Path) -> Snapshot | None:
             for number, cell, history in about["cells"]
         ]
         return Snapshot(int(about["stack"]), int(about["round"]), leaves, cells)
-    raise AssertionError("unreachable")
 
 
 @contextmanager

@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.errors import GgeurError, GgeurWarning, cannot
 from ggeur.core.units import Units
-from ggeur.data.files import CannotWrite, lock_file, write_atomically
+from ggeur.data.files import CannotWrite, lock_file, write_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.simulate import State
 from ggeur.heads import described, sizes
@@ -40,28 +40,29 @@ class RunFolder:
         self._started = False  # whether there is anything of ours in the folder
         self._checkpoints = Checkpoints(self.path / "checkpoint")
         try:
-            if resume:
-                check_same(self.path, experiment)
-                note_other_versions(self.path)
-                self._lock = lock_file(self.path / ".lock", f"Another process is running in {self.path}.")
-            else:
-                self.path.mkdir(parents=True, exist_ok=True)
-                if not startable(self.path):
-                    raise GgeurError(not_empty(self.path))
-                self._lock = lock_file(self.path / ".lock", f"Another process is running in {self.path}.")
-                self._started = True
-                (self.path / "checkpoint").mkdir(exist_ok=True)
-                self._write(VERSIONS, json.dumps(installed_versions(), indent=1).encode())
-                self._write("config.toml", experiment.to_toml().encode())
-            self.finished = self._finished_cells()
-            self.snapshot = self._checkpoints.newest()
-            self._metrics = self._open_metrics()
-        except OSError as error:
-            self._clear()
-            raise GgeurError(f"Cannot write the run folder {self.path}: {error.strerror or error}.") from error
+            with cannot(f"write the run folder {self.path}"):
+                self._open(experiment)
+                self.finished = self._finished_cells()
+                self.snapshot = self._checkpoints.newest()
+                self._metrics = self._open_metrics()
         except GgeurError:
             self._clear()
             raise
+
+    def _open(self, experiment: Experiment) -> None:
+        if self._resumed:
+            check_same(self.path, experiment)
+            note_other_versions(self.path)
+        else:
+            self.path.mkdir(parents=True, exist_ok=True)
+            if not startable(self.path):
+                raise GgeurError(not_empty(self.path))
+        self._lock = lock_file(self.path / ".lock", f"Another process is running in {self.path}.")
+        if not self._resumed:
+            self._started = True
+            (self.path / "checkpoint").mkdir(exist_ok=True)
+            write_bytes(self.path / VERSIONS, json.dumps(installed_versions(), indent=1).encode())
+            write_bytes(self.path / "config.toml", experiment.to_toml().encode())
 
     def check_inputs(self, prints: Mapping[str, str]) -> None:
         """Note the fingerprints of the tables; on resuming, refuse tables that have changed."""
@@ -80,23 +81,19 @@ class RunFolder:
                     f"The embeddings or labels of {changed[0]} have changed since {self.path} was started; "
                     "start a new run, or bring the old table back."
                 )
-        self._write("inputs.json", json.dumps(dict(prints), indent=1).encode())
+        write_bytes(path, json.dumps(dict(prints), indent=1).encode())
 
     def record(self, event: Mapping[str, Any]) -> None:
         """One line of `metrics.jsonl`."""
-        try:
+        with cannot(f"write to {self.path}", CannotWrite):
             self._metrics.write(sealed_line(event))
             self._metrics.flush()
-        except OSError as error:
-            raise CannotWrite(f"Cannot write to {self.path}: {error.strerror or error}.") from error
 
     def checkpoint(self, stack: int, state: State, cells: Sequence[InFlight]) -> None:
         """Keep the stack's state after a round, whatever signal comes meanwhile."""
         with uninterrupted():
-            try:
+            with cannot(f"write to {self.path}", CannotWrite):
                 os.fsync(self._metrics.fileno())
-            except OSError as error:
-                raise CannotWrite(f"Cannot write to {self.path}: {error.strerror or error}.") from error
             self._checkpoints.save(stack, state, cells)
 
     def snapshot_of(self, stack: int, cells: Sequence[int], todo: Sequence[int]) -> Snapshot | None:
@@ -140,7 +137,7 @@ class RunFolder:
         """Write the result; the checkpoints have served."""
         with uninterrupted():
             self._metrics.close()
-            self._write("result.json", result.to_json().encode())
+            write_bytes(self.path / "result.json", result.to_json().encode())
             shutil.rmtree(self.path / "checkpoint", ignore_errors=True)
             self._lock.close()
 
@@ -155,13 +152,9 @@ class RunFolder:
         with suppress(OSError):
             self._metrics.close()
         self._lock.close()
-        if (
-            self._resumed
-            or self.finished
-            or self._checkpoints.newest() is not None
-            or self._checkpoints.finished_cells()
-            or any(self.path.glob("checkpoint/sums-*/*"))
-        ):
+        newest, cells = self._checkpoints.newest(), self._checkpoints.finished_cells()
+        kept = newest is not None or cells or any(self.path.glob("checkpoint/sums-*/*"))
+        if self._resumed or self.finished or kept:
             return True
         self._clear()
         return False
@@ -179,10 +172,6 @@ class RunFolder:
                     whole.unlink(missing_ok=True)
             if self._made:
                 self.path.rmdir()
-
-    def _write(self, name: str, content: bytes) -> None:
-        with write_atomically(self.path / name) as file:
-            file.write(content)
 
     def _finished_cells(self) -> dict[int, Cell]:
         """Those that need not be run again; one whose head is gone must be."""
@@ -205,8 +194,7 @@ class RunFolder:
         path = self.path / "metrics.jsonl"
         if self._resumed and path.exists():
             kept = lines_kept(path, self.finished, self.snapshot)
-            with write_atomically(path) as file:
-                file.write(b"".join(kept))
+            write_bytes(path, b"".join(kept))
         return path.open("ab")
 
 

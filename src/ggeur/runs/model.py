@@ -3,6 +3,7 @@
 import os
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -21,6 +22,7 @@ from ggeur.core.units import Units
 from ggeur.data.files import read_arrays, write_atomically
 from ggeur.data.table import EmbeddingTable
 from ggeur.heads import resolve as resolve_head
+from ggeur.heads import sizes
 from ggeur.heads.head import Params, double_logits
 from ggeur.runs.result import Result
 from ggeur.runs.sealed import sealed, unsealed
@@ -100,7 +102,7 @@ class Model:
             about = unsealed((folder / "model.json").read_bytes(), _KEYS)
             names, dimension = tuple(map(str, about["class_names"])), int(about["dimension"])
             head, encoder = str(about["head"]), dict(about["encoder"])
-            parameters = dict(about.get("parameters", {}))  # older models do not say
+            parameters = dict(about.get("parameters", {}))
             if dimension < 1:
                 raise ValueError("its dimension is not positive")
             units = _units(about["units"], dimension) if "units" in about else None
@@ -114,8 +116,9 @@ class Model:
                 "if you trust it, use Model.load(path, own=True)."
             )
         arrays = read_arrays(folder / "head.npz")
-        if head == "mlp" and "b1" in arrays:  # as wide as it is, where model.json does not say
-            parameters = {"hidden": max(arrays["b1"].size, 1)} | parameters
+        if not parameters:  # older models do not say
+            with suppress(KeyError):  # of an array that is not there, which is seen below
+                parameters = sizes(head, arrays)
         built = resolve_head(head, **parameters)
         key = jax.random.key(0)
         expected = build_own(

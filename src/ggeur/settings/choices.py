@@ -8,12 +8,12 @@ from pydantic import BeforeValidator
 from ggeur.core.errors import GgeurError
 from ggeur.core.names import is_own
 from ggeur.federation.augmentation import KINDS as AUGMENTATIONS
-from ggeur.heads import HEADS, arguments
+from ggeur.heads import HEADS, OF_TRAIN, arguments, resolve
 from ggeur.methods import SOLVED, kind_of, resolve_solved
 from ggeur.methods.algorithm import Chosen, Given, Solved
 
 if TYPE_CHECKING:
-    from ggeur.settings.schema import Settings
+    from ggeur.settings.schema import Settings, Train
 
 
 def _one_of(what: str, ours: Iterable[str]) -> Any:
@@ -33,22 +33,34 @@ def _one_of(what: str, ours: Iterable[str]) -> Any:
 
 HeadName = Annotated[str, _one_of("head", HEADS)]
 AugmentationName = Annotated[str, _one_of("augmentation", AUGMENTATIONS)]
-StartName = Annotated[str, _one_of("start", ("random", *SOLVED))]
+RANDOM = "random"
+StartName = Annotated[str, _one_of("start", (RANDOM, *SOLVED))]
+
+
+def of_train(head: str, train: "Train") -> dict[str, Any]:
+    """The parameters of `head` that [train] gives."""
+    return {key: value for key in OF_TRAIN.get(head, ()) if (value := getattr(train, key)) is not None}
 
 
 def check_heads(point: "Settings") -> None:
     """Raise for what will not do in `point`; a user's own head and method are imported for it, so no validator can."""
     t = point.train
-    if t.head != "linear" and (t.start != "random" or kind_of(t.method) in (Solved, Chosen, Given)):
+    linear = resolve(t.head, **point.head_parameters).linear
+    if not linear and (t.solver or kind_of(t.method) in (Solved, Chosen, Given)):
         raise GgeurError('[train]: what is solved has a head of its own: use head = "linear", the default.')
-    if t.start != "random":
-        if kind_of(t.start) is not Solved:
-            raise GgeurError(f"[train] start = '{t.start}' is not solved from statistics: nothing can start from it.")
-        if resolve_solved(t.start, point.method.get(t.start, {})).head != "linear":
-            raise GgeurError(f"[train] start = '{t.start}' is not a linear head, so training cannot start from it.")
+    if (not linear or t.softmax) and point.augment.build().rank is not None:
+        raise GgeurError(
+            f'[augment] kind = "{point.augment.kind}" bounds the loss of a linear head: '
+            'use [train] head = "linear" and softmax = false.'
+        )
+    if t.solver and kind_of(t.solver) is not Solved:
+        raise GgeurError(f"[train] start = '{t.start}' is not solved from statistics, so nothing can start from it.")
+    if t.solver and not resolve(resolve_solved(t.solver, point.method.get(t.solver, {})).head).linear:
+        raise GgeurError(f"[train] start = '{t.start}' is not a linear head, so training cannot start from it.")
     for name, values in point.head.items():
-        hidden = arguments(name, values).get("hidden", t.hidden)
-        if name == "mlp" and t.hidden not in (None, hidden):
-            raise GgeurError(f"train.hidden is {t.hidden} and [head.mlp] hidden {hidden}: give one of them.")
+        known = arguments(name, values)
+        for key, value in of_train(name, t).items():
+            if value != known[key]:
+                raise GgeurError(f"train.{key} is {value} and [head.{name}] {key} {known[key]}: give one of them.")
     if t.head not in HEADS or point.head_parameters:  # ours takes softmax, and its defaults
         arguments(t.head, point.head_parameters, softmax=t.softmax)

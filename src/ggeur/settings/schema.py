@@ -13,8 +13,8 @@ from ggeur.data.datasets import paper_partition
 from ggeur.federation.augmentation import KINDS as AUGMENTATIONS
 from ggeur.federation.augmentation import Augmentation, steps_of
 from ggeur.federation.augmentation import build as build_augmentation
-from ggeur.methods import checked_parameters, factory
-from ggeur.settings.choices import AugmentationName, HeadName, StartName, check_heads
+from ggeur.methods import checked_parameters
+from ggeur.settings.choices import RANDOM, AugmentationName, HeadName, StartName, check_heads, of_train
 
 # Numbers are strict: `true` is not 1, and "3" is not 3.
 Size = Annotated[int, Field(strict=True, gt=0, le=10**7)]  # past which memory would run out, not sense begin
@@ -93,17 +93,16 @@ PARTITION_KEYS = {
 class Augment(Section):
     kind: AugmentationName = "ggeur"
     statistics: Statistics = "per-class"
-    steps: Annotated[Literal[1, 2], BeforeValidator(_no_bool)] | None = (
-        None  # default: 1 with dirichlet, 2 with the domain kinds
-    )
-    target: Size | None = None  # default: 2000 with dirichlet, 500 with the domain kinds
+    # Defaults of steps and target: 1 and 2000 with dirichlet, 2 and 500 with the domain kinds.
+    steps: Annotated[Literal[1, 2], BeforeValidator(_no_bool)] | None = None
+    target: Size | None = None
     per_sample: Size | None = None
     per_prototype: Size = 500
     scale: Scale = "sqrt-eigenvalue"
     guided: Share = 1.0
     empty_cell: Literal["all", "first"] = "all"
     bank_mib: Size = BANK_BYTES // 2**20  # of noise vectors; what exceeds it is shared between clients
-    parameters: dict[str, Any] = {}  # of one's own kind
+    parameters: dict[str, Any] = {}  # of `expected`, or of one's own kind
 
     def build(self) -> Augmentation:
         """The augmentation that this names."""
@@ -127,11 +126,16 @@ class Train(Section):
     softmax: bool = False
     clients_per_round: Size | None = None  # default: all
     storage: Literal["float32", "float16"] = "float32"  # of embeddings and noise; arithmetic is in float32
-    start: StartName = "random"
+    start: StartName = RANDOM
+
+    @property
+    def solver(self) -> str | None:
+        """What solves the head that rounds start from; None where it is random."""
+        return None if self.start == RANDOM else self.start
 
     @model_validator(mode="after")
     def start_is_sent(self) -> Self:
-        if self.start != "random" and not self.broadcast:
+        if self.solver and not self.broadcast:
             raise ValueError("start needs broadcast = true: clients that receive no head cannot start from one")
         return self
 
@@ -196,20 +200,21 @@ class Settings(Section):
     @property
     def head_parameters(self) -> dict[str, Any]:
         """What is given for [train] head."""
-        t = self.train
-        alias = {"hidden": t.hidden} if t.head == "mlp" and t.hidden is not None else {}
-        return alias | self.head.get(t.head, {})
+        return of_train(self.train.head, self.train) | self.head.get(self.train.head, {})
 
 
 def settings(tree: Mapping[str, Any]) -> Settings:
     """Check one point of the grid; the first thing wrong becomes one sentence."""
-    protocol = tree.get("run", {}).get("protocol", "sound") if isinstance(tree.get("run", {}), dict) else "sound"
     merged: dict[str, Any] = {name: dict(part) if isinstance(part, dict) else part for name, part in tree.items()}
-    for section, values in (PROTOCOLS.get(protocol, {}) if isinstance(protocol, str) else {}).items():
+    run = merged.get("run")
+    protocol = str(run.get("protocol")) if isinstance(run, dict) else ""
+    for section, values in PROTOCOLS.get(protocol, {}).items():
         if isinstance(merged.setdefault(section, {}), dict):
             merged[section] = values | merged[section]
-    if isinstance(merged.get("data"), dict) and isinstance(merged.setdefault("partition", {}), dict):
-        merged["partition"] = _paper_partition(merged["data"].get("dataset"), merged["partition"])
+    data, given = merged.get("data"), merged.setdefault("partition", {})
+    dataset = data.get("dataset") if isinstance(data, dict) else None
+    if isinstance(dataset, str) and isinstance(given, dict) and "kind" not in given:
+        merged["partition"] = paper_partition(dataset) | given  # as the paper deals it out
     for (section, key), later in NOT_YET.items():
         if isinstance(merged.get(section), dict) and merged[section].get(key) in later:
             raise GgeurError(f'[{section}] {key} = "{merged[section][key]}" is not there yet.')
@@ -217,20 +222,12 @@ def settings(tree: Mapping[str, Any]) -> Settings:
         result = Settings.model_validate(merged)
     except ValidationError as error:
         raise GgeurError(_sentence(error)) from error
-    factory(result.train.method)  # raises for an unknown name
     if result.augment.kind not in AUGMENTATIONS or result.augment.parameters:  # ours is checked by its keys' types
         result.augment.build()
-    for name, values in result.method.items():
+    for name, values in {result.train.method: {}, **result.method}.items():
         checked_parameters(name, values, result.augment.statistics)
     check_heads(result)
     return result
-
-
-def _paper_partition(dataset: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """`given`, completed by how the paper deals out this dataset, unless a kind was chosen."""
-    if "kind" in given or not isinstance(dataset, str):
-        return given
-    return paper_partition(dataset) | given
 
 
 def _sentence(error: ValidationError) -> str:

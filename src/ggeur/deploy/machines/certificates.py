@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ggeur.core.errors import GgeurError
+from ggeur.core.errors import GgeurError, cannot
 
 AUTHORITY, SERVER, SERVER_KEY = "ca.crt", "server.crt", "server.key"
 VALID_DAYS = 365
@@ -23,6 +23,7 @@ def make_certificates(folder: Path, hosts: Sequence[str], days: int = VALID_DAYS
     """
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives import serialization as s
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import NameOID
 
@@ -31,7 +32,7 @@ def make_certificates(folder: Path, hosts: Sequence[str], days: int = VALID_DAYS
     names = [_host(text) for text in hosts]
     if not 0 < days <= _MOST_DAYS:
         raise GgeurError(f"Certificates can be valid for 1 to {_MOST_DAYS} days, not {days}.")
-    now = datetime.now(UTC)
+    now, pem = datetime.now(UTC), s.Encoding.PEM
 
     def named(text: str) -> Any:
         return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
@@ -59,11 +60,13 @@ def make_certificates(folder: Path, hosts: Sequence[str], days: int = VALID_DAYS
         return builder.sign(authority_key, hashes.SHA256())
 
     authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    _private_folder(folder)
+    with cannot(f"write {folder}"):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     _refuse_existing(folder / AUTHORITY, folder / SERVER, folder / SERVER_KEY)
-    _write(folder / AUTHORITY, _pem(certificate(named("ggeur federation"), authority_key, authority=True)))
-    _write(folder / SERVER, _pem(certificate(named("ggeur server"), server_key, authority=False)))
-    _write(folder / SERVER_KEY, _private_pem(server_key), private=True)
+    _write(folder / AUTHORITY, certificate(named("ggeur federation"), authority_key, authority=True).public_bytes(pem))
+    _write(folder / SERVER, certificate(named("ggeur server"), server_key, authority=False).public_bytes(pem))
+    secret = server_key.private_bytes(pem, s.PrivateFormat.PKCS8, s.NoEncryption())
+    _write(folder / SERVER_KEY, secret, private=True)
 
 
 def make_node_key(path: Path) -> None:
@@ -72,7 +75,8 @@ def make_node_key(path: Path) -> None:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP384R1())
-    _private_folder(path.parent)
+    with cannot(f"write {path.parent}"):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     _refuse_existing(path, path.with_name(path.name + ".pub"))
     secret = key.private_bytes(s.Encoding.PEM, s.PrivateFormat.OpenSSH, s.NoEncryption())
     _write(path, secret, private=True)
@@ -94,27 +98,6 @@ def _host(text: str) -> Any:
         return x509.DNSName(text)
 
 
-def _pem(certificate: Any) -> bytes:
-    from cryptography.hazmat.primitives import serialization as s
-
-    pem: bytes = certificate.public_bytes(s.Encoding.PEM)
-    return pem
-
-
-def _private_pem(key: Any) -> bytes:
-    from cryptography.hazmat.primitives import serialization as s
-
-    pem: bytes = key.private_bytes(s.Encoding.PEM, s.PrivateFormat.PKCS8, s.NoEncryption())
-    return pem
-
-
-def _private_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise GgeurError(f"Cannot write {folder}: {error.strerror or error}.") from error
-
-
 def _refuse_existing(*paths: Path) -> None:
     """Before the first file is written, so that none is left beside others that it does not belong to."""
     for path in paths:
@@ -124,11 +107,7 @@ def _refuse_existing(*paths: Path) -> None:
 
 def _write(path: Path, content: bytes, *, private: bool = False) -> None:
     """A key is never readable by others, not even for a moment, and never overwritten."""
-    try:
+    with cannot(f"write {path}"):
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o644)
-    except FileExistsError as error:
-        raise GgeurError(f"{path} is there already; keys are not overwritten, so name another folder.") from error
-    except OSError as error:
-        raise GgeurError(f"Cannot write {path}: {error.strerror or error}.") from error
     with os.fdopen(handle, "wb") as file:
         file.write(content)

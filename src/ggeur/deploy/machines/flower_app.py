@@ -3,8 +3,8 @@
 from importlib.resources import files
 from pathlib import Path
 
-from ggeur.core.errors import GgeurError
-from ggeur.data.files import write_atomically
+from ggeur.core.errors import cannot
+from ggeur.data.files import write_bytes
 from ggeur.deploy.server.serverapp import check_deployable
 from ggeur.settings.grid import Experiment
 from ggeur.settings.toml import to_toml
@@ -23,13 +23,10 @@ def write_app(folder: Path, experiment: Experiment, out: Path, *, resume: bool =
         "ggeur_app/client.py": _template("client.py"),
         "ggeur_app/experiment.toml": experiment.to_toml(),
     }
-    try:
+    with cannot(f"write {folder}"):
         (folder / "ggeur_app").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise GgeurError(f"Cannot write {folder}: {error.strerror or error}.") from error
     for name, text in texts.items():
-        with write_atomically(folder / name) as file:
-            file.write(text.encode())
+        write_bytes(folder / name, text.encode())
 
 
 def _template(name: str) -> str:

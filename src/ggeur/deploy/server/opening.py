@@ -21,7 +21,7 @@ from ggeur.deploy.server.sums import Sums, collect
 from ggeur.deploy.wire.ask import Answer, Question
 from ggeur.deploy.wire.check import check_tree, checked_sums
 from ggeur.deploy.wire.packing import arrays_to_tree
-from ggeur.deploy.wire.parts import Wanted
+from ggeur.deploy.wire.wanted import Wanted
 from ggeur.engine import lane
 from ggeur.engine.messages import add_prepared
 from ggeur.federation.augmentation import Augmentation

@@ -13,9 +13,12 @@ from ggeur.core.types import Int, Tree
 from ggeur.core.units import Units
 from ggeur.core.virtual import BankLayout
 from ggeur.deploy.server.agreement import Agreement, Client, Hello
-from ggeur.deploy.wire.packing import Arrays, from_triangles, load_tree, save_tree, triangles
+from ggeur.deploy.wire.packing import Arrays, load_tree, pack_factors, save_tree, unpack_factors
 from ggeur.federation.layout import Layout
 from ggeur.federation.shapes import Shapes
+from ggeur.runs.versions import FILE as VERSIONS
+
+_SCHEMA = 1  # of what is kept; another version may mean something else by the same names
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class RoundZero:
         layout, k = self.layout, self.place[index]
         shapes, others = self.shapes.of(layout.draws[k] > 0), layout.others(k)
         return {
-            "factors": triangles(shapes.factors),
+            **pack_factors(shapes.factors, shapes.rest),
             "factor_of": shapes.factor_of,
             "prototypes": layout.prototypes[others].astype(np.float32),
             "present": layout.present[others],
@@ -60,14 +63,14 @@ class RoundZero:
     def save(self, path: Path, rest: Tree) -> None:
         """Write it to `path`, and `rest` beside it, whole or not at all."""
         about = {
+            "schema": _SCHEMA,
             "agreement": vars(self.agreement),
             "clients": [client.hello.model_dump() for client in self.clients],
             "largest": self.shapes.largest,
         }
         tree = {
             "about": np.array(json.dumps(about)),
-            "factors": triangles(self.shapes.factors),
-            "factor_of": self.shapes.factor_of,
+            "shapes": {**pack_factors(self.shapes.factors, self.shapes.rest), "factor_of": self.shapes.factor_of},
             "layout": {**vars(self.layout), "bank": vars(self.layout.bank)},
             "units": packed(self.units),
             "rest": rest,
@@ -80,16 +83,21 @@ class RoundZero:
         try:
             return cls._read(load_tree(path))
         except (GgeurError, OSError, ValueError, KeyError, TypeError, LookupError) as error:
-            raise GgeurError(f"{path} is damaged, or an earlier version's; start a new run ({error!r}).") from error
+            raise GgeurError(
+                f"{path} is damaged or another version's ({error!r}): go on with the ggeur that began the run, whose "
+                f"version {VERSIONS} names, or start a new run with --out."
+            ) from error
 
     @classmethod
     def _read(cls, tree: Tree) -> tuple["RoundZero", Tree]:
         about = json.loads(str(tree["about"]))
+        if about.get("schema") != _SCHEMA:
+            raise ValueError(f"its schema is not {_SCHEMA}")
         a = about["agreement"]
         agreement = Agreement(tuple(a["classes"]), tuple(a["domains"]), a["dimension"], a["encoder"])
         clients = [Client(Hello.model_validate(hello)) for hello in about["clients"]]
-        factors = from_triangles(tree["factors"], agreement.dimension)
-        shapes = Shapes(factors, tree["factor_of"], about["largest"])
+        factors = unpack_factors(tree["shapes"], agreement.dimension)
+        shapes = Shapes(*factors, tree["shapes"]["factor_of"], about["largest"])
         layout = Layout(**{**tree["layout"], "bank": BankLayout(**tree["layout"]["bank"])})
         units = Units.unpack(tree["units"]["units"]) if tree["units"] else None
         return cls(agreement, clients, layout, shapes, units), tree["rest"]

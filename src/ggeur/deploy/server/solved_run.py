@@ -11,13 +11,13 @@ from ggeur.core.message import Total
 from ggeur.core.units import Units
 from ggeur.deploy.server.agreement import Agreement, Client
 from ggeur.deploy.server.cell_run import CellRun
-from ggeur.deploy.server.choosing import SitesFolds, rows_held, wanted_folds
+from ggeur.deploy.server.folds import SitesFolds, rows_held, wanted_folds
 from ggeur.deploy.server.opening import Opened, agree_and_collect
 from ggeur.deploy.server.round_zero import packed
 from ggeur.deploy.server.scores import LastScores, LateScores, last_scores
 from ggeur.deploy.wire.ask import Question
 from ggeur.deploy.wire.packing import tree_to_arrays
-from ggeur.deploy.wire.parts import Wanted
+from ggeur.deploy.wire.wanted import Wanted
 from ggeur.federation.choosing import Choice, choose
 from ggeur.federation.start import solved_head
 from ggeur.heads import resolve as resolve_head

@@ -23,8 +23,8 @@ from ggeur.deploy.server.round_zero import packed
 from ggeur.deploy.wire.ask import Answer, Question
 from ggeur.deploy.wire.check import checked_messages
 from ggeur.deploy.wire.packing import MESSAGE, Arrays, pack_message, unpack_message
-from ggeur.deploy.wire.parts import Part, Wanted
 from ggeur.deploy.wire.records import VERSION
+from ggeur.deploy.wire.wanted import Part, Wanted
 from ggeur.federation.choosing import Fold
 from ggeur.federation.settlement import about_center
 from ggeur.federation.summary import digits_note

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ggeur.core.low_rank import LowRank
 from ggeur.core.types import Int, Tree
 from ggeur.core.virtual import VirtualSet
 from ggeur.deploy.site.request import Reply, Request
@@ -36,11 +37,11 @@ def _setup(request: Request) -> Any:
 def _lane(request: Request) -> Any:
     from ggeur.engine.lane import Lane
 
-    names = ("base", "bank", "row", "noise", "y", "originals")
-    base, bank, row, noise, y, originals = request.store.arrays(*names)
+    names = ("base", "bank", "row", "noise", "y", "originals", *LowRank._fields)
+    base, bank, row, noise, y, originals, *few = request.store.arrays(*names)
     rows = VirtualSet(row, noise, y, int(originals[0]))
-    bank_or_none = bank if len(bank) else None
-    return Lane(request.seed, request.site.client, base, bank_or_none, rows, len(request.facts["classes"]))
+    bank_or_none, shapes = bank if len(bank) else None, LowRank(*few) if len(few[0]) else None
+    return Lane(request.seed, request.site.client, base, bank_or_none, rows, len(request.facts["classes"]), shapes)
 
 
 def _tree(request: Request, name: str) -> Tree:

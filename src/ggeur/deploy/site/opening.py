@@ -5,13 +5,15 @@ from typing import Any
 import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.low_rank import LowRank
 from ggeur.core.units import RowSums
 from ggeur.core.virtual import BankPiece, NoisePlace, training_set
 from ggeur.deploy.site.data import test_rows
 from ggeur.deploy.site.local_round import first_message
 from ggeur.deploy.site.request import Reply, Request
-from ggeur.deploy.wire.packing import Arrays, from_triangles, pack_message
-from ggeur.deploy.wire.parts import Wanted
+from ggeur.deploy.wire.packing import Arrays, pack_message, unpack_factors
+from ggeur.deploy.wire.wanted import Wanted
+from ggeur.federation.shapes import Shapes
 from ggeur.federation.summary import protect, summarise
 from ggeur.settings.schema import Settings
 
@@ -68,12 +70,14 @@ def augment(request: Request) -> Reply:
     test, p, present = test_rows(table), table.dimension, arrays["present"]
     x, y = table.x[~test].astype(np.float32), table.y[~test]
     bank, noise = np.zeros((0, p), np.float32), None
-    if a.noise is not None and a.rule is not None:
+    shapes = Shapes(*unpack_factors(arrays, p), arrays["factor_of"], 0.0)
+    expected = None if a.rank is None else shapes.by_class
+    if a.draws_noise and a.rule is not None:
         draws = a.rule.draws(np.bincount(y, minlength=table.n_classes), present)
         piece = BankPiece(arrays["offset"], draws, arrays["size"])
-        bank = piece.noise(from_triangles(arrays["factors"], p), arrays["factor_of"], request.seed)
+        bank = piece.noise(shapes.factors, shapes.factor_of, request.seed)
         noise = NoisePlace(piece, np.zeros_like(draws), request.site.client, request.seed)
-    rows = training_set(np.arange(len(y)), y, a.rule, present, noise, len(y))
+    rows = training_set(np.arange(len(y)), y, a.rule, present, noise, len(y), expected=expected is not None)
     base = np.concatenate([x, arrays["prototypes"].reshape(-1, p)])
     request.store.put_set(
         request.facts["fingerprint"],
@@ -84,6 +88,7 @@ def augment(request: Request) -> Reply:
             "noise": rows.noise,
             "y": rows.y,
             "originals": np.array([rows.originals]),
+            **(expected or LowRank(bank[:0], bank[:0]))._asdict(),
             "test_x": table.x[test],
             "test_y": table.y[test],
             "test_domain": table.domains[test],

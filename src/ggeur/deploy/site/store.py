@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.types import Tree
-from ggeur.data.files import write_atomically
+from ggeur.data.files import write_atomically, write_bytes
 from ggeur.deploy.wire.packing import load_tree, save_tree
 
 
@@ -52,8 +52,7 @@ class Store:
             with write_atomically(self.path / f"{name}.npy") as file:
                 np.save(file, array, allow_pickle=False)
         facts = {"fingerprint": fingerprint, "checksums": {name: _checksum(a) for name, a in arrays.items()}}
-        with write_atomically(self.path / "facts.json") as file:
-            file.write(json.dumps(facts).encode())
+        write_bytes(self.path / "facts.json", json.dumps(facts).encode())
 
     def has_set(self, fingerprint: str) -> bool:
         """Whether a set of the table with this `fingerprint` was kept."""

@@ -16,7 +16,7 @@ from ggeur.core.message import Message, Statistics, matrices
 from ggeur.core.types import Float, Int, Tree
 from ggeur.core.units import RowSums
 from ggeur.deploy.wire.packing import MESSAGE, triangle_size, unpack_message
-from ggeur.deploy.wire.parts import Part, Wanted
+from ggeur.deploy.wire.wanted import Part, Wanted
 
 NEGATIVE = 1e-8  # how far below zero an eigenvalue may be, as a share of the covariance's trace
 _ROUNDING = 1e-12  # the same as a share of the second moment's trace: a single row's covariance is rounding alone

@@ -105,6 +105,20 @@ def from_triangles(packed: NDArray[Any], p: int) -> NDArray[Any]:
     return full
 
 
+def pack_factors(factors: NDArray[Any], rest: NDArray[Any]) -> Arrays:
+    """`factors` (m, p, p), symmetric, as triangles; those of low rank (m, r, p) as they are, with their `rest` (m,)."""
+    if factors.shape[1] == factors.shape[2]:
+        return {"factors": triangles(factors)}
+    return {"factors": factors, "rest": rest}
+
+
+def unpack_factors(arrays: Mapping[str, NDArray[Any]], p: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The factors and their rest again, of `arrays` that `pack_factors` gave."""
+    if "rest" in arrays:
+        return arrays["factors"], arrays["rest"]
+    return from_triangles(arrays["factors"], p), np.zeros(len(arrays["factors"]), np.float32)
+
+
 def pack_message(message: Message, prefix: str = "") -> Arrays:
     """A site's `message` as it travels, without its center, which is the server's; names begin with `prefix`."""
     arrays = {"count": message.count, "sum": message.sum, "second": triangles(message.second)}

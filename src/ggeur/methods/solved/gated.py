@@ -7,6 +7,8 @@
 The additive means a_s + b_c, a least-squares fit to the cells that there are, stand in for those that nobody has seen.
 """
 
+from functools import lru_cache
+
 import numpy as np
 from scipy.linalg import solve_triangular
 
@@ -22,6 +24,7 @@ NEVER = -1e9  # the score of a class that nobody holds, finite as numbers of a h
 _FIT = 1e-3  # penalty on a_s, in rows: which of a and b a common shift is part of must be decided
 
 
+@lru_cache
 def gated(*, tau: AtLeastZero = 300.0, shrinkage: Fraction = 0.01, fill: Positive = 10.0) -> Solved:
     """`tau`: how many rows of all domains a domain's covariance leans on; infinite gives all domains one.
 
@@ -32,7 +35,7 @@ def gated(*, tau: AtLeastZero = 300.0, shrinkage: Fraction = 0.01, fill: Positiv
         if not total.present.any():
             raise GgeurError("There are no samples at all, so no head can be solved for.")
         units = total.units
-        s = total.in_units(units)
+        s = total.standard
         means = cell_means(s.apart, fill)
         roots = [np.linalg.cholesky(sigma) for sigma in covariances(s.apart, tau, shrinkage)]
         whiten = np.stack([solve_triangular(root, np.eye(s.dimension), lower=True) for root in roots])
@@ -46,7 +49,7 @@ def gated(*, tau: AtLeastZero = 300.0, shrinkage: Fraction = 0.01, fill: Positiv
             "offset": np.where(s.present, offset, NEVER),
         }
 
-    return Solved("pooled", solve, Apart("pooled"), head="gated")
+    return Solved("pooled", solve, Apart("pooled"), head="mixture")
 
 
 def covariances(sites: tuple[Message, ...], tau: float, g: float) -> list[Float]:

@@ -29,6 +29,6 @@ def limit_gated(
 
     def solve(total: Total, task: Task) -> Params:
         linear, mixture = (part.solve(total, task) for part in parts)
-        return {"linear": linear, "gated": mixture, "t": np.float64(t)}
+        return {"linear": linear, "mixture": mixture, "t": np.float64(t)}
 
     return Solved(needs, solve, parts[1].apart, head="blend")

@@ -4,6 +4,7 @@ A head is solved for rows about their grand mean m and in units of their spread 
 it is free of the embedding's units, and a mean far from zero costs no digits.
 """
 
+import weakref
 from collections.abc import Callable
 
 import numpy as np
@@ -14,12 +15,11 @@ from ggeur.core.types import Float
 from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Solved, Task
 
+Solve = Callable[[Total, Task], tuple[Float, Float]]
 BELOW = 10.0  # how far a class without samples stays below the mean of the others
 
 
-def linear_head(
-    needs: Statistics, solve: Callable[[Total, Task], tuple[Float, Float]], apart: Apart | None = None
-) -> Solved:
+def linear_head(needs: Statistics, solve: Solve, apart: Apart | None = None) -> Solved:
     """The head of which `solve` finds W and b, given a message of rows about their mean and in units of their spread.
 
     A class without samples gets the mean logit of the others, less a constant: it is never the answer, and a head that
@@ -32,9 +32,24 @@ def linear_head(
         if not present.any():
             raise GgeurError("There are no samples at all, so no head can be solved for.")
         units = total.units
-        w, b = solve(total.in_units(units), task)
+        w, b = solve(total.standard, task)
         w, b = np.where(present[:, None], w, w[present].mean(axis=0)), np.where(present, b, b[present].mean() - BELOW)
         w = (w / units.scale).astype(np.float32)
         return {"W": w, "b": b - w.astype(np.float64) @ units.shift}
 
     return Solved(needs, moved, apart)
+
+
+def of_the_last(solve: Solve) -> Solve:
+    """`solve`, remembering what it found of the last total: heads that are chosen from may have a part in common."""
+    last: tuple[weakref.ref[Total] | None, tuple[Float, Float] | None] = None, None
+
+    def remembered(s: Total, task: Task) -> tuple[Float, Float]:
+        nonlocal last
+        known, found = last
+        if known is None or known() is not s or found is None:
+            found = solve(s, task)
+            last = weakref.ref(s), found
+        return found
+
+    return remembered

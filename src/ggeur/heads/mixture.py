@@ -1,20 +1,32 @@
 """Scores of a mixture of Gaussian models, one per site: a matrix product after whitening, then a log-sum-exp."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ggeur.core.parameters import Count
 from ggeur.heads.head import Head, Params
 
 
 def site_scores(params: Params, x: jax.Array) -> jax.Array:
-    """(n, S, C): the log-likelihood, up to a constant, of every row in every class of every site."""
-    white = jnp.einsum("np,sqp->nsq", x - params["center"], params["whiten"])
-    inner = jnp.einsum("nsq,scq->nsc", white, params["means"])
-    return jnp.asarray(inner - (white**2).sum(axis=2, keepdims=True) / 2 + params["offset"])
+    """(S, n, C): the log-likelihood, up to a constant, of every row in every class of every site."""
+    white = (x - params["center"]) @ params["whiten"].swapaxes(1, 2)  # (S, n, p)
+    inner = white @ params["means"].swapaxes(1, 2)
+    found: jax.Array = inner - (white**2).sum(axis=2, keepdims=True) / 2 + params["offset"][:, None]
+    return found
 
 
-def gated(*, sites: Count = 1) -> Head:
+def log_sum_exp(z: jax.Array, axis: int) -> jax.Array:
+    """log sum exp over an axis, which is kept, of NumPy's arrays or JAX's."""
+    xp: Any = jnp if isinstance(z, jax.Array) else np
+    most = z.max(axis=axis, keepdims=True)
+    found: jax.Array = most + xp.log(xp.exp(z - most).sum(axis=axis, keepdims=True))
+    return found
+
+
+def mixture(*, sites: Count = 1) -> Head:
     """log sum_s exp score_sc(x), over so many `sites`; its numbers are solved for, not trained."""
 
     def init(key: jax.Array, p: int, n_classes: int) -> Params:
@@ -23,7 +35,7 @@ def gated(*, sites: Count = 1) -> Head:
         return {"center": jnp.zeros(p), "whiten": whiten, "means": means, "offset": means[:, :, 0]}
 
     def logits(params: Params, x: jax.Array) -> jax.Array:
-        return jax.nn.logsumexp(site_scores(params, x), axis=1)
+        return log_sum_exp(site_scores(params, x), 0)[0]
 
     return Head(init, logits, logits, lambda params: params["means"].shape[1:])
 

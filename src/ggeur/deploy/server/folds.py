@@ -13,7 +13,7 @@ from ggeur.deploy.server.round_zero import packed
 from ggeur.deploy.wire.ask import Answer, Question
 from ggeur.deploy.wire.check import checked_right
 from ggeur.deploy.wire.packing import tree_to_arrays
-from ggeur.deploy.wire.parts import ALL, Part, Wanted
+from ggeur.deploy.wire.wanted import ALL, Part, Wanted
 from ggeur.federation.choosing import Fold, Heads, folds_of
 from ggeur.methods.algorithm import Chosen
 

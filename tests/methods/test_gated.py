@@ -1,0 +1,91 @@
+"""`gated` is a mixture of Gaussians: with one site scikit-learn's LDA, with several what SciPy's densities say."""
+
+import jax
+import numpy as np
+import pytest
+from scipy.special import log_softmax, logsumexp
+from scipy.stats import multivariate_normal
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+from ggeur.core.message import Apart, Message, Total
+from ggeur.heads import resolve as resolve_head
+from ggeur.heads.head import double_logits
+from ggeur.methods import resolve_solved
+from ggeur.methods.algorithm import Task
+from ggeur.methods.solved.gated import cell_means
+
+C, P = 3, 4
+TASK = Task(P, tuple("abc"))
+
+
+def rows(rng, n, classes=range(C), shift=0.0):
+    y = rng.choice(list(classes), n)
+    mix = np.eye(P) + 0.4 * rng.normal(size=(P, P))
+    return rng.normal(size=(n, P)) @ mix + 2 * np.eye(C, P)[y] + shift, y
+
+
+def scores(name, params, x):
+    return double_logits(resolve_head(resolve_solved(name, {}).head), params, x)
+
+
+def test_one_site_without_shrinkage_is_scikit_learns_lda():
+    rng = np.random.default_rng(0)
+    x, y = rows(rng, 200)
+    total = Total.of([(0, Message.from_embeddings(x, y, C))], Apart("pooled"))
+    found = scores("gated", resolve_solved("gated", {"shrinkage": 0.0}).solve(total, TASK), x)
+    expected = LinearDiscriminantAnalysis(solver="svd", priors=np.ones(C) / C).fit(x, y)
+    assert (found.argmax(axis=1) == expected.predict(x)).all()
+    decision = expected.decision_function(x)
+    np.testing.assert_allclose(found - found[:, :1], decision - decision[:, :1], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("tau", [0.0, 50.0, np.inf])
+def test_several_sites_are_a_mixture_of_their_densities(tau):
+    rng = np.random.default_rng(1)
+    sites = [rows(rng, 150, shift=s) for s in range(3)]
+    messages = [Message.from_embeddings(x, y, C).of_kind("pooled") for x, y in sites]
+    total = Total.of(enumerate(messages), Apart("pooled"))
+    params = resolve_solved("gated", {"tau": tau, "shrinkage": 0.05, "fill": 1e-9}).solve(total, TASK)
+    x = np.concatenate([x for x, _ in sites])
+    scatter = [
+        sum((x[y == c] - x[y == c].mean(0)).T @ (x[y == c] - x[y == c].mean(0)) for c in range(C)) for x, y in sites
+    ]
+    within = sum(scatter) / 450
+    log = []
+    for (x_s, y_s), own in zip(sites, scatter, strict=True):
+        sigma = within if np.isinf(tau) else (own + tau * within) / (150 + tau)
+        sigma = 0.95 * sigma + 0.05 * np.trace(sigma) / P * np.eye(P)
+        log.append([multivariate_normal(x_s[y_s == c].mean(0), sigma).logpdf(x) for c in range(C)])
+    expected = logsumexp(np.array(log), axis=0).T
+    found = scores("gated", params, x)
+    np.testing.assert_allclose(found - found[:, :1], expected - expected[:, :1], rtol=1e-4, atol=2e-4)
+
+
+def test_a_cell_that_nobody_has_seen_has_the_additive_mean():
+    rng = np.random.default_rng(2)
+    a, b = np.array([[0.0] * P, [5.0] * P, [-3.0] * P]), rng.normal(size=(C, P)) * 4
+    sites = []
+    for s, classes in enumerate([(0, 1, 2), (0, 1), (2, 0)]):
+        y = np.repeat(classes, 400)
+        sites.append(Message.from_embeddings(a[s] + b[y] + 0.01 * rng.normal(size=(len(y), P)), y, C))
+    found = cell_means(tuple(sites), 10.0)
+    np.testing.assert_allclose(found, a[:, None] + b[None], atol=0.02)
+    few = Message.from_embeddings((a[1] + b[2] + 7.0)[None], [2], C)  # one row, seven off, which ten gainsay
+    pulled = cell_means((sites[0], sites[1] + few, sites[2]), 10.0)[1, 2] - (a[1] + b[2])
+    assert (pulled > 0.4).all() and (pulled < 1.2).all()
+
+
+def test_together_the_log_probabilities_add_up():
+    rng = np.random.default_rng(3)
+    sites = [rows(rng, 90, shift=s) for s in range(2)]
+    messages = [(d, Message.from_embeddings(x, y, C)) for d, (x, y) in enumerate(sites)]
+    both = resolve_solved("limit+gated", {"t": 0.3, "tau": 20.0, "shrinkage": 0.2})
+    params = both.solve(Total.of(messages, both.apart), TASK)
+    x = sites[0][0]
+    linear = resolve_solved("limit", {}).solve(Total.of(messages, Apart("means")), TASK)
+    mixture = resolve_solved("gated", {"tau": 20.0, "shrinkage": 0.2}).solve(Total.of(messages, Apart("pooled")), TASK)
+    expected = log_softmax(x @ linear["W"].T + linear["b"], axis=1) + log_softmax(
+        0.3 * scores("gated", mixture, x), axis=1
+    )
+    np.testing.assert_allclose(scores("limit+gated", params, x), expected, atol=1e-5)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params))

@@ -1,0 +1,119 @@
+"""Make the tables of a page anew, from runs, so that no figure in them is typed.
+
+    python tools/tables.py docs/methods.md --data FOLDER [--runs runs/tables]
+
+FOLDER holds the embedding tables. In docs/NAME.md a table stands between `<!-- table: WHICH -->` and `<!-- end -->`;
+docs/tables/NAME.toml says which runs the page needs and what each table shows. The runs lie in `--runs`: a finished one
+is read, any other begun or gone on with, so the command may be stopped and given again. Where a change of code moves
+numbers, name another folder.
+
+    [run.digits]                      # ggeur run FILE --set data.table=FOLDER/DATA
+    file = "examples/digits_methods.toml"
+    data = "digits.tinyvit.npz"
+    set = ["partition.beta=0.5"]      # more of --set, if any
+
+    [[table]]
+    name = "methods"
+    titles = ["method"]               # over the words that begin a row
+    where = { run = "digits", arm = "trained" }
+    rows = [{ is = ["fedavg"], train.method = "fedavg" }]
+    columns = [
+        { title = "without", show = "avg", augment.kind = "none" },
+        { title = "gain", show = "difference", augment.kind = "ggeur", minus = { augment.kind = "none" } },
+    ]
+
+Values of `where`, the row and the column, the later over the earlier, say which row of the result is shown: the only
+one that has them all. Whatever names a run or an arm begins anew, as values belong to arms. `minus` stands over the
+row. `best` has lists of values, of which those with the largest AVG are taken. `show` is "avg", "difference" (paired by
+seed, 95 %), "start" (before round 1), "round 5", "rounds to 65", "redrawn" (how far other test rows would move AVG),
+"steps" (of a client in a round) or "bytes up".
+"""
+
+import argparse
+import re
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from table_cells import Given, Results, cell
+
+import ggeur
+from ggeur.cli.screen import progress
+
+ROOT = Path(__file__).resolve().parents[1]
+MARKED = re.compile(r"<!-- table: (.+?) -->\n(.*?)<!-- end -->", re.S)
+
+
+def described(page: Path) -> dict[str, Any]:
+    """The description that belongs to a page."""
+    return tomllib.loads((page.parent / "tables" / f"{page.stem}.toml").read_text(encoding="utf-8"))
+
+
+def outline(table: Given) -> tuple[list[str], list[list[str]]]:
+    """The titles of a table, and the words that begin its rows."""
+    return [*table["titles"], *(column["title"] for column in table["columns"])], [row["is"] for row in table["rows"]]
+
+
+def drawn(table: Given, results: Results) -> str:
+    """The table in Markdown."""
+    titles, words = outline(table)
+    body = [
+        [*begin, *(cell(results, table, row, column) for column in table["columns"])]
+        for begin, row in zip(words, table["rows"], strict=True)
+    ]
+    return _line(titles) + "|" + "---|" * len(titles) + "\n" + "".join(map(_line, body))
+
+
+def _line(words: Sequence[str]) -> str:
+    return f"| {' | '.join(words)} |\n"
+
+
+def rewritten(page: str, tables: Mapping[str, str]) -> str:
+    """The page with these tables, by name; it must have a place for each, and no other."""
+    places = [name for name, _ in MARKED.findall(page)]
+    if sorted(places) != sorted(tables) or page.count("<!-- table: ") != len(places):
+        raise ggeur.GgeurError(f"The page has places for the tables {places}; described are {list(tables)}.")
+    return MARKED.sub(lambda found: f"<!-- table: {found[1]} -->\n{tables[found[1]]}<!-- end -->", page)
+
+
+def run(name: str, given: Given, data: Path, folder: Path) -> ggeur.Result:
+    """What a run found, which is finished first where it is not."""
+    source = [f"data.table={(data / given['data']).absolute()}"] if "data" in given else []
+    experiment = ggeur.Experiment.load(ROOT / given["file"], [*source, *given.get("set", [])])
+    begun = (folder / "config.toml").exists()
+    print(f"{name}: {given['file']}, in {folder}", flush=True)
+    with progress(experiment, folder) as on_round:
+        return ggeur.run(experiment, out=folder, resume=begun, on_round=on_round)
+
+
+def make(page: Path, data: Path, runs: Path) -> None:
+    """Rewrite the tables of `page`."""
+    text, given = page.read_text(encoding="utf-8"), described(page)
+    rewritten(text, {table["name"]: "" for table in given["table"]})  # to be told before hours of runs, not after
+    results = {name: run(name, one, data, runs / name).rows() for name, one in given["run"].items()}
+    new = rewritten(text, {table["name"]: drawn(table, results) for table in given["table"]})
+    page.write_text(new, encoding="utf-8")
+    print(f"{page}: {len(given['table'])} tables, " + ("as they were" if new == text else "changed"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("page", type=Path)
+    parser.add_argument("--data", type=Path, required=True, metavar="FOLDER", help="where the embedding tables are")
+    parser.add_argument("--runs", type=Path, default=Path("runs/tables"), help="where the runs are kept")
+    asked = parser.parse_args()
+    try:
+        make(asked.page, asked.data, asked.runs)
+    except ggeur.GgeurError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("Stopped; the same command goes on.", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
