@@ -343,9 +343,9 @@ class Late(importlib.abc.MetaPathFinder):
         def exec_module(module):
             run(module)
             sound = module.pack_message
-            def poisoned(message):
-                packed = sound(message)
-                packed["second"][0, 0] = float("nan")
+            def poisoned(message, prefix):
+                packed = sound(message, prefix)
+                packed[prefix + "second"][0, 0] = float("nan")
                 return packed
             module.pack_message = poisoned
         spec.loader.exec_module = exec_module
