@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ggeur.data.table import EmbeddingTable
     from ggeur.demo import digits
     from ggeur.encode.encoder import Encoder, load_encoder
+    from ggeur.experiment.estimator import OneMessageClassifier
+    from ggeur.experiment.fit import fit
     from ggeur.experiment.runner import run
     from ggeur.federation.augmentation import Augmentation
     from ggeur.heads.head import Head
@@ -52,9 +54,11 @@ _HOME = {
     "GgeurError": "ggeur.core.errors",
     "GgeurWarning": "ggeur.core.errors",
     "Model": "ggeur.runs.model",
+    "OneMessageClassifier": "ggeur.experiment.estimator",
     "Prototypes": "ggeur.core.augment",
     "Result": "ggeur.runs.result",
     "augment": "ggeur.core.augment",
+    "fit": "ggeur.experiment.fit",
     "partition": "ggeur.data",
     "run": "ggeur.experiment.runner",
     "similarity": "ggeur.core.geometry",
@@ -75,11 +79,13 @@ __all__ = [
     "Message",
     "Method",
     "Model",
+    "OneMessageClassifier",
     "Prototypes",
     "Result",
     "Solved",
     "augment",
     "digits",
+    "fit",
     "load_encoder",
     "paired_difference",
     "partition",

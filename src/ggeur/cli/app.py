@@ -5,11 +5,14 @@ from typing import Annotated
 
 import typer
 
+from ggeur.cli.add import add
 from ggeur.cli.datasets import datasets
 from ggeur.cli.demo import demo
 from ggeur.cli.embed import embed
 from ggeur.cli.encoders import encoders
 from ggeur.cli.federate import federate
+from ggeur.cli.fit import fit
+from ggeur.cli.forget import forget
 from ggeur.cli.inspect import inspect
 from ggeur.cli.methods import methods
 from ggeur.cli.plan import plan
@@ -19,7 +22,7 @@ from ggeur.cli.reproduce import reproduce
 from ggeur.cli.run import run
 
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(demo, run, embed, inspect, reproduce, report, predict),
+    *(demo, fit, run, embed, inspect, reproduce, report, predict, add, forget),
     *(methods, datasets, encoders, plan),
 )
 

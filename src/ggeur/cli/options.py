@@ -25,6 +25,16 @@ Seeds = Annotated[
         help="Repetitions: of heads, batches and noise, and of split and partition where the table leaves them open.",
     ),
 ]
+PictureEncoder = Annotated[
+    str | None, typer.Option("--encoder", help="What embeds pictures: builtin, onnx:PATH, or a Hugging Face model.")
+]
+FittedModel = Annotated[Path, typer.Argument(help="Model folder that `ggeur fit` wrote.")]
+ChooseAgain = Annotated[
+    bool, typer.Option("--choose-again", help="Choose the constants anew, by the rows of all sites, which are named.")
+]
+OwnMethod = Annotated[
+    bool, typer.Option("--own", help="The model's method is your own, and its module may be imported.")
+]
 
 
 def check_out_file(out: Path) -> None:

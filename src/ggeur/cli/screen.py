@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ggeur.experiment.tracker import OnRound
     from ggeur.report.tables import Line
-    from ggeur.runs.result import Result, Row
+    from ggeur.runs.result import Result
     from ggeur.settings.grid import Experiment
 
 console = Console(emoji=False)  # ":b:" in a name is no picture
@@ -106,9 +106,11 @@ def result_table(result: "Result", title: str) -> Table:
     """Accuracy by domain, AVG with its spread over seeds, and STD over domains, the best AVG in bold."""
     from ggeur.report.tables import compare
 
-    rows, shown = result.rows(), compare(result, None)
+    shown = compare(result, None)
     domains = shown.columns[:-2]  # the rest is AVG and STD, or one accuracy
-    caption = " ".join(filter(None, [_caption(len(rows[0].cells) if rows else 0, len(domains)), result.caveat]))
+    caption = " ".join(
+        filter(None, [_caption(len(shown.lines[0].cells) if shown.lines else 0, len(domains)), result.caveat])
+    )
     table = titled_table(title, "", caption=caption)
     widest = max((len(line.name) for line in shown.lines), default=0)
     tight = widest + sum(max(len(name), 6) + 3 for name in domains) + 32 > console.width  # 32: around and after
@@ -117,17 +119,17 @@ def result_table(result: "Result", title: str) -> Table:
         table.add_column(escape(short), justify="right", min_width=6)
     for name in shown.columns[len(domains) :]:
         table.add_column(name, justify="right", no_wrap=True)
-    best = shown.best(len(domains))
-    for row, line in zip(rows, shown.lines, strict=True):
-        table.add_row(*_cells(row, line, len(domains), best))
+    best = max((line.numbers[len(domains)].mean or 0.0 for line in shown.lines), default=None)
+    for line in shown.lines:
+        table.add_row(*_cells(line, len(domains), best))
     return table
 
 
-def _cells(row: "Row", line: "Line", avg: int, best: float | None) -> list[str]:
+def _cells(line: "Line", avg: int, best: float | None) -> list[str]:
     """Of the column `avg`, the `best` of which stands out, the spread over seeds is shown as well."""
     name, texts = escape(line.name), ["-" if n.mean is None else f"{n.mean:.2f}" for n in line.numbers]
-    if failed := [c for c in row.cells if c.status != "ok"]:
-        name += f" [red]({len(failed)} of {len(row.cells)} {failed[0].status})[/]"
+    if failed := [c for c in line.cells if c.status != "ok"]:
+        name += f" [red]({len(failed)} of {len(line.cells)} {failed[0].status})[/]"
     number = line.numbers[avg]
     texts[avg] += f" ± {number.spread:.2f}" if number.spread is not None else ""
     texts[avg] = f"[bold]{texts[avg]}[/]" if number.mean is not None and number.mean == best else texts[avg]

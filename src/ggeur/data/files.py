@@ -13,13 +13,22 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from ggeur.core.errors import GgeurError, cannot
+from ggeur.core.errors import GgeurError
 
 _MOST_INFLATED = 1032  # bytes that one deflated byte can give
 
 
 class CannotWrite(GgeurError):
     """The place, not the request, is at fault: a full disk, a folder that is gone or may not be written."""
+
+
+@contextmanager
+def cannot(what: str, kind: type[GgeurError] = GgeurError) -> Iterator[None]:
+    """Within the block an OSError ends the sentence "Cannot `what`: ...", which is raised as `kind`."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"Cannot {what}: {error.strerror or error}.") from error
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:

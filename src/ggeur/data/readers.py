@@ -12,8 +12,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.errors import GgeurError, GgeurWarning, cannot
+from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.seeding import generator
+from ggeur.data.files import cannot
 
 Picture = bytes | NDArray[np.uint8]  # the content of an image file, or pixels (H, W) or (H, W, 3)
 _LEFT_BY_THE_SYSTEM = {"thumbs.db", "desktop.ini"}  # besides hidden files

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.errors import GgeurError, cannot
+from ggeur.core.errors import GgeurError
+from ggeur.data.files import cannot
 from ggeur.data.readers import Part, Split, files, folders, picture_files, pixels, plain_name, printable
 
 DIGITS = tuple(map(str, range(10)))

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.errors import GgeurError, cannot
+from ggeur.core.errors import GgeurError
 from ggeur.core.types import FloatArray
 from ggeur.data.caches import cache_folder
+from ggeur.data.files import cannot
 from ggeur.data.readers import Picture, printable
 from ggeur.encode.encoder import Encoder
 

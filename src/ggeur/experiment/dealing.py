@@ -16,7 +16,6 @@ from ggeur.core.units import RowSums, Units
 from ggeur.data import partition
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.stack import Run
-from ggeur.engine.trees import size_in_bytes
 from ggeur.experiment.evaluation import TestSet
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.source import load_table
@@ -150,7 +149,7 @@ class Dealer:
             clients = self.clients(setup, seed)
             with blaming(s.augment.kind, "augmentation"):
                 made = augment_clients(clients, setup.augmentation, seed)
-            if not 0 < size_in_bytes((made.bank, made.shapes)) <= _KEPT_BYTES:
+            if not 0 < sum(leaf.nbytes for leaf in jax.tree.leaves((made.bank, made.shapes))) <= _KEPT_BYTES:
                 return made
             while len(self._augmented) >= _KEPT:
                 self._augmented.pop(next(iter(self._augmented)))

@@ -55,7 +55,8 @@ class Setup:
     @cached_property
     def needs(self) -> Statistics | None:
         """What clients must send before training, for augmentation and first head."""
-        return largest([self.augmentation.needs, None if self.start is None else self.start.needs])
+        start, own = self.start, self.augmentation.needs
+        return own if start is None else largest([own, start.needs])
 
     @property
     def start(self) -> Solved | None:

@@ -66,13 +66,11 @@ def merged_total(clients: Clients, kind: Statistics, classes: Bool | None = None
     alone = apart is not None and apart.of == "client"
     domains = [-1] if apart is None else np.unique(clients.domains).tolist()
 
-    def messages(center: Float | None) -> Iterator[tuple[int, Message]]:
-        for domain in domains:
-            own = kept if apart is None else [rows[clients.domains[rows] == domain] for rows in kept]
-            for rows in filter(len, own) if alone else _lots(own):
-                yield domain, clients.message(rows, kind, center)
-
-    total = about_center(lambda center: Total.of(messages(center), apart))
+    own = {d: kept if d < 0 else [rows[clients.domains[rows] == d] for rows in kept] for d in domains}
+    parts = [(d, rows) for d, mine in own.items() for rows in (filter(len, mine) if alone else _lots(mine))]
+    total = about_center(
+        lambda center: Total.of(((d, clients.message(rows, kind, center)) for d, rows in parts), apart)
+    )
     if note := digits_note(total):
         warnings.warn(note, GgeurWarning, stacklevel=2)
     return total

@@ -72,7 +72,9 @@ def kind_of(name: str) -> type[Algorithm]:
 def factory(name: str) -> Callable[..., Any]:
     """The function that builds it: (head, *, parameters) -> Method, or (*, parameters) -> Solved or Given."""
     if name not in _KINDS:
-        return load_own(name, "method", _KINDS)
+        own = load_own(name, "method", _KINDS)
+        declared_by(own)  # raises where nobody can tell what it takes
+        return own
     kind = _KINDS[name]
     room = "ggeur.methods.solved" if kind is Solved else "ggeur.methods"
     name = "fedavg" if kind is Bound else name.replace("+", "_")

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ggeur.core.errors import cannot
 from ggeur.core.types import Float
+from ggeur.data.files import cannot
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.dealing import partition_rows
 from ggeur.report import inspection

@@ -54,6 +54,7 @@ class Line(NamedTuple):
     numbers: tuple[Number, ...]
     control: bool = False
     why: str = ""  # nothing of it ran
+    cells: tuple[Cell, ...] = ()  # where it is a row of the result
 
     @property
     def published(self) -> bool:
@@ -117,7 +118,7 @@ def _plain(result: Result) -> Comparison:
     columns = [Column(name, "", "domain", value=name) for name in domains] if several else []
     columns += [Column("AVG" if several else "accuracy", "", "avg")]
     columns += [Column("STD", "", "std")] if several else []
-    lines = [Line(row_name(row), tuple(_number(row.cells, c) for c in columns)) for row in rows]
+    lines = [Line(row_name(row), tuple(_number(row.cells, c) for c in columns), cells=tuple(row.cells)) for row in rows]
     return Comparison(tuple(c.label for c in columns), tuple(lines))
 
 

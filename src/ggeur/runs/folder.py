@@ -4,12 +4,12 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from ggeur.core.errors import GgeurError, GgeurWarning, cannot
+from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.units import Units
 from ggeur.data.files import CannotWrite, lock_file, write_bytes
 from ggeur.data.table import EmbeddingTable
@@ -40,14 +40,15 @@ class RunFolder:
         self._started = False  # whether there is anything of ours in the folder
         self._checkpoints = Checkpoints(self.path / "checkpoint")
         try:
-            with cannot(f"write the run folder {self.path}"):
-                self._open(experiment)
-                self.finished = self._finished_cells()
-                self.snapshot = self._checkpoints.newest()
-                self._metrics = self._open_metrics()
-        except GgeurError:
+            self._open(experiment)
+            self.finished = self._finished_cells()
+            self.snapshot = self._checkpoints.newest()
+            self._metrics = self._open_metrics()
+        except (GgeurError, OSError) as error:
             self._clear()
-            raise
+            if isinstance(error, GgeurError):
+                raise
+            raise GgeurError(f"Cannot write the run folder {self.path}: {error.strerror or error}.") from error
 
     def _open(self, experiment: Experiment) -> None:
         if self._resumed:
@@ -85,16 +86,19 @@ class RunFolder:
 
     def record(self, event: Mapping[str, Any]) -> None:
         """One line of `metrics.jsonl`."""
-        with cannot(f"write to {self.path}", CannotWrite):
-            self._metrics.write(sealed_line(event))
-            self._metrics.flush()
+        self._kept(lambda: (self._metrics.write(sealed_line(event)), self._metrics.flush()))
 
     def checkpoint(self, stack: int, state: State, cells: Sequence[InFlight]) -> None:
         """Keep the stack's state after a round, whatever signal comes meanwhile."""
         with uninterrupted():
-            with cannot(f"write to {self.path}", CannotWrite):
-                os.fsync(self._metrics.fileno())
+            self._kept(lambda: os.fsync(self._metrics.fileno()))
             self._checkpoints.save(stack, state, cells)
+
+    def _kept(self, write: Callable[[], object]) -> None:
+        try:
+            write()
+        except OSError as error:
+            raise CannotWrite(f"Cannot write to {self.path}: {error.strerror or error}.") from error
 
     def snapshot_of(self, stack: int, cells: Sequence[int], todo: Sequence[int]) -> Snapshot | None:
         """Where an earlier process stopped in this stack, if it did; one that stacked cells otherwise is forgotten."""

@@ -27,7 +27,8 @@ from ggeur.heads.head import Params, double_logits
 from ggeur.runs.result import Result
 from ggeur.runs.sealed import sealed, unsealed
 
-_KEYS = {"head", "parameters", "dimension", "class_names", "encoder", "units"}
+_MORE = ("algorithm", "settings", "metrics")  # which older models do not say
+_KEYS = {"head", "parameters", "dimension", "class_names", "encoder", "units", *_MORE}
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +36,8 @@ class Model:
     """`params` are those of the head `head`, built with `parameters`; `encoder` is what a table's meta says of it.
 
     `units` are those of the rows that it takes, where they are not the encoder's; rows are brought to them here.
+    Of a head that `ggeur fit` solved, `algorithm` is its method with its constants, `settings` what was asked for, and
+    `metrics` what its test rows say.
     """
 
     params: Params
@@ -44,6 +47,9 @@ class Model:
     encoder: Mapping[str, Any]
     parameters: Mapping[str, Any] = field(default_factory=dict)
     units: Units | None = None
+    algorithm: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
 
     def probabilities(self, table: EmbeddingTable) -> NDArray[np.float32]:
         """(N, C) class probabilities of the rows of `table`, as they come from the model's encoder."""
@@ -81,6 +87,7 @@ class Model:
             "dimension": self.dimension,
             "class_names": list(self.class_names),
             "encoder": dict(self.encoder),
+            **{key: dict(getattr(self, key)) for key in _MORE if getattr(self, key)},
         }
         if self.units is not None:
             about["units"] = {"shift": self.units.shift.tolist(), "scale": self.units.scale}
@@ -106,6 +113,7 @@ class Model:
             if dimension < 1:
                 raise ValueError("its dimension is not positive")
             units = _units(about["units"], dimension) if "units" in about else None
+            more = {key: dict(about.get(key, {})) for key in _MORE}
         except FileNotFoundError as error:
             raise GgeurError(f"There is no trained model at {folder}.") from error
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -130,7 +138,7 @@ class Model:
         ):
             raise GgeurError(f"{folder / 'head.npz'} does not hold the head that model.json describes.")
         params = jax.tree.unflatten(jax.tree.structure(expected), [arrays[name] for name in shapes])
-        return cls(params, head, dimension, names, encoder, parameters, units)
+        return cls(params, head, dimension, names, encoder, parameters, units, **more)
 
 
 def _units(about: Mapping[str, Any], dimension: int) -> Units:

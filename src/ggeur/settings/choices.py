@@ -45,10 +45,10 @@ def of_train(head: str, train: "Train") -> dict[str, Any]:
 def check_heads(point: "Settings") -> None:
     """Raise for what will not do in `point`; a user's own head and method are imported for it, so no validator can."""
     t = point.train
-    linear = resolve(t.head, **point.head_parameters).linear
-    if not linear and (t.solver or kind_of(t.method) in (Solved, Chosen, Given)):
+    other = t.head != HEADS[0]  # than the linear one, and perhaps linear all the same
+    if other and (t.solver or kind_of(t.method) in (Solved, Chosen, Given)) and not _is_linear(point):
         raise GgeurError('[train]: what is solved has a head of its own: use head = "linear", the default.')
-    if (not linear or t.softmax) and point.augment.build().rank is not None:
+    if (other or t.softmax) and point.augment.build().rank is not None and (t.softmax or not _is_linear(point)):
         raise GgeurError(
             f'[augment] kind = "{point.augment.kind}" bounds the loss of a linear head: '
             'use [train] head = "linear" and softmax = false.'
@@ -64,3 +64,7 @@ def check_heads(point: "Settings") -> None:
                 raise GgeurError(f"train.{key} is {value} and [head.{name}] {key} {known[key]}: give one of them.")
     if t.head not in HEADS or point.head_parameters:  # ours takes softmax, and its defaults
         arguments(t.head, point.head_parameters, softmax=t.softmax)
+
+
+def _is_linear(point: "Settings") -> bool:
+    return resolve(point.train.head, **point.head_parameters).linear

@@ -13,7 +13,7 @@ from ggeur.data.datasets import paper_partition
 from ggeur.federation.augmentation import KINDS as AUGMENTATIONS
 from ggeur.federation.augmentation import Augmentation, steps_of
 from ggeur.federation.augmentation import build as build_augmentation
-from ggeur.methods import checked_parameters
+from ggeur.methods import checked_parameters, factory
 from ggeur.settings.choices import RANDOM, AugmentationName, HeadName, StartName, check_heads, of_train
 
 # Numbers are strict: `true` is not 1, and "3" is not 3.
@@ -224,7 +224,8 @@ def settings(tree: Mapping[str, Any]) -> Settings:
         raise GgeurError(_sentence(error)) from error
     if result.augment.kind not in AUGMENTATIONS or result.augment.parameters:  # ours is checked by its keys' types
         result.augment.build()
-    for name, values in {result.train.method: {}, **result.method}.items():
+    factory(result.train.method)  # raises for an unknown name
+    for name, values in result.method.items():
         checked_parameters(name, values, result.augment.statistics)
     check_heads(result)
     return result

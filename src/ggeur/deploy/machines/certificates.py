@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ggeur.core.errors import GgeurError, cannot
+from ggeur.core.errors import GgeurError
+from ggeur.data.files import cannot
 
 AUTHORITY, SERVER, SERVER_KEY = "ca.crt", "server.crt", "server.key"
 VALID_DAYS = 365

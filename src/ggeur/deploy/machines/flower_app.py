@@ -3,8 +3,7 @@
 from importlib.resources import files
 from pathlib import Path
 
-from ggeur.core.errors import cannot
-from ggeur.data.files import write_bytes
+from ggeur.data.files import cannot, write_bytes
 from ggeur.deploy.server.serverapp import check_deployable
 from ggeur.settings.grid import Experiment
 from ggeur.settings.toml import to_toml

@@ -17,7 +17,7 @@ from ggeur.core.units import RowSums, Units
 from ggeur.deploy.server.agreement import Agreement, Client
 from ggeur.deploy.server.roster import Roster
 from ggeur.deploy.server.round_zero import RoundZero
-from ggeur.deploy.server.sums import Sums, collect
+from ggeur.deploy.server.spool import Spool, collect
 from ggeur.deploy.wire.ask import Answer, Question
 from ggeur.deploy.wire.check import check_tree, checked_sums
 from ggeur.deploy.wire.packing import arrays_to_tree
@@ -31,7 +31,7 @@ from ggeur.methods.algorithm import Solved, Trained
 
 def open_federation(
     roster: Roster, a: Augmentation, start: Solved | None, folder: Path, *, standardise: bool = False
-) -> tuple[RoundZero, Sums | None]:
+) -> tuple[RoundZero, Spool | None]:
     """Agree with the sites of `roster`, collect their statistics, and lay out everybody's training set.
 
     Of statistics those are asked for that the augmentation `a` needs, and `start`, which solves the first head. They
@@ -49,7 +49,7 @@ class Opened(NamedTuple):
 
     agreement: Agreement
     units: Units | None
-    sums: Sums | None
+    sums: Spool | None
 
 
 def agree_and_collect(
@@ -114,7 +114,7 @@ def _units(roster: Roster, agreement: Agreement) -> Units:
 
 def _round_zero(roster: Roster, a: Augmentation, opened: Opened) -> RoundZero:
     """Who draws what along which shapes."""
-    agreement, clients, sums = opened.agreement, roster.known, opened.sums or Sums(Wanted("means"), {})
+    agreement, clients, sums = opened.agreement, roster.known, opened.sums or Spool(Wanted("means"), {})
     count, homes, p = agreement.counts(clients), agreement.homes(clients), agreement.dimension
     if a.noise is not None:
         roster.journal("merging", clients=len(clients), classes=count.shape[1], dimension=p)

@@ -41,7 +41,7 @@ class File(NamedTuple):
         return sorted({part.domain for part in self.rows})
 
 
-class Sums(NamedTuple):
+class Spool(NamedTuple):
     """Every client's checked messages as files, by index, and the center they are about."""
 
     wanted: Wanted
@@ -86,19 +86,19 @@ class Sums(NamedTuple):
         return unpack_message(own | {"second": own["second"][:0]} if means else own, self.center)
 
 
-def collect(roster: Roster, agreement: Agreement, wanted: Wanted, folder: Path, units: Units | None) -> Sums:
+def collect(roster: Roster, agreement: Agreement, wanted: Wanted, folder: Path, units: Units | None) -> Spool:
     """Every client's messages, in `folder`, about a center where zero would lose digits.
 
     Who sends an impossible one is out of this run, and who sends none is left out.
     """
-    sums = Sums(wanted, {})
+    sums = Spool(wanted, {})
 
     def collected(center: Float | None) -> Message:
         nonlocal sums
         cells: Arrays = {} if wanted.cells is None else {"cells": wanted.cells}
         arrays = packed(units) | cells | ({} if center is None else {"center": center})
         question = Question("query.statistics", wanted.facts, arrays)
-        sums = Sums(wanted, _ask(roster, agreement, wanted, question, folder), center)
+        sums = Spool(wanted, _ask(roster, agreement, wanted, question, folder), center)
         return sums.total()
 
     total = about_center(collected)

@@ -1,0 +1,28 @@
+"""`ggeur add`: one more site in a solved model."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ggeur.cli.options import ChooseAgain, FittedModel, OwnMethod, PictureEncoder
+from ggeur.cli.screen import notes, say
+
+
+def add(
+    model: FittedModel,
+    site: Annotated[Path, typer.Argument(help="The site that joins: a table (.npz) or a folder of pictures.")],
+    others: Annotated[
+        list[Path] | None,
+        typer.Argument(help="With --choose-again, or to add up anew where the model is sealed: the other sites."),
+    ] = None,
+    encoder: PictureEncoder = None,
+    choose_again: ChooseAgain = False,
+    own: OwnMethod = False,
+) -> None:
+    """Add a site to a solved model, with new classes if it brings any, and write a receipt."""
+    from ggeur.experiment.joining import add_site
+
+    with notes():
+        receipt = add_site(model, site, others or [], encoder=encoder, choose_again=choose_again, own=own)
+    say(f"{site} is in {model}; the receipt is {receipt}", soft_wrap=True)

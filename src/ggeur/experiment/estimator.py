@@ -1,0 +1,178 @@
+"""A classifier of scikit-learn's kind that is solved from sums: of an array, of several sites, or of what they sent."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.message import Message, Statistics
+from ggeur.core.statistics import ClassStatistics
+from ggeur.core.types import Float
+from ggeur.experiment.sites import GivenSite, Site, class_names_of, read_sites, site_of_rows
+from ggeur.experiment.solution import Solution, check_method, decide
+from ggeur.federation.sums import Sums
+from ggeur.heads import resolve as resolve_head
+from ggeur.heads import sizes
+from ggeur.heads.head import double_logits
+from ggeur.methods import kind_of
+from ggeur.methods.algorithm import Chosen
+
+_ALONE = "all"  # the one site, where none are named
+
+
+class OneMessageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A head solved from counts, sums and second moments, which sites send once; no rounds, no seed to tune.
+
+    Parameters
+    ----------
+    method : a solved head (`ggeur methods`), or "auto", which chooses one by leaving rows and cells out.
+    parameters : those of the method, such as {"shrinkage": 0.5}; default: its own defaults.
+    statistics : "per-class" second moments, or "pooled" ones, of which one matrix travels for all classes.
+    seed : of the folds of "auto", and of heads that draw.
+
+    >>> x, y = np.random.default_rng(0).normal(size=(60, 4)), np.repeat(["ant", "bee", "cat"], 20)
+    >>> x[np.arange(60), np.repeat([0, 1, 2], 20)] += 5
+    >>> OneMessageClassifier("lda").fit_sites([(x[::2], y[::2]), (x[1::2], y[1::2])]).score(x, y)
+    1.0
+    """
+
+    def __init__(
+        self,
+        method: str = "limit",
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        statistics: Statistics = "per-class",
+        seed: int = 0,
+    ) -> None:
+        self.method = method
+        self.parameters = parameters
+        self.statistics = statistics
+        self.seed = seed
+
+    def fit(self, X: Any, y: Any, sites: ArrayLike | None = None) -> Self:
+        """Solve the head for rows `X` (n, p) of classes `y` (n,); `sites` (n,) says whose each row is, default: one's.
+
+        Every site is a domain of its own.
+        """
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        whose = np.full(len(y), _ALONE) if sites is None else column_or_1d(sites)
+        check_consistent_length(y, whose)
+        with _value_errors():
+            each = [site_of_rows(str(s), X[whose == s], y[whose == s]) for s in np.unique(whose).tolist()]
+            return self.solve_sites(each)
+
+    def fit_sites(self, sites: Sequence[GivenSite] | Mapping[str, GivenSite], *, encoder: str | None = None) -> Self:
+        """Solve the head for several `sites`: pairs (X, y), embedding tables or paths, or a mapping of names to them.
+
+        `encoder` names what embeds those that are folders of pictures.
+        """
+        with _value_errors():
+            return self.solve_sites(read_sites(sites, encoder))
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, site: str = _ALONE) -> Self:
+        """Add rows `X` (n, p) of classes `y` (n,) to what is there, as those of `site`, and solve again.
+
+        `classes` are all that will come; others may come too, as long as the head is asked only for what it has seen.
+        """
+        first = not hasattr(self, "sums_")
+        X, y = validate_data(self, X, y, dtype=np.float64, reset=first)
+        check_classification_targets(y)
+        with _value_errors():
+            self._check_given("partial_fit")
+            if first:
+                self.classes_ = np.unique(y if classes is None else classes)
+            self.classes_ = np.union1d(self.classes_, y)
+            self.solution_ = Solution.given(self.method, self.parameters or {}, self.statistics, self.seed)
+            names, new = tuple(map(str, self.classes_.tolist())), site_of_rows(site, X, y).sums(self.solution_.kind)
+            before: dict[str, Sums] = {} if first else {s.name: s for s in self.sums_}
+            before[site] = before[site].joined(new, names) if site in before else new
+            self.sums_: tuple[Sums, ...] = tuple(before.values())
+            seen = self.solution_.whole(self.sums_, names).message.present.sum()
+            return self._solve(self.sums_, names) if seen > 1 else self  # of one class, there is nothing to tell yet
+
+    @classmethod
+    def from_statistics(
+        cls,
+        statistics: Sequence[ClassStatistics] | Mapping[str, ClassStatistics],
+        *,
+        classes: ArrayLike | None = None,
+        method: str = "limit",
+        parameters: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """The classifier of what sites sent: their `statistics`, of one domain each, by name or in order.
+
+        `classes` (C,) are the names or numbers of the classes, default 0, 1, ...; `method` and `parameters` are the
+        classifier's. How much the statistics hold, per class or pooled, is how much it may need.
+        """
+        named = (
+            statistics if isinstance(statistics, Mapping) else {f"site-{i:06d}": s for i, s in enumerate(statistics)}
+        )
+        with _value_errors():
+            each = {str(name): Message(s.count, s.sum, s.second, s.center) for name, s in named.items()}
+            if not each:
+                raise GgeurError("There are no statistics to solve a head from.")
+            first = next(iter(each.values()))
+            kind, shape = first.kind, first.sum.shape
+            if any(m.kind != kind or m.sum.shape != shape for m in each.values()):
+                raise GgeurError("The statistics differ in kind, classes or dimensions; all sites must send alike.")
+            found = cls(method, parameters=parameters, statistics=kind)
+            found._check_given("from_statistics")
+            found.classes_ = np.arange(shape[0]) if classes is None else np.asarray(classes)
+            if found.classes_.shape != shape[:1] or len(set(found.classes_.tolist())) < shape[0]:
+                raise GgeurError(f"The statistics are of {shape[0]} classes; name as many, none of them twice.")
+            found.n_features_in_ = shape[1]
+            found.solution_ = Solution.given(method, parameters or {}, kind)
+            names = tuple(map(str, found.classes_.tolist()))
+            return found._solve([Sums(n, names, kind, {n: m}) for n, m in each.items()], names)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """(n,): the class of each row of `X` (n, p)."""
+        logits = self._logits(X)  # which says whether there is a head
+        return np.asarray(self.classes_[logits.argmax(axis=1)])
+
+    def predict_proba(self, X: ArrayLike) -> Float:
+        """(n, C): the probability of each class, in the order of `classes_`, of each row of `X` (n, p)."""
+        return np.asarray(softmax(self._logits(X), axis=1))
+
+    def solve_sites(self, sites: Sequence[Site]) -> Self:
+        """Choose where that is asked for, sum up and solve, for `sites` as `read_sites` gives them."""
+        self.solution_ = decide(sites, self.method, self.parameters or {}, self.statistics, self.seed)
+        names = class_names_of([s.class_names for s in sites])
+        label = {str(label): label for s in sites for label in s.labels}
+        self.classes_, self.n_features_in_ = np.array([label[name] for name in names]), sites[0].x.shape[1]
+        return self._solve([s.sums(self.solution_.kind) for s in sites], names)
+
+    def _check_given(self, what: str) -> None:
+        """GgeurError where the method is one that must see rows more than once."""
+        check_method(self.method, "pooled")
+        if kind_of(self.method) is Chosen:
+            raise GgeurError(f"'{self.method}' chooses by leaving rows out, which {what} has not got: name a method.")
+
+    def _solve(self, sums: Sequence[Sums], names: tuple[str, ...]) -> Self:
+        self.sums_ = tuple(sorted(sums, key=lambda s: s.name))
+        self.params_ = self.solution_.head(self.solution_.whole(self.sums_, names))
+        return self
+
+    def _logits(self, X: ArrayLike) -> Float:
+        check_is_fitted(self, "params_")
+        x, params = validate_data(self, X, dtype=np.float64, reset=False), self.params_
+        kind = self.solution_.solved.head
+        head = resolve_head(kind, **sizes(kind, params))
+        return np.asarray(double_logits(head, params, x))
+
+
+@contextmanager
+def _value_errors() -> Iterator[None]:
+    """A user's mistake as scikit-learn has it."""
+    try:
+        yield
+    except GgeurError as error:
+        raise ValueError(str(error)) from error

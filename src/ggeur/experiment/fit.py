@@ -1,0 +1,156 @@
+"""From sites to a model in one call: sums, choice, head, scores, and a folder with what joining and leaving need."""
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.message import Statistics
+from ggeur.data.files import CannotWrite, cannot, write_bytes
+from ggeur.data.table import EmbeddingTable
+from ggeur.experiment.estimator import OneMessageClassifier
+from ggeur.experiment.evaluation import TestSet, mean_accuracy
+from ggeur.experiment.sites import GivenSite, Site, read_sites
+from ggeur.experiment.solution import Solution, together
+from ggeur.federation.ledger import Entry, Ledger
+from ggeur.federation.sums import Sums, Whole
+from ggeur.heads import resolve as resolve_head
+from ggeur.heads import sizes
+from ggeur.heads.head import Params
+from ggeur.runs.card import card
+from ggeur.runs.interrupt import uninterrupted
+from ggeur.runs.model import Model
+from ggeur.runs.site_files import Kept, read_receipts, remove_sums, save_ledger, save_sums, save_total, write_receipt
+
+
+def fit(
+    sites: Sequence[GivenSite] | Mapping[str, GivenSite],
+    *,
+    method: str = "auto",
+    parameters: Mapping[str, Any] | None = None,
+    statistics: Statistics = "per-class",
+    encoder: str | None = None,
+    seed: int = 0,
+    out: str | os.PathLike[str] | None = None,
+    sealed: bool = False,
+) -> OneMessageClassifier:
+    """Solve one head for several sites from the sums of each, and say how well it does on their test rows, if any.
+
+    Parameters
+    ----------
+    sites : pairs (x, y), embedding tables, or paths to tables and folders of pictures; or a mapping of names to them.
+    method : a solved head, or "auto", which chooses one by leaving rows and cells out.
+    parameters : those of the method; default: its own defaults.
+    statistics : "per-class" second moments, or "pooled" ones.
+    encoder : what embeds folders of pictures: builtin, onnx:PATH, or a Hugging Face model's name or folder.
+    seed : of the folds of "auto", and of heads that draw.
+    out : a model folder to write, with what `ggeur add` and `ggeur forget` need beside the model.
+    sealed : keep the sites' sums there added up, with salted hashes of them, and not one by one.
+
+    The classifier's `solution_` says what was chosen and why, `metrics_` the accuracy on rows that tables mark as test.
+    """
+    folder = None if out is None else _new_folder(Path(out))
+    read = read_sites(sites, encoder)
+    found = OneMessageClassifier(method, parameters=parameters, statistics=statistics, seed=seed).solve_sites(read)
+    solution, names = found.solution_, tuple(map(str, found.classes_.tolist()))
+    found.metrics_ = scores(read, names, solution, found.params_)
+    if folder is not None:
+        settings = {"method": method, "statistics": statistics, "seed": seed}
+        known = {key: value for site in reversed(read) for key, value in site.encoder.items()}
+        whole = solution.whole(found.sums_, names)
+        fitted = Fitted(solution, found.params_, whole, known, settings, found.metrics_)
+        keep(folder, fitted, found.sums_, Ledger.of(map(Entry.of, found.sums_)), sealed=sealed)
+    return found
+
+
+class Fitted(NamedTuple):
+    """A head, how it was solved and from what, and what a model says of it."""
+
+    solution: Solution
+    params: Params
+    whole: Whole
+    encoder: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+
+    @property
+    def model(self) -> Model:
+        """The model of it."""
+        head = self.solution.solved.head
+        return Model(
+            self.params,
+            head,
+            self.whole.message.dimension,
+            self.whole.class_names,
+            self.encoder,
+            sizes(head, self.params),
+            algorithm=self.solution.to_json(),
+            settings=self.settings,
+            metrics=self.metrics,
+        )
+
+
+def scores(sites: Sequence[Site], names: tuple[str, ...], solution: Solution, params: Params) -> dict[str, Any]:
+    """Percent right on the test rows of `sites`, by domain and on average; nothing where there are none."""
+    tested = [s for s in sites if s.test.any()]
+    if not tested:
+        return {}
+    rows = together(tested, names, test=True)
+    c = rows.clients
+    table = EmbeddingTable(
+        x=c.x,
+        y=c.y,
+        domain=c.domains,
+        test=np.ones(len(c.y), np.bool_),
+        class_names=rows.class_names,
+        domain_names=rows.domain_names,
+    )
+    kind = solution.solved.head
+    domains = TestSet(table, resolve_head(kind, **sizes(kind, params))).accuracy(params)
+    return {"domains": domains, "avg": mean_accuracy(domains), "test_rows": len(c.y)}
+
+
+def keep(
+    folder: Path,
+    fitted: Fitted,
+    changed: Sequence[Sums],
+    ledger: Ledger,
+    *,
+    sealed: bool,
+    gone: str = "",
+    receipt: Mapping[str, Any] | None = None,
+) -> Path | None:
+    """Write the model, the sums that have `changed` or the sealed total, the ledger, the `receipt` and the card.
+
+    The ledger comes after what it speaks of, and the sums of who is `gone` leave before it does: whatever is cut short
+    here is mended by giving the same command again.
+    """
+    model, apart = fitted.model, fitted.solution.solved.apart
+    if sealed and apart is not None:
+        what = "the class means" if apart.kind == "means" else "second moments"
+        warnings.warn(
+            f"{fitted.solution.method} needs {what} of every domain, so the sealed total holds them too: where a "
+            "domain is one site, they are that site's own.",
+            GgeurWarning,
+            stacklevel=2,
+        )
+    with cannot(f"write {folder}", CannotWrite), uninterrupted():
+        for sums in () if sealed else changed:
+            save_sums(folder, sums)
+        model.save(folder)
+        remove_sums(folder, gone)
+        save_ledger(folder, Kept(ledger, save_total(folder, fitted.whole) if sealed else ""))
+        path = None if receipt is None else write_receipt(folder, **receipt, ledger=ledger)
+        write_bytes(folder / "card.md", card(model, ledger, sealed, read_receipts(folder)).encode())
+    return path
+
+
+def _new_folder(path: Path) -> Path:
+    """GgeurError where something lies there already."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise GgeurError(f"{path} is not empty; name a new folder with --out.")
+    return path

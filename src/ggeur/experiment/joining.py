@@ -1,0 +1,192 @@
+"""Sites that join a solved model or leave it: the head is solved again from what remains, and a receipt says so."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.names import is_own
+from ggeur.data.files import cannot, lock_file
+from ggeur.experiment.fit import Fitted, keep, scores
+from ggeur.experiment.sites import Site, check_alike, class_names_of, name_of_path, read_sites
+from ggeur.experiment.solution import Solution, decide
+from ggeur.federation.ledger import Entry, Ledger
+from ggeur.federation.sums import Sums
+from ggeur.heads.head import Params
+from ggeur.methods import kind_of
+from ggeur.methods.algorithm import Solved
+from ggeur.runs.model import Model
+from ggeur.runs.site_files import Kept, load_ledger, load_sums, load_total
+
+
+class Opened(NamedTuple):
+    """A model that sites can join and leave."""
+
+    folder: Path
+    model: Model
+    kept: Kept
+    solution: Solution
+
+    @classmethod
+    def at(cls, folder: Path, own: bool) -> "Opened":
+        """The one in `folder`; `own` allows a method that is a user's own, whose module is imported."""
+        model, kept = Model.load(folder, own=own), load_ledger(folder)
+        try:
+            solution = Solution.from_json(model.algorithm)
+        except (KeyError, TypeError) as error:
+            raise GgeurError(f"{folder / 'model.json'} does not say how its head was solved: {error!r}.") from error
+        if is_own(solution.method) and not own:
+            raise GgeurError(f"The head is solved by your own '{solution.method}'; if you trust it, say --own.")
+        if kind_of(solution.method) is not Solved:
+            raise GgeurError(f"{folder / 'model.json'} says '{solution.method}', which is no solved head.")
+        return cls(folder, model, kept, solution)
+
+    def read(self, paths: Sequence[Path], encoder: str | None) -> list[Site]:
+        """The sites at `paths`, whose rows must come from the model's encoder."""
+        sites = read_sites(paths, encoder)
+        check_alike(sites, self.model.encoder, self.model.dimension)
+        return sites
+
+    def sums(self, ledger: Ledger, again: Sequence[Site]) -> list[Sums]:
+        """What all in the `ledger` sent: kept here or, where they are given, sent `again` and held to their hashes."""
+        if not again and not self.kept.sealed:
+            return [load_sums(self.folder, entry) for entry in ledger.entries]
+        found = {site.name: site for site in again}
+        missing, more = [n for n in ledger.names if n not in found], [n for n in found if n not in ledger.names]
+        if more:
+            raise GgeurError(f"The site '{more[0]}' was never added, so it has nothing to send again.")
+        if missing:
+            raise GgeurError(f"The sites {', '.join(missing)} must send their sums again too: name their tables.")
+        each = [found[e.name].sums(e.kind) for e in ledger.entries]
+        for entry, sums in zip(ledger.entries, each, strict=True):
+            if not entry.holds(sums):
+                raise GgeurError(f"The sums of '{entry.name}' do not match their hash: these rows were never added.")
+        return each
+
+
+def add_site(
+    folder: Path,
+    site: Path,
+    others: Sequence[Path] = (),
+    *,
+    encoder: str | None = None,
+    choose_again: bool = False,
+    own: bool = False,
+) -> Path:
+    """Add the site at `site` to the model in `folder`; the receipt.
+
+    The `others`, who are in already, are named where they are to be asked again: to choose with `choose_again`.
+    """
+    with _locked(folder):
+        opened = Opened.at(folder, own)
+        opened.kept.ledger.check_new(name_of_path(site))
+        (new,) = opened.read([site], encoder)
+        again = opened.read(others, encoder) if others else []
+        return _settle(opened, new.name, opened.kept.ledger, again, choose_again, new)
+
+
+def forget_site(
+    folder: Path,
+    name: str,
+    remaining: Sequence[Path] = (),
+    *,
+    encoder: str | None = None,
+    choose_again: bool = False,
+    own: bool = False,
+) -> Path:
+    """Take the site `name` out of the model in `folder`, as if it had never been in; the receipt.
+
+    The tables of the `remaining` sites are needed where the model is sealed, and to choose with `choose_again`.
+    """
+    with _locked(folder):
+        opened = Opened.at(folder, own)
+        name = name if name in opened.kept.ledger.names else name_of_path(name)
+        ledger = opened.kept.ledger.without(name)
+        if not ledger.entries:
+            raise GgeurError(f"'{name}' is the only site, and without it there is no model: delete {folder} instead.")
+        if opened.kept.sealed and not remaining:
+            raise GgeurError(
+                "The model is sealed, so those who remain must send their sums again: name the tables of "
+                f"{_list(ledger)}."
+            )
+        return _settle(opened, name, ledger, opened.read(remaining, encoder) if remaining else [], choose_again, None)
+
+
+def _locked(folder: Path) -> AbstractContextManager[Any]:
+    """Two that change a model at once would each lose what the other did."""
+    if not (folder / "ledger.json").exists():
+        return nullcontext()  # nothing to change, as is then said
+    with cannot(f"write {folder}"):
+        return lock_file(folder / ".lock", f"Another process is changing the model at {folder}.")
+
+
+def _settle(
+    opened: Opened, name: str, ledger: Ledger, again: Sequence[Site], choose_again: bool, new: Site | None
+) -> Path:
+    """Solve for the sites of the `ledger` and the `new` one, and write all that follows from it."""
+    solution, model = opened.solution, opened.model
+    only_total = opened.kept.sealed and new is not None and not again  # then the total is all there is
+    before = [] if only_total else opened.sums(ledger, again)
+    changed = [] if new is None else [new.sums(solution.kind)]
+    if choose_again:
+        if not again:
+            raise GgeurError(f"To choose again takes the rows of all: name the tables of {_list(ledger)}.")
+        if not solution.chosen_by:
+            raise GgeurError(f"'{solution.method}' was given and not chosen, so there is nothing to choose again.")
+        sites = sorted([*again, *([] if new is None else [new])], key=lambda s: s.name)
+        solution = decide(sites, "auto", solution.asked, solution.statistics, solution.seed)
+        before, changed = [], [site.sums(solution.kind) for site in sites]
+        ledger = Ledger(())
+    ledger = Ledger.of([*ledger.entries, *map(Entry.of, changed)])
+    names = class_names_of([e.class_names for e in ledger.entries])
+    total = load_total(opened.folder, opened.kept) if only_total and not choose_again else None
+    whole = solution.whole([*before, *changed], names, total)
+    params = solution.head(whole)
+    fitted = Fitted(
+        solution,
+        params,
+        whole,
+        {**model.encoder, **({} if new is None else new.encoder)},
+        model.settings,
+        scores([*again, *([] if new is None else [new])], names, solution, params),
+    )
+    more: dict[str, Any] = {
+        "note": _note(name, opened.solution, choose_again),
+        "method": solution.method,
+        "hash_of_head": head_hash(params),
+    }
+    what = "forget" if new is None else "add"
+    receipt: Mapping[str, Any] = {"what": what, "site": name, "more": more}
+    gone = name if new is None else ""
+    path = keep(opened.folder, fitted, changed, ledger, sealed=opened.kept.sealed, gone=gone, receipt=receipt)
+    assert path is not None
+    return path
+
+
+def _note(name: str, solution: Solution, choose_again: bool) -> str:
+    """What the site had to do with the constants, where they were chosen."""
+    if choose_again:
+        return "constants chosen again, by all who are in"
+    if not solution.chosen_by:
+        return ""
+    part = "took part" if name in solution.chosen_by else "took no part"
+    return f"its rows {part} in choosing the constants, which are kept"
+
+
+def head_hash(params: Params) -> str:
+    """A hash of every number of a head."""
+    digest = hashlib.sha256()
+    for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
+        array = np.asarray(leaf)
+        digest.update(f"{path}{array.dtype}{array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _list(ledger: Ledger) -> str:
+    return ", ".join(ledger.names)

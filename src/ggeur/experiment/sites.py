@@ -1,0 +1,148 @@
+"""Sites as they are handed in: tables, folders of pictures, or arrays; read, named, and held against each other."""
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.message import Statistics
+from ggeur.core.types import Bool, Int
+from ggeur.core.validate import check_embeddings
+from ggeur.data.readers import folder_name, image_folder
+from ggeur.data.table import EmbeddingTable
+from ggeur.encode.encoder import Encoder, load_encoder
+from ggeur.encode.job import embed
+from ggeur.federation.sums import Sums, sums_of, union_of_classes
+
+GivenSite = Any  # a path, an EmbeddingTable, or a pair (x, y)
+_UNNAMED = ("all", "0")  # what a table calls its only domain where nobody gave it a name
+_ENCODER = ("encoder", "weights", "preprocessing")
+
+
+class Site(NamedTuple):
+    """A site's rows, with its own classes and the federation's names of its domains."""
+
+    name: str
+    x: NDArray[Any]
+    y: Int
+    class_names: tuple[str, ...]
+    labels: tuple[Any, ...]  # the classes as they were given
+    domain: Int
+    domain_names: tuple[str, ...]
+    test: Bool  # rows that are left out, and scored
+    encoder: Mapping[str, Any]
+
+    def sums(self, kind: Statistics) -> Sums:
+        """What it sends of its training rows."""
+        t = ~self.test
+        return sums_of(self.name, self.x[t], self.y[t], self.class_names, self.domain[t], self.domain_names, kind)
+
+
+def read_sites(given: Sequence[GivenSite] | Mapping[str, GivenSite], encoder: str | None = None) -> list[Site]:
+    """The sites, by name: those of a mapping have its keys, of paths their stems, and others are numbered."""
+    named = list(given.items()) if isinstance(given, Mapping) else [(None, one) for one in given]
+    if not named:
+        raise GgeurError("There are no sites: name at least one table (.npz) or folder of pictures.")
+    sites: list[Site] = []
+
+    @cache
+    def tower() -> Encoder:
+        if encoder is None:
+            raise GgeurError("Pictures need an encoder: say what is to embed them (--encoder), or give tables (.npz).")
+        return load_encoder(encoder)
+
+    for number, (name, one) in enumerate(named):
+        found = str(name) if name is not None else _name_of(one, number, len(named))
+        if found in {s.name for s in sites}:
+            raise GgeurError(f"Two sites are called '{found}'; a site goes by its file or folder, so rename one.")
+        sites.append(_site(found, one, tower))
+    check_alike(sites)
+    return sorted(sites, key=lambda s: s.name)
+
+
+def name_of_path(path: str | os.PathLike[str]) -> str:
+    """What a site goes by: its folder's name, or its table's without the ending."""
+    whole = Path(path).absolute()
+    return folder_name(whole.with_suffix("") if whole.suffix == ".npz" else whole)
+
+
+def _name_of(one: GivenSite, number: int, many: int) -> str:
+    return name_of_path(one) if isinstance(one, str | os.PathLike) else f"site-{number:0{len(str(many - 1))}d}"
+
+
+def _site(name: str, one: GivenSite, tower: Callable[[], Encoder]) -> Site:
+    if isinstance(one, str | os.PathLike):
+        path = Path(one)
+        return _of_table(name, _embedded(path, tower()) if path.is_dir() else EmbeddingTable.load(path))
+    if isinstance(one, EmbeddingTable):
+        return _of_table(name, one)
+    try:
+        x, labels = one
+    except (TypeError, ValueError) as error:
+        raise GgeurError("A site is a path, an EmbeddingTable or a pair (x, y) of rows and labels.") from error
+    return site_of_rows(name, x, labels)
+
+
+def site_of_rows(name: str, x: Any, labels: Any) -> Site:
+    """The site `name` of rows `x` (n, p), whose classes are its `labels` (n,) in order."""
+    x, labels = check_embeddings(x), np.asarray(labels)
+    if labels.shape != (len(x),) or not len(x):
+        raise GgeurError(f"The site {name} has labels of shape {labels.shape}; its rows need ({len(x)},), one or more.")
+    known, y = np.unique(labels, return_inverse=True)
+    names, none = tuple(map(str, known.tolist())), np.zeros(len(x), np.int64)
+    return Site(name, x, y, names, tuple(known.tolist()), none, (name,), np.zeros(len(x), np.bool_), {})
+
+
+def _of_table(name: str, table: EmbeddingTable) -> Site:
+    test = np.zeros(len(table), np.bool_) if table.test is None else table.test
+    if not (~test).any():
+        raise GgeurError(f"The site '{name}' has no rows to learn from.")
+    domains = table.domain_names if table.n_domains > 1 or table.domain_names[0] not in _UNNAMED else (name,)
+    encoder = {key: table.meta[key] for key in _ENCODER if key in table.meta}
+    names = table.class_names
+    if names == tuple(map(str, range(len(names)))):
+        note = f"The classes of '{name}' have no names and are matched by number."
+        warnings.warn(note, GgeurWarning, stacklevel=5)
+    return Site(name, table.x, table.y, names, names, table.domains, domains, test, encoder)
+
+
+def _embedded(path: Path, tower: Encoder) -> EmbeddingTable:
+    images = image_folder(path)
+    note = f"Embedding the {len(images):,} pictures of {path} with {tower.name}, unless the cache has them."
+    warnings.warn(note, GgeurWarning, stacklevel=5)
+    return embed(images, tower).table
+
+
+def check_alike(sites: Iterable[Site], encoder: Mapping[str, Any] | None = None, dimension: int | None = None) -> None:
+    """GgeurError unless rows of all sites, and of a model with this `encoder` and `dimension`, come from one map."""
+    known, p, first = dict(encoder or {}), dimension, "the model"
+    for site in sites:
+        if p is not None and site.x.shape[1] != p:
+            raise GgeurError(
+                f"The rows of '{site.name}' have {site.x.shape[1]} dimensions and those of {first} {p}: use one "
+                "encoder for all."
+            )
+        keys = ("weights", "preprocessing") if "weights" in known and "weights" in site.encoder else ("encoder",)
+        other = [key for key in keys if key in known and key in site.encoder and known[key] != site.encoder[key]]
+        if other:
+            raise GgeurError(
+                f"The rows of '{site.name}' are of the encoder '{site.encoder.get('encoder')}', those of {first} of "
+                f"'{known.get('encoder')}' with another {other[0]}: use one encoder for all."
+            )
+        if p is None:
+            first = f"'{site.name}'"
+        known, p = {**site.encoder, **known}, site.x.shape[1]
+
+
+def class_names_of(each: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The classes of all sites, matched by name; numbers are not mixed with names, and one class is none to tell."""
+    numbered = [all(name.isdecimal() for name in names) for names in each]
+    if any(numbered) and not all(numbered):
+        raise GgeurError("Some sites name their classes and others number them, so they cannot be matched: name all.")
+    return union_of_classes(each)

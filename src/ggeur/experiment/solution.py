@@ -1,0 +1,153 @@
+"""How a head is solved from what sites sent: by which method, with which constants, and who took part in choosing."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.message import Statistics, largest
+from ggeur.core.parameters import parameters as declared_by
+from ggeur.experiment.sites import Site, class_names_of
+from ggeur.federation.choosing import choose
+from ggeur.federation.left_out import SimulatedFolds
+from ggeur.federation.simulated import Clients
+from ggeur.federation.start import solved_head
+from ggeur.federation.summary import digits_note
+from ggeur.federation.sums import Sums, Whole, add_up
+from ggeur.heads.head import Params
+from ggeur.methods import SOLVED, checked_parameters, factory, kind_of, resolve_solved
+from ggeur.methods.algorithm import Chosen, Solved, Task
+from ggeur.methods.auto import auto
+
+KINDS = ("per-class", "pooled")
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A solved head's method and all its constants; where `auto` took it, which sites it was chosen by."""
+
+    method: str
+    constants: Mapping[str, Any]
+    statistics: Statistics = "per-class"
+    seed: int = 0  # of the folds by which it was chosen, and of heads that draw
+    chosen_by: tuple[str, ...] = ()
+    asked: Mapping[str, Any] = field(default_factory=dict)  # the parameters of `auto`
+    why: str = ""
+    expected: Mapping[str, float] = field(default_factory=dict)  # percent, of every candidate
+
+    @classmethod
+    def given(cls, method: str, parameters: Mapping[str, Any], statistics: Statistics, seed: int = 0) -> Self:
+        """The solved head `method` with these `parameters`, and its defaults for others."""
+        resolve_solved(method, parameters, statistics)  # which says what is wrong with them
+        plain = {k: p.default for k, p in declared_by(factory(method)).items() if k != "statistics"}
+        plain = {k: v for k, v in plain.items() if isinstance(v, bool | int | float | str)}
+        return cls(method, plain | dict(parameters), statistics, seed)
+
+    @classmethod
+    def from_json(cls, tree: Mapping[str, Any]) -> Self:
+        """As `asdict` gives it, through JSON."""
+        return cls(**{**tree, "chosen_by": tuple(tree["chosen_by"])})
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, as model.json has them."""
+        return asdict(self)
+
+    @property
+    def solved(self) -> Solved:
+        """The head itself."""
+        return resolve_solved(self.method, self.constants, self.statistics)
+
+    @property
+    def kind(self) -> Statistics:
+        """What sites must send for it."""
+        solved = self.solved
+        found = largest([solved.needs, None if solved.apart is None else solved.apart.kind])
+        assert found is not None
+        return found
+
+    def whole(self, sites: Sequence[Sums], names: tuple[str, ...], before: Whole | None = None) -> Whole:
+        """What the sums of `sites` come to, of the classes `names`, and those that were added up `before`."""
+        return add_up(sites, names, self.solved.needs, self.solved.apart, before)
+
+    def head(self, whole: Whole) -> Params:
+        """The parameters of the head, solved from the total."""
+        check_several(whole.message.count, whole.class_names)
+        total = whole.total
+        if note := digits_note(total):
+            warnings.warn(note, GgeurWarning, stacklevel=2)
+        return solved_head(self.solved, self.method, total, Task(total.dimension, whole.class_names), self.seed)
+
+
+def check_method(method: str, statistics: str) -> None:
+    """GgeurError unless a head of that name can be solved from such sums."""
+    if statistics not in KINDS:
+        raise GgeurError(f"The statistics are '{statistics}'; they can be {' or '.join(KINDS)}.")
+    if kind_of(method) not in (Solved, Chosen):
+        raise GgeurError(
+            f"'{method}' is trained over rounds, and fit, add and forget are of heads solved from sums: "
+            f"auto, {', '.join(SOLVED)}."
+        )
+
+
+def check_several(count: NDArray[Any], names: tuple[str, ...]) -> None:
+    """GgeurError where `count` (C,) says that there are rows of one class only."""
+    if (count > 0).sum() < 2:
+        raise GgeurError(
+            f"There are rows of one class only, '{names[int(count.argmax())]}'; a head needs two to tell apart."
+        )
+
+
+def decide(
+    sites: Sequence[Site], method: str, parameters: Mapping[str, Any], statistics: Statistics, seed: int = 0
+) -> Solution:
+    """What `method` comes to for these sites: itself or, of `auto`, what does best on their rows left out."""
+    check_method(method, statistics)
+    if kind_of(method) is Solved:
+        return Solution.given(method, parameters, statistics, seed)
+    chosen = auto(**checked_parameters("auto", parameters, statistics))
+    clients, names, _ = together(sites)
+    check_several(np.bincount(clients.y, minlength=len(names)), names)
+    folds = SimulatedFolds.of(clients, chosen, seed)
+    choice = choose(chosen, folds.count(), folds, Task(clients.x.shape[1], names), seed)
+    taken = chosen.candidates[choice.taken]
+    found = Solution.given(taken.name, taken.parameters, statistics, seed)
+    expected = [] if choice.expected is None else [round(float(e), 2) for e in choice.expected]
+    return Solution(
+        found.method,
+        found.constants,
+        statistics,
+        seed,
+        tuple(s.name for s in sites),
+        dict(parameters),
+        choice.sentence(chosen.candidates),
+        dict(zip([c.label for c in chosen.candidates], expected, strict=False)),
+    )
+
+
+class Together(NamedTuple):
+    """The rows of several sites in one array, with classes and domains in common."""
+
+    clients: Clients
+    class_names: tuple[str, ...]
+    domain_names: tuple[str, ...]
+
+
+def together(sites: Sequence[Site], names: tuple[str, ...] | None = None, *, test: bool = False) -> Together:
+    """The training rows of the sites, or their `test` rows; the classes are `names`, or those of all of them."""
+    names = names or class_names_of([s.class_names for s in sites])
+    domains = tuple(sorted({s.domain_names[d] for s in sites for d in np.unique(s.domain).tolist()}))
+    rows = [np.flatnonzero(s.test == test) for s in sites]
+    x = np.concatenate([s.x[r] for s, r in zip(sites, rows, strict=True)])
+    y = np.concatenate([_renamed(s.y[r], s.class_names, names) for s, r in zip(sites, rows, strict=True)])
+    d = np.concatenate([_renamed(s.domain[r], s.domain_names, domains) for s, r in zip(sites, rows, strict=True)])
+    parts = np.split(np.arange(len(x)), np.cumsum([len(r) for r in rows])[:-1])
+    return Together(Clients.of(x, y, d, len(names), parts), names, domains)
+
+
+def _renamed(codes: Any, own: Sequence[str], names: Sequence[str]) -> Any:
+    code = {name: i for i, name in enumerate(names)}
+    return np.array([code.get(name, -1) for name in own], np.int64)[codes]

@@ -1,0 +1,87 @@
+"""Who is in: every site that was added, and a salted hash of what it sent, by which it is known again."""
+
+import hashlib
+import json
+import secrets
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.message import Message, Statistics
+from ggeur.federation.sums import Sums
+
+
+class Entry(NamedTuple):
+    """A site: its classes, how many rows it sent sums of, their kind, and the hash of salt and sums."""
+
+    name: str
+    class_names: tuple[str, ...]
+    rows: int
+    kind: Statistics
+    salt: str
+    hash: str
+
+    @classmethod
+    def of(cls, sums: Sums) -> "Entry":
+        """The entry of these `sums`, with a salt of its own."""
+        salt = secrets.token_hex(16)
+        return cls(sums.name, sums.class_names, sums.rows, sums.kind, salt, digest_of_sums(sums, salt))
+
+    def holds(self, sums: Sums) -> bool:
+        """Whether the site sent these `sums`, to the bit."""
+        return self.hash == digest_of_sums(sums, self.salt)
+
+
+class Ledger(NamedTuple):
+    """All that are in, by name."""
+
+    entries: tuple[Entry, ...]
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> "Ledger":
+        """Of `entries` in any order."""
+        return cls(tuple(sorted(entries, key=lambda e: e.name)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(e.name for e in self.entries)
+
+    def entry(self, name: str) -> Entry:
+        """That of the site `name`."""
+        self.check_in(name)
+        return next(e for e in self.entries if e.name == name)
+
+    def check_new(self, name: str) -> None:
+        """GgeurError where the site `name` is in already."""
+        if name in self.names:
+            raise GgeurError(f"The site '{name}' is already in; forget it first, or rename it if it is another.")
+
+    def check_in(self, name: str) -> None:
+        """GgeurError where the site `name` was never added."""
+        if name not in self.names:
+            raise GgeurError(f"The site '{name}' is not in this model; there are {', '.join(self.names)}.")
+
+    def without(self, name: str) -> "Ledger":
+        """The others."""
+        self.check_in(name)
+        return Ledger(tuple(e for e in self.entries if e.name != name))
+
+    def fingerprint(self) -> str:
+        """A hash of all that are in and of what they sent."""
+        return hashlib.sha256(json.dumps([[e.name, e.hash] for e in self.entries]).encode()).hexdigest()
+
+
+def digest_of_sums(sums: Sums, salt: str = "") -> str:
+    """A hash of `salt` and all that the `sums` say, to the last bit."""
+    about = [salt, sums.name, sums.class_names, sums.kind, list(sums.messages)]
+    return digest_of_messages(list(sums.messages.values()), json.dumps(about))
+
+
+def digest_of_messages(messages: Sequence[Message], about: str = "") -> str:
+    """A hash of the text `about` and of every number of the `messages`."""
+    digest = hashlib.sha256(about.encode())
+    for m in messages:
+        for array in (m.count, m.sum, m.second, m.center):
+            digest.update(str(array.shape).encode())
+            digest.update(array.astype("<f8").tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,56 @@
+"""`card.md`: what a model is, whose rows are in it and what it promises, for people who did not make it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ggeur.federation.ledger import Ledger
+from ggeur.runs.model import Model
+
+
+def card(model: Model, ledger: Ledger, sealed: bool, history: Sequence[Mapping[str, Any]]) -> str:
+    """The card of a solved `model` of the sites in the `ledger`; `history` are its receipts."""
+    a, encoder = model.algorithm, model.encoder
+    constants = ", ".join(f"{key} = {value}" for key, value in a["constants"].items()) or "none"
+    many = "one site" if len(ledger.entries) == 1 else f"{len(ledger.entries)} sites"
+    lines = [
+        "# Model card",
+        "",
+        f"A classifier of {len(model.class_names)} classes on frozen embeddings of {model.dimension} dimensions, "
+        f"solved by `ggeur fit` from sums that {many} sent once. Sums are not anonymous: of a class with one row "
+        "at a site they are that row, and a head may show it.",
+        "",
+        f"- Classes: {', '.join(model.class_names)}",
+        f"- Encoder: {encoder.get('encoder', 'not known')}, weights {encoder.get('weights', 'not known')}, "
+        f"preprocessing {encoder.get('preprocessing', 'not known')}",
+        f"- Method: {a['method']} ({constants}), from {a['statistics']} statistics",
+        *([f"- Why: {a['why']}"] if a["why"] else []),
+        *([f"- Chosen with the help of: {', '.join(a['chosen_by'])}"] if a["chosen_by"] else []),
+        "",
+        "| site | rows | classes |",
+        "|---|---|---|",
+        *(f"| {e.name} | {e.rows} | {len(e.class_names)} |" for e in ledger.entries),
+        "",
+        *_scores(model.metrics),
+        *_history(history),
+        "Sites can join and leave: `ggeur add`, `ggeur forget`. After a site has been forgotten, the head equals, bit "
+        "for bit and with the same constants, one that never saw it. Copies made before are not reached by this.",
+        "",
+        "`total.npz` holds what all sites' sums come to, and `ledger.json` salted hashes of them."
+        if sealed
+        else "`sums/` holds every site's sums: keep it where the sites agreed that it may lie.",
+        "To hand the model on, copy `head.npz`, `model.json` and `card.md` alone.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _scores(metrics: Mapping[str, Any]) -> list[str]:
+    if not metrics:
+        return ["No test rows were given, so nothing says how well it does.", ""]
+    scores = "; ".join(f"{name} {value:.1f}" for name, value in metrics["domains"].items())
+    return [f"On test rows that were left out, percent right: {scores}; mean {metrics['avg']:.1f}.", ""]
+
+
+def _history(history: Sequence[Mapping[str, Any]]) -> list[str]:
+    said = [" ".join(str(r.get(key, "")) for key in ("date", "what", "site", "note")).strip() for r in history]
+    return ["History:", "", *(f"- {line}" for line in said), ""] if said else []

@@ -1,0 +1,163 @@
+"""What lies beside a solved model: every site's sums or, sealed, their total; the ledger of who is in; receipts."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.message import KINDS, Message
+from ggeur.data.files import read_arrays, write_atomically, write_bytes
+from ggeur.federation.ledger import Entry, Ledger, digest_of_messages
+from ggeur.federation.sums import Sums, Whole
+from ggeur.runs.sealed import sealed, unsealed
+
+SUMS, LEDGER, TOTAL, RECEIPTS = "sums", "ledger.json", "total.npz", "receipts"
+_SCHEMA = 1
+
+
+class Kept(NamedTuple):
+    """The ledger as it lies there, and the hash of the sealed total where there is one."""
+
+    ledger: Ledger
+    total: str = ""
+
+    @property
+    def sealed(self) -> bool:
+        """Whether sites' sums are kept added up, and not one by one."""
+        return bool(self.total)
+
+
+def load_ledger(folder: Path) -> Kept:
+    """Who is in the model at `folder`; GgeurError where nobody can tell."""
+    path = folder / LEDGER
+    try:
+        tree = unsealed(path.read_bytes(), {"schema", "sites", "total"})
+        if tree["schema"] != _SCHEMA:
+            raise ValueError(f"its schema is {tree['schema']}, and this version of ggeur reads {_SCHEMA}")
+        entries = [Entry(**{**one, "class_names": tuple(map(str, one["class_names"]))}) for one in tree["sites"]]
+        if not all(_is_file_name(e.name) for e in entries):  # the file of who is forgotten is deleted
+            raise ValueError("the name of a site is not that of a file")
+        if not entries or any(e.kind not in KINDS for e in entries) or len({e.name for e in entries}) < len(entries):
+            raise ValueError("its sites are not sites")
+        return Kept(Ledger.of(entries), str(tree["total"]))
+    except FileNotFoundError as error:
+        raise GgeurError(
+            f"The model at {folder} keeps no sums: a head that was trained cannot add or forget a site; train it again "
+            "without, or solve one with `ggeur fit`."
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise GgeurError(f"{path} is damaged, so nobody can tell who is in the model: {error!r}.") from error
+
+
+def save_ledger(folder: Path, kept: Kept) -> None:
+    """Write `ledger.json` to `folder`."""
+    sites = [e._asdict() for e in kept.ledger.entries]
+    write_bytes(folder / LEDGER, sealed({"schema": _SCHEMA, "sites": sites, "total": kept.total}))
+
+
+def save_sums(folder: Path, sums: Sums) -> None:
+    """Write the sums of a site to a file of its name; `folder` is the model's."""
+    if not _is_file_name(sums.name):
+        raise GgeurError(f"The site '{sums.name}' cannot be a file's name; give it another.")
+    (folder / SUMS).mkdir(parents=True, exist_ok=True)
+    _write(folder / SUMS / f"{sums.name}.npz", sums.class_names, list(sums.messages), list(sums.messages.values()))
+
+
+def _is_file_name(name: Any) -> bool:
+    return isinstance(name, str) and name != "" and not name.startswith(".") and not any(c in name for c in "/\\\0")
+
+
+def load_sums(folder: Path, entry: Entry) -> Sums:
+    """The sums of the site with that `entry`; GgeurError where they are not what it sent."""
+    path = folder / SUMS / f"{entry.name}.npz"
+    names, domains, messages = _read(path)
+    sums = Sums(entry.name, names, entry.kind, dict(zip(domains, messages, strict=True)))
+    if not entry.holds(sums):
+        raise GgeurError(f"{path} does not match its hash in the ledger; bring it back, or forget the site.")
+    return sums
+
+
+def remove_sums(folder: Path, name: str) -> None:
+    """Remove the file of the site `name`, whether it is there or not."""
+    (folder / SUMS / f"{name}.npz").unlink(missing_ok=True)
+
+
+def save_total(folder: Path, whole: Whole) -> str:
+    """Write the sealed total; its hash, for the ledger."""
+    messages = [whole.message, *whole.apart.values()]
+    _write(folder / TOTAL, whole.class_names, ["", *whole.apart], messages)
+    return _digest(whole)
+
+
+def load_total(folder: Path, kept: Kept) -> Whole:
+    """The sealed total; GgeurError where it is not what the ledger says."""
+    names, domains, messages = _read(folder / TOTAL)
+    whole = Whole(names, messages[0], dict(zip(domains[1:], messages[1:], strict=True)))
+    if _digest(whole) != kept.total:
+        raise GgeurError(f"{folder / TOTAL} does not match its hash in the ledger; it was changed or damaged.")
+    return whole
+
+
+def _digest(whole: Whole) -> str:
+    return digest_of_messages([whole.message, *whole.apart.values()], json.dumps([whole.class_names, [*whole.apart]]))
+
+
+def write_receipt(folder: Path, what: str, site: str, ledger: Ledger, more: Mapping[str, Any]) -> Path:
+    """A dated file that says `what` became of `site` and what remains; `more` is what else there is to say."""
+    (folder / RECEIPTS).mkdir(parents=True, exist_ok=True)
+    numbers = [int(path.name[:4]) for path in (folder / RECEIPTS).glob("[0-9][0-9][0-9][0-9]-*.json")]
+    said = {
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "what": what,
+        "site": site,
+        "remaining": list(ledger.names),
+        "hash_of_what_remains": ledger.fingerprint(),
+        **more,
+    }
+    path = folder / RECEIPTS / f"{max(numbers, default=0) + 1:04d}-{what}.json"
+    write_bytes(path, sealed(said))
+    return path
+
+
+def read_receipts(folder: Path) -> list[dict[str, Any]]:
+    """All receipts that can be read, the oldest first."""
+    found = []
+    for path in sorted((folder / RECEIPTS).glob("*.json")):
+        with suppress(OSError, ValueError, RecursionError):
+            found.append(dict(json.loads(path.read_bytes())))
+    return found
+
+
+def _write(path: Path, names: tuple[str, ...], domains: Sequence[str], messages: Sequence[Message]) -> None:
+    arrays: dict[str, Any] = {"class_names": np.array(names, np.str_), "domains": np.array(domains, np.str_)}
+    for i, m in enumerate(messages):
+        arrays |= {f"count{i}": m.count, f"sum{i}": m.sum, f"second{i}": m.second, f"center{i}": m.center}
+    with write_atomically(path) as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+def _read(path: Path) -> tuple[tuple[str, ...], list[str], list[Message]]:
+    arrays = read_arrays(path)
+    try:
+        domains = [str(d) for d in arrays["domains"]]
+        parts = [[arrays[f"{part}{i}"] for part in ("count", "sum", "second", "center")] for i in range(len(domains))]
+        names, messages = tuple(str(n) for n in arrays["class_names"]), [Message(*part) for part in parts]
+        if not messages or not all(_is_sound(m, len(names)) for m in messages):
+            raise ValueError("its arrays do not go together")
+        return names, domains, messages
+    except (KeyError, TypeError, ValueError) as error:
+        raise GgeurError(f"{path} does not hold sums: {error!r}.") from error
+
+
+def _is_sound(m: Message, n_classes: int) -> bool:
+    """Whether these are the arrays of a message of so many classes."""
+    (p,) = m.center.shape
+    shapes = m.count.shape == (n_classes,) and m.sum.shape == (n_classes, p) and m.second.shape[1:] == (p, p)
+    arrays = (m.count, m.sum, m.second, m.center)
+    numbers = all(a.dtype == np.float64 and np.isfinite(a).all() for a in arrays)
+    return shapes and numbers and len(m.second) in (0, 1, n_classes)

@@ -1,0 +1,167 @@
+"""`ggeur fit`, `add` and `forget` as they are typed, and one sentence for everything that cannot be."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import ggeur as library
+from ggeur.data.files import lock_file
+
+META = {"encoder": "toy", "weights": "abc"}
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory):
+    """Tables to fit, and others that cannot go with them."""
+    folder, rng = tmp_path_factory.mktemp("sites"), np.random.default_rng(0)
+
+    def save(path, p=3, classes=2, names=("ant", "bee"), **more):
+        y = np.arange(20) % classes
+        values = dict(x=rng.normal(size=(20, p)) + 5 * np.eye(p)[y], y=y, class_names=names, meta=META)
+        path.parent.mkdir(exist_ok=True)
+        library.EmbeddingTable(**(values | more)).save(path)
+
+    for name in ("art", "photo", "sketch"):
+        save(folder / f"{name}.npz", test=np.arange(20) < 6)
+    save(folder / "wide.npz", p=4)
+    save(folder / "other.npz", meta={"encoder": "toy2", "weights": "xyz"})
+    save(folder / "numbered.npz", names=())
+    save(folder / "one.npz", classes=1, names=("ant",))
+    save(folder / "again" / "art.npz")
+    save(folder / "mixed.npz", domain=np.arange(20) // 10, domain_names=("ink", "oil"))
+    np.savez(folder / "twice.npz", x=np.eye(4), y=[0, 1, 0, 1], class_names=["ant", "ant"])
+    return folder
+
+
+@pytest.fixture
+def model(ggeur, sites, tmp_path):
+    folder = tmp_path / "model"
+    assert ggeur("fit", sites / "art.npz", sites / "photo.npz", "--method", "lda", "--out", folder)[0] == 0
+    return folder
+
+
+def contents(folder):
+    return {p: p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != ".lock"}
+
+
+def test_from_tables_to_predictions_and_back(ggeur, sites, model):
+    code, out, _ = ggeur("add", model, sites / "sketch.npz")
+    assert code == 0 and "receipt" in out
+    assert ggeur("predict", model, sites / "sketch.npz")[0] == 0
+    assert ggeur("forget", model, "sketch")[0] == 0
+    beside = {"ledger.json", "sums", "receipts", ".lock"}
+    assert {p.name for p in model.iterdir()} == {"head.npz", "model.json", "card.md", *beside}
+    card = (model / "card.md").read_text()
+    assert "| art | 14 | 2 |" in card and "forget sketch" in card and "sketch |" not in card
+
+
+def test_the_report_and_the_domains_of_a_table(ggeur, sites, tmp_path):
+    code, out, _ = ggeur("fit", sites / "mixed.npz", sites / "art.npz", "--method", "gated", "--out", tmp_path / "m")
+    assert code == 0 and "right on the test rows of art" in out and "Solved gated" in out
+    assert library.Model.load(tmp_path / "m").parameters == {"sites": 3}  # ink, oil and art
+
+
+def test_pictures_are_embedded_on_the_way(ggeur, tmp_path, monkeypatch):
+    monkeypatch.setenv("GGEUR_CACHE", str(tmp_path / "cache"))
+    rng = np.random.default_rng(0)
+    for site in ("north", "south"):
+        for c, name in enumerate(("dark", "light")):
+            (tmp_path / site / name).mkdir(parents=True)
+            for i in range(4):
+                pixels = rng.integers(100, size=(16, 16, 3)) + 150 * c
+                Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / site / name / f"{i}.png")
+    where = tmp_path / "north", tmp_path / "south"
+    code, _, err = ggeur("fit", *where, "--out", tmp_path / "m")
+    assert code == 2 and "--encoder" in err and not (tmp_path / "m").exists()
+    given = ("--encoder", "builtin", "--method", "lda")
+    code, out, err = ggeur("fit", *where, *given, "--out", tmp_path / "m")
+    assert code == 0 and "dark" in (tmp_path / "m" / "card.md").read_text() and "8 rows" in out, err
+    assert library.Model.load(tmp_path / "m").encoder["encoder"] == "builtin"
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        ([], "There are no sites"),
+        (["art", "wide"], "have 4 dimensions and those of 'art' 3"),
+        (["art", "other"], "use one encoder for all"),
+        (["art", "numbered"], "others number them"),
+        (["twice"], "More than one class is named 'ant'"),
+        (["one"], "one class only, 'ant'"),
+        (["art", "again/art"], "Two sites are called 'art'"),
+        (["art", "nowhere"], "There is no file"),
+    ],
+)
+@pytest.mark.parametrize("method", ["lda", "auto"])
+def test_sites_that_cannot_be_fitted(ggeur, sites, tmp_path, names, sentence, method):
+    given = [sites / f"{name}.npz" for name in names]
+    code, _, err = ggeur("fit", *given, "--method", method, "--out", tmp_path / "m")
+    assert code == 2 and sentence in err and "Traceback" not in err and not (tmp_path / "m").exists()
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--method", "fedavg"], "'fedavg' is trained over rounds"),
+        (["--method", "nothing"], "There is no method 'nothing'"),
+        (["--statistics", "means"], "per-class or pooled"),
+    ],
+)
+def test_methods_that_cannot_be_fitted(ggeur, sites, tmp_path, options, sentence):
+    code, _, err = ggeur("fit", sites / "art.npz", *options, "--out", tmp_path / "m")
+    assert code == 2 and sentence in err
+
+
+def test_a_folder_that_is_not_empty(ggeur, sites, model):
+    code, _, err = ggeur("fit", sites / "art.npz", "--out", model)
+    assert code == 2 and "is not empty" in err
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (["add", "art"], "'art' is already in"),
+        (["add", "wide"], "have 4 dimensions and those of the model 3"),
+        (["add", "other"], "use one encoder for all"),
+        (["add", "numbered"], "others number them"),
+        (["forget", "sketch"], "'sketch' is not in this model; there are art, photo"),
+        (["add", "sketch", "--choose-again"], "name the tables of art, photo"),
+        (["add", "sketch", "art", "photo", "--choose-again"], "was given and not chosen"),
+    ],
+)
+def test_sites_that_cannot_join_or_leave(ggeur, sites, model, command, sentence):
+    what, *names = command
+    before = contents(model)
+    code, _, err = ggeur(what, model, *(n if n.startswith("--") else sites / f"{n}.npz" for n in names))
+    assert code == 2 and sentence in err and "Traceback" not in err
+    assert before == contents(model)
+
+
+def test_the_last_site_stays(ggeur, sites, model):
+    assert ggeur("forget", model, "art")[0] == 0
+    code, _, err = ggeur("forget", model, "photo")
+    assert code == 2 and "the only site" in err
+
+
+def test_no_model_and_a_damaged_ledger(ggeur, sites, model, tmp_path):
+    code, _, err = ggeur("forget", tmp_path / "nothing", "art")
+    assert code == 2 and "There is no trained model" in err
+    (model / "ledger.json").write_text("{")
+    code, _, err = ggeur("forget", model, "art")
+    assert code == 2 and "ledger.json is damaged" in err
+
+
+def test_one_process_at_a_time(ggeur, sites, model):
+    with lock_file(model / ".lock", "taken"):
+        code, _, err = ggeur("add", model, sites / "sketch.npz")
+    assert code == 2 and "Another process" in err
+    assert ggeur("add", model, sites / "sketch.npz")[0] == 0
+
+
+def test_one_class_alone_cannot_remain(ggeur, sites, tmp_path):
+    given = sites / "one.npz", sites / "art.npz"
+    assert ggeur("fit", *given, "--method", "lda", "--out", tmp_path / "m")[0] == 0
+    before = contents(tmp_path / "m")
+    code, _, err = ggeur("forget", tmp_path / "m", "art")
+    assert code == 2 and "one class only, 'ant'" in err and before == contents(tmp_path / "m")
