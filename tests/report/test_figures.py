@@ -13,6 +13,7 @@ from ggeur.core.geometry import Geometry, similarity
 from ggeur.core.statistics import ClassStatistics
 from ggeur.data import partition
 from ggeur.data.table import EmbeddingTable
+from ggeur.experiment.dealing import client_names
 from ggeur.federation.augmentation import ggeur
 from ggeur.report import figures, inspection
 
@@ -173,7 +174,7 @@ def test_the_client_view_has_three_panels_with_one_frame(table, parts):
 def test_they_can_be_drawn_for_few_and_for_many(tmp_path, n_classes, n_domains, clients):
     table = a_table(n_classes, n_domains, each=30, dimension=6)
     parts = partition.dirichlet(table.y, clients, 0.5)
-    names = inspection.client_names(table, parts)
+    names = client_names(table, parts)
     made = {
         "labels": figures.label_distribution({"a": inspection.client_counts(table, parts)}, table.class_names, names),
         "spectra": figures.spectra(*inspection.spectra(table)),

@@ -1,7 +1,7 @@
 """A table dealt out: who holds which rows, what they train on, and from where; all of it made once for a run."""
 
 import warnings
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -51,6 +51,17 @@ def clients_of(table: EmbeddingTable, p: Partition, seed: int) -> Clients:
     if not any(len(rows) for rows in parts):
         raise GgeurError(f"The federation has no training samples at all (seed {seed}).")
     return Clients.of(table.x, table.y, table.domains, table.n_classes, parts)
+
+
+def client_names(table: EmbeddingTable, parts: Sequence[Int]) -> list[str]:
+    """Each client's domain, where it has one and the table several, else its number."""
+    names = [f"client {k}" for k in range(len(parts))]
+    if table.n_domains > 1 and len(parts) == table.n_domains:
+        for k, rows in enumerate(parts):
+            homes = np.unique(table.domains[rows])
+            if len(homes) <= 1:
+                names[k] = table.domain_names[homes[0] if len(homes) else k]
+    return names
 
 
 def task_of(table: EmbeddingTable) -> Task:

@@ -3,44 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.packaged import packaged_toml
 from ggeur.data.datasets import MINI_DIGITS
-from ggeur.experiment.dealing import partition_rows
+from ggeur.experiment.dealing import client_names, partition_rows
 from ggeur.experiment.source import load_table
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report import charts, figures, inspection
 from ggeur.report.canvas import plain_names, plain_text
+from ggeur.report.captions import CaptionedFigure, captioned
 from ggeur.report.entries import Entry, pairs
 from ggeur.report.words import published_gain
 from ggeur.settings.schema import Settings
 
-_CAPTIONS = packaged_toml("report", "captions.toml")
 _CLASSES = 30  # of which spectra are drawn
 _CLIENTS = 40  # of which rows are counted
-
-
-class CaptionedFigure(NamedTuple):
-    """A figure with its words, as `captions.toml` has them; `on_page` if its ink may follow the page."""
-
-    key: str
-    figure: Figure
-    short: str  # its name in the page's list of contents
-    title: str
-    caption: str
-    on_page: bool
-
-
-def _captioned(key: str, figure: Figure, **words: Any) -> CaptionedFigure:
-    """The figure with its caption, in which `words` fill the gaps."""
-    entry = _CAPTIONS[key]
-    title, caption = (entry[part].format(**words) for part in ("title", "caption"))
-    return CaptionedFigure(key, figure, entry["short"], title, caption, entry.get("on_page", False))
 
 
 def evidence_of_training(entries: Sequence[Entry], reading: Reproduction | None) -> list[CaptionedFigure]:
@@ -58,7 +37,7 @@ def evidence_of_training(entries: Sequence[Entry], reading: Reproduction | None)
         "convergence": charts.convergence(entries),
     }
     words = {"intervals": intervals, "diamonds": diamonds}
-    return [_captioned(key, figure, **words) for key, figure in drawn.items() if figure is not None]
+    return [captioned(key, figure, **words) for key, figure in drawn.items() if figure is not None]
 
 
 def evidence(entries: Sequence[Entry], seed: int) -> tuple[list[CaptionedFigure], list[str]]:
@@ -87,9 +66,9 @@ def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[Captione
     table = replace(table, class_names=plain_names(table.class_names)).split(seed)
     parts = {_title(point): partition_rows(table, point.partition, seed) for point in _partitions(points)}
     first = next(iter(parts.values()))
-    clients = [plain_text(client) for client in inspection.client_names(table, first)]
+    clients = [plain_text(client) for client in client_names(table, first)]
     few = {title: inspection.client_counts(table, rows)[:_CLIENTS] for title, rows in parts.items()}
-    labels = _captioned(
+    labels = captioned(
         "labels",
         figures.label_distribution(few, table.class_names, clients[:_CLIENTS]),
         table=name,
@@ -101,7 +80,7 @@ def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[Captione
     if found := inspection.similarities(table):
         shown = [p._replace(domains=(plain_text(p.domains[0]), plain_text(p.domains[1]))) for p in found]
         same, other = (float(np.mean([getattr(p, kind) for p in found])) for kind in ("same", "other"))
-        similarity = [_captioned("similarity", figures.similarity(shown), table=name, same=same, other=other)]
+        similarity = [captioned("similarity", figures.similarity(shown), table=name, same=same, other=other)]
     full = max(points, key=lambda p: (p.augment.build().noise is not None, p.augment.steps or 1))
     augment = full.augment.model_copy(update={"kind": "ggeur", "parameters": {}}).build()
     rows = partition_rows(table, full.partition, seed)
@@ -113,8 +92,8 @@ def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[Captione
     return [
         labels,
         *similarity,
-        _captioned("view", figures.client_view(view), table=name),
-        _captioned("spectra", spectra, table=name),
+        captioned("view", figures.client_view(view), table=name),
+        captioned("spectra", spectra, table=name),
     ]
 
 

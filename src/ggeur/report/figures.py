@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 
 from ggeur.core.types import Float
 from ggeur.data.files import write_atomically
-from ggeur.report.canvas import COLOURS, FAINT, INK, MARKERS, STYLE, grid
+from ggeur.report.canvas import COLOURS, FAINT, MARKERS, NAMES, STYLE, colourbar, grid, name_ticks, write_cells
 from ggeur.report.inspection import ClientView, Similarity, thin
 
 _HEAT = "YlGnBu"
 _POINTS = 400  # of a class in one panel
-_NAMES = 20  # classes that can be named along an axis
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
@@ -52,10 +51,10 @@ def label_distribution(
             image = ax.imshow(shown, cmap=_HEAT, norm=norm, aspect="auto", interpolation="nearest")
             ax.set_title(title)
             if n_classes <= 12 and n_clients <= 12:
-                _write_counts(ax, counts, image)
+                write_cells(ax, image, [[f"{n or ''}" for n in own] for own in counts])
             last = i + columns >= len(panels)
-            _name_ticks(ax, class_names if last else None, clients if i % columns == 0 else None)
-        _colourbar(figure, axes, image, "rows (white: none)")
+            name_ticks(ax, class_names if last else None, clients if i % columns == 0 else None)
+        colourbar(figure, axes, image, "rows (white: none)")
     return figure
 
 
@@ -72,12 +71,12 @@ def similarity(pairs: Sequence[Similarity], top: int = 5) -> Figure:
         for ax, pair in zip(axes, pairs, strict=True):
             image = ax.imshow(pair.values, cmap="viridis", vmin=0, vmax=most, interpolation="nearest")
             ax.set_title(f"same class {pair.same:.2f}, others {pair.other:.2f}", fontsize=9)
-            named = pair.class_names if len(pair.class_names) <= _NAMES else None
-            _name_ticks(ax, named, named)
+            named = pair.class_names if len(pair.class_names) <= NAMES else None
+            name_ticks(ax, named, named)
             ax.tick_params(labelsize=7)
             ax.set_ylabel(pair.domains[0], fontweight="bold")
             ax.set_xlabel(pair.domains[1], fontweight="bold")
-        _colourbar(figure, axes, image, f"S of Eq. 3, top {top} eigenvectors")
+        colourbar(figure, axes, image, f"S of Eq. 3, top {top} eigenvectors")
     return figure
 
 
@@ -136,39 +135,6 @@ def spectra(eigenvalues: Float, class_names: Sequence[str]) -> Figure:
         for ax in (left, right):
             ax.spines[["top", "right"]].set_visible(False)
     return figure
-
-
-def _write_counts(ax: Axes, counts: NDArray[np.int64], image: Any) -> None:
-    for (k, c), n in np.ndenumerate(counts):
-        if n:
-            red, green, blue, _ = image.cmap(image.norm(n))
-            dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55  # the cell's luma
-            colour = "white" if dark else INK
-            ax.text(c, k, f"{n}", ha="center", va="center", fontsize=6, color=colour)
-
-
-def _name_ticks(ax: Axes, across: Sequence[str] | None, down: Sequence[str] | None) -> None:
-    if across is not None and len(across) <= _NAMES:
-        ax.set_xticks(range(len(across)), across, fontsize=8)
-        if max(map(len, across)) > 2:
-            ax.tick_params(axis="x", rotation=60)
-            for name in ax.get_xticklabels():
-                name.set(ha="right", rotation_mode="anchor")
-    elif across is not None:
-        ax.set_xlabel("class")
-    else:
-        ax.set_xticks([])
-    if down is not None and len(down) <= _NAMES:
-        ax.set_yticks(range(len(down)), down, fontsize=8)
-    else:
-        ax.set_yticks([])
-    ax.tick_params(length=0)
-
-
-def _colourbar(figure: Figure, axes: Sequence[Axes], image: Any, label: str) -> None:
-    bar = figure.colorbar(image, ax=list(axes), shrink=0.8, aspect=25, pad=0.02)
-    bar.set_label(label)
-    bar.outline.set_visible(False)
 
 
 def _outline(ax: Axes, points: Float, colour: str) -> None:

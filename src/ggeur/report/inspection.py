@@ -13,6 +13,7 @@ from ggeur.core.geometry import Geometry, similarity
 from ggeur.core.seeding import generator
 from ggeur.core.types import Float, Int
 from ggeur.data.table import EmbeddingTable
+from ggeur.experiment.dealing import client_names
 from ggeur.federation.augmentation import Augmentation
 from ggeur.federation.simulated import Clients, augment_clients
 
@@ -169,17 +170,6 @@ def client_view(
         everyone=Cloud((few.x[everyone] - centre) @ plane, few.y[everyone]),
         shares=(float(energy[0]), float(energy[1])),
     )
-
-
-def client_names(table: EmbeddingTable, parts: Sequence[Int]) -> list[str]:
-    """Each client's domain, where it has one and the table several, else its number."""
-    names = [f"client {k}" for k in range(len(parts))]
-    if table.n_domains > 1 and len(parts) == table.n_domains:
-        for k, rows in enumerate(parts):
-            homes = np.unique(table.domains[rows])
-            if len(homes) <= 1:
-                names[k] = table.domain_names[homes[0] if len(homes) else k]
-    return names
 
 
 def _telling(own: Int, total: Int) -> list[int]:

@@ -11,26 +11,33 @@ from typing import Any
 
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import write_bytes
-from ggeur.experiment.plan import human_bytes
+from ggeur.experiment.helps import load as load_helps
 from ggeur.paper.paper_tables import Table
 from ggeur.paper.published import published_gains
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report.evidence import evidence, evidence_of_training
+from ggeur.report.helping_section import helping_section
 from ggeur.report.latex import to_latex
 from ggeur.report.protocols import side_by_side
-from ggeur.report.run_folder import Run, read_run
-from ggeur.report.svg import inline_svg
+from ggeur.report.run_folder import Run, find_helps, read_run
+from ggeur.report.template import templates
 from ggeur.report.words import summary
 from ggeur.runs.versions import read_versions
 
 _MOST = 5 * 2**20  # bytes of a page that still opens fast
 
 
-def write_report(folders: Sequence[Path], out: Path, *, latex: bool = False) -> Path:
-    """Write the page about the runs in `folders` to `out`, and with `latex` its tables beside it; return its path."""
+def write_report(folders: Sequence[Path], out: Path, *, latex: bool = False, helps: bool = False) -> Path:
+    """Write the page about the runs in `folders` to `out`, and with `latex` its tables beside it; return its path.
+
+    With `helps` it is first found out, for each run, who helps whom.
+    """
     if not folders:
         raise GgeurError("Name at least one run folder to report on.")
     runs = [read_run(folder) for folder in folders]
+    if helps:
+        for run in runs:
+            find_helps(run)
     page = render(runs)
     write_bytes(out, page.encode())
     if latex:
@@ -41,25 +48,19 @@ def write_report(folders: Sequence[Path], out: Path, *, latex: bool = False) -> 
 
 def render(runs: Sequence[Run]) -> str:
     """The page about these `runs` as text."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("ggeur.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"bytes": human_bytes, "svg": inline_svg}
-    templates = files("ggeur.report") / "templates"
-    page = environment.get_template("page.html.j2").render(
-        title=runs[0].title if len(runs) == 1 else f"{len(runs)} runs of ggeur",
-        runs=[_context(run, f"run{i}") for i, run in enumerate(runs)],
-        protocols=side_by_side(runs),
-        style=(templates / "style.css").read_text(encoding="utf-8"),
-        script=(templates / "page.js").read_text(encoding="utf-8"),
-        made=f"ggeur {version('ggeur')}, Python {platform.python_version()}",
-        today=datetime.now(UTC).strftime("%Y-%m-%d"),
+    beside = files("ggeur.report") / "templates"
+    page = (
+        templates()
+        .get_template("page.html.j2")
+        .render(
+            title=runs[0].title if len(runs) == 1 else f"{len(runs)} runs of ggeur",
+            runs=[_context(run, f"run{i}") for i, run in enumerate(runs)],
+            protocols=side_by_side(runs),
+            style=(beside / "style.css").read_text(encoding="utf-8"),
+            script=(beside / "page.js").read_text(encoding="utf-8"),
+            made=f"ggeur {version('ggeur')}, Python {platform.python_version()}",
+            today=datetime.now(UTC).strftime("%Y-%m-%d"),
+        )
     )
     if len(page.encode()) > _MOST:
         raise GgeurError("The report would be larger than 5 MB; report on fewer runs at once.")
@@ -70,6 +71,7 @@ def _context(run: Run, key: str) -> dict[str, Any]:
     data, missing = evidence(run.entries, run.experiment.seeds[0])
     training = evidence_of_training(run.entries, run.reading) if run.table.unit == "percent" else []
     of_paper = run.reading.notes if run.reading is not None else []
+    helps = load_helps(run.folder)
     messages = dict.fromkeys(cell.message for cell in run.result.cells if cell.message)
     return {
         "key": key,
@@ -77,6 +79,7 @@ def _context(run: Run, key: str) -> dict[str, Any]:
         "summary": summary(run.entries, run.table, run.reading),
         "notes": [*of_paper, *missing, *_wrong_gains(run.reading), *messages],
         "figures": [*training, *data],
+        "helps": "" if helps is None else helping_section(helps, f"{key}-helps"),
         "again": _again(run),
         "versions": read_versions(run.folder),
     }

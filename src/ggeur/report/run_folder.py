@@ -3,6 +3,10 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from ggeur.core.errors import GgeurError
+from ggeur.experiment.helps import helping_of_point, save
+from ggeur.methods import kind_of
+from ggeur.methods.algorithm import Chosen, Solved
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report.entries import Entry, entries
 from ggeur.report.tables import Comparison, compare
@@ -33,3 +37,14 @@ def read_run(folder: Path) -> Run:
         title += f" (protocol {reading.protocol})" if reading.protocol != "paper" else ""
     table = compare(result, reading)
     return Run(folder, title, result, experiment, reading, table, entries(result, experiment, reading))
+
+
+def find_helps(run: Run) -> Path:
+    """Find out who helps whom in the best row that is solved from messages, and keep it in the folder of the `run`."""
+    solved = [e for e in run.entries if e.avg is not None and kind_of(e.point.train.method) in (Solved, Chosen)]
+    if not solved:
+        raise GgeurError(
+            f"{run.folder} has no finished head that is solved from messages, so who helps whom is unknown."
+        )
+    best = max(solved, key=lambda e: e.avg or 0.0)
+    return save(helping_of_point(best.point, run.experiment.seeds[0], best.name), run.folder)

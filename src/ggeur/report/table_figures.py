@@ -6,7 +6,7 @@ from pathlib import Path
 from ggeur.core.types import Float
 from ggeur.data.files import cannot
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.dealing import partition_rows
+from ggeur.experiment.dealing import client_names, partition_rows
 from ggeur.report import inspection
 from ggeur.settings.schema import Settings, settings
 
@@ -43,7 +43,7 @@ def draw(
         "label-distribution": figures.label_distribution(
             {title: inspection.client_counts(split, rows) for title, rows in parts.items()},
             table.class_names,
-            inspection.client_names(split, first),
+            client_names(split, first),
         ),
         "client-view": figures.client_view(
             inspection.client_view(split, first, client, points[0].augment.build(), class_names, seed)
