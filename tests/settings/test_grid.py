@@ -310,3 +310,13 @@ def test_a_value_twice_in_a_list_is_refused():
 def test_settings_that_would_be_ignored_are_refused(sections):
     with pytest.raises(GgeurError):
         Experiment.of({"data": {"dataset": "mini-digits"}} | sections)
+
+
+def test_candidates_of_auto_are_one_list_and_lists_of_them_span_a_grid():
+    tree = {"data": {"dataset": "mini-digits"}, "train": {"method": "auto"}}
+    one = Experiment.of(tree | {"method": {"auto": {"candidates": ["lda", {"method": "limit", "decay": 0.01}]}}})
+    assert len(one.points) == 1
+    assert one.points[0].method["auto"]["candidates"] == ["lda", {"method": "limit", "decay": 0.01}]
+    assert Experiment.of(tomllib.loads(one.to_toml())).points == one.points
+    two = Experiment.of(tree | {"method": {"auto": {"candidates": [["lda"], ["lda", "ridge"]]}}})
+    assert [p.method["auto"]["candidates"] for p in two.points] == [["lda"], ["lda", "ridge"]]

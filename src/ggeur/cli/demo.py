@@ -22,7 +22,7 @@ def demo(
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of the federation.")] = 20,
     seeds: Seeds = 3,
 ) -> None:
-    """Compare FedAvg, its controls and GGEUR on the built-in digits, in about a minute."""
+    """Compare FedAvg, its controls and GGEUR and heads of one message on the built-in digits, in a minute or two."""
     from ggeur.settings.grid import Experiment
 
     console.print(

@@ -138,6 +138,13 @@ def override(tree: Mapping[str, Any], assignments: Sequence[str]) -> Sections:
     return result
 
 
+def _is_value(path: tuple[str, ...], given: list[Any]) -> bool:
+    """Whether a list is one value, and spans no grid; a list of candidates' lists does."""
+    if path == ("run", "seeds"):
+        return True
+    return path == ("method", "auto", "candidates") and not all(isinstance(one, list) for one in given)
+
+
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     """Where two experiments differ, in words; empty if they do not."""
     of_a, of_b = ({".".join(path): value for path, value in flat(tree)} for tree in (a, b))
@@ -188,7 +195,7 @@ def _overlay(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, An
 
 def _product(tree: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Every point of the grid as a tree without lists, and the values that make it that point."""
-    lists = {path: v for path, v in flat(tree) if isinstance(v, list) and path != ("run", "seeds")}
+    lists = {path: v for path, v in flat(tree) if isinstance(v, list) and not _is_value(path, v)}
     for path, values in lists.items():
         if not values:
             raise GgeurError(f"The list {'.'.join(path)} is empty, so there is nothing to run.")

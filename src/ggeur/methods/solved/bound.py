@@ -1,5 +1,6 @@
 """Where `limit`'s bound is least: a smooth convex function of b and W, its gradient, and the way down."""
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,6 +8,7 @@ from scipy.optimize import OptimizeResult, minimize
 from scipy.special import logsumexp, softmax
 from threadpoolctl import threadpool_limits
 
+from ggeur.core.errors import GgeurWarning
 from ggeur.core.threads import THREADS
 from ggeur.core.types import Float, Int
 
@@ -42,6 +44,12 @@ def minimum(
             v, length = _descent(bound, v, steps, flat)
             if length <= flat:
                 break
+        else:
+            warnings.warn(
+                f"The gradient of `limit` is still {length:.1g} long, not {flat:.1g}; a larger decay helps.",
+                GgeurWarning,
+                stacklevel=2,
+            )
     return v[:, 1:] @ white.T, v[:, 0] - v[:, 0].mean()
 
 
