@@ -9,6 +9,7 @@ import jax
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.names import blaming
 from ggeur.data.files import write_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.dealing import Dealer, client_names, clients_of, task_of
@@ -65,7 +66,9 @@ def helping_of_solution(sites: Sequence[Site], solution: Solution, on_head: OnHe
     solved, seed = solution.solved, solution.seed
     task = Task(clients.x.shape[1], names, key=jax.random.key(seed))
     apart = sites_of(clients, [s.name for s in sites], solved, seed)
-    return helping_of_sites(apart, solved, task, seconds=_SECONDS, on_head=on_head)._replace(head=solution.called)
+    with blaming(solution.method, "method"):
+        found = helping_of_sites(apart, solved, task, seconds=_SECONDS, on_head=on_head)
+    return found._replace(head=solution.called)
 
 
 def to_json(found: Helping) -> bytes:

@@ -6,32 +6,41 @@ from typing import Any
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from ggeur.core.types import Float
-from ggeur.report.canvas import FAINT, STYLE, colourbar, grid, name_ticks, plain_text, write_cells
+from ggeur.report.canvas import FAINT, INK, STYLE, colourbar, grid, name_ticks, plain_text, write_cells
 
 _STYLE: Any = {**STYLE, "axes.spines.top": False, "axes.spines.right": False}
 _WRITTEN = 12  # names along a side up to which the cells of a heat map are written out
 
 
 def candidates(expected: Mapping[str, float], taken: str, tested: float | None) -> Figure:
-    """What each candidate was `expected` to reach, the one `taken` stronger, and what was `tested` of it."""
+    """What each candidate was `expected` to reach against the one `taken`, and what was `tested` of that.
+
+    Candidates differ by few points of many, which bars from zero would not show; the percentages are written out.
+    """
+    base = expected.get(taken, max(expected.values()))
     with rc_context(_STYLE):
         figure, (ax,) = grid(1, 1, 5.7, 0.27 * len(expected), 1.1)
         for place, (label, value) in enumerate(expected.items()):
-            ax.barh(place, value, 0.6, color="#0072B2" if label == taken else "#B5D8EE")
-            if label == taken and tested is not None:
-                ax.plot([tested], [place], "D", color="#D55E00", ms=6, label="its test rows")
-            shown = f"{value:.2f}{' (taken)' if label == taken else ''}"
-            weight = "bold" if label == taken else "normal"
+            ax.barh(place, value - base, 0.6, color="#56B4E9" if value >= base else "#E69F00")
+            is_taken = label == taken
+            if is_taken:
+                ax.plot([0], [place], "o", color=INK, ms=6, label="taken")
+            if is_taken and tested is not None:
+                ax.plot([tested - base], [place], "D", color="#D55E00", ms=6, label="its test rows")
+            shown, weight = f"{value:.2f} %{', taken' if is_taken else ''}", "bold" if is_taken else "normal"
             ax.text(1.03, place, shown, transform=ax.get_yaxis_transform(), va="center", fontsize=8, weight=weight)
         ax.set_yticks(range(len(expected)), [plain_text(label, 40) for label in expected])
         ax.set_ylim(len(expected) - 0.4, -0.6)
-        ax.set_xlim(0, 100)  # bars that began elsewhere would show small differences as large ones
+        ax.margins(x=0.1)
+        ax.axvline(0, color=INK, lw=0.8)
+        ax.xaxis.set_major_locator(MaxNLocator(5))
         ax.grid(axis="x", color=FAINT, lw=0.4, alpha=0.5)
-        ax.set_xlabel("% right, expected of every class in every domain")
+        ax.set_xlabel("points of accuracy against what was taken" if taken in expected else "points below the best")
         if tested is not None and taken in expected:
-            figure.legend(loc="outside upper center", frameon=False)
+            figure.legend(loc="outside upper center", ncols=2, frameon=False)
     return figure
 
 

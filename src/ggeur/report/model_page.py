@@ -67,7 +67,7 @@ def _summary(f: FittedFolder) -> list[str]:
             f"{several if len(m['domains']) > 1 else f', all of them of {worst}'}."
         )
     else:
-        said.append("No test rows were given, so nothing says how well it does.")
+        said.append("Nothing says how well it does: no test rows were given when the head was last solved.")
     return [*said, f.solution.why or "The method was named and not chosen."]
 
 
@@ -92,7 +92,7 @@ def _choice(f: FittedFolder) -> CaptionedFigure | None:
         tested = float(np.nanmean(percent))
         off = tested - s.expected[s.label]
         words = (
-            f" Its test rows say {tested:.2f} %, each class in each domain counting alike: the estimate was "
+            f" Its test rows say {tested:.2f} %, counted alike: the estimate was "
             f"{abs(off):.2f} points too {'low' if off >= 0 else 'high'}."
         )
     else:
