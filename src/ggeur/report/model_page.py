@@ -104,8 +104,13 @@ def _tests(f: FittedFolder) -> CaptionedFigure | None:
     domains, percent = f.percent
     if not percent.size:
         return None
-    d, c = np.unravel_index(int(np.nanargmin(percent)), percent.shape)
-    lowest = f"{f.model.class_names[c]} in {domains[d]}, {percent[d, c]:.1f} %"
+    by_class: dict[str, tuple[int, int]] = {}  # over all domains, as few rows of one say little
+    for own in f.model.metrics["cells"].values():
+        for name, (right, rows) in own.items():
+            before = by_class.get(name, (0, 0))
+            by_class[name] = before[0] + right, before[1] + rows
+    name, (right, rows) = min(by_class.items(), key=lambda item: item[1][0] / item[1][1])
+    lowest = f"{name}, {right:,} of {rows:,} rows"
     more = f" The first {_ROWS} domains." if len(domains) > _ROWS else ""
     names = plain_names(domains)[:_ROWS], plain_names(f.model.class_names)
     return captioned("tested", model_charts.tested(percent[:_ROWS], *names), lowest=lowest, more=more)
