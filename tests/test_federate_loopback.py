@@ -244,6 +244,19 @@ def test_too_few_nodes_stop_the_run_and_resume_goes_on(tmp_path, up):
 
 
 @pytest.mark.slow
+def test_a_solved_head_is_gone_on_with_by_asking_only_the_site_that_was_lost(tmp_path, up):
+    experiment = write(tmp_path, toy(tmp_path / "t.npz"), method="gated", min_nodes=2, wait=60)
+    running = up(tmp_path / "run", experiment, "--out", tmp_path / "run")
+    wait_for(lambda: len(events(running.out, "joined")) == 2)
+    os.killpg(os.getpgid(running.node(0)[0]), signal.SIGKILL)
+    said = running.end()
+    assert running.process.returncode == 2 and "min_nodes = 2" in said and "--resume" in said, said
+    federate("up", "--resume", running.out)
+    assert [event["client"] for event in events(running.out, "statistics")] == [1, 0]
+    assert_like_simulation(running.out, experiment)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_whatever_ends_it_nothing_runs_on(tmp_path, up, sign):
     experiment = write(tmp_path, toy(tmp_path / "t.npz"), rounds=50)
@@ -343,9 +356,9 @@ class Late(importlib.abc.MetaPathFinder):
         def exec_module(module):
             run(module)
             sound = module.pack_message
-            def poisoned(message):
-                packed = sound(message)
-                packed["second"][0, 0] = float("nan")
+            def poisoned(message, prefix):
+                packed = sound(message, prefix)
+                packed[prefix + "second"][0, 0] = float("nan")
                 return packed
             module.pack_message = poisoned
         spec.loader.exec_module = exec_module

@@ -1,6 +1,7 @@
 """What stands in a cell of a table that tables.py makes: which row of which result, and what of it is shown."""
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -109,6 +110,24 @@ def _reached(row: Row, percent: float) -> str:
     return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
 
+def _seconds(row: Row) -> str:
+    return f"{np.mean([one.seconds for one in row.cells]):.1f}"
+
+
+def _expected(row: Row) -> str:
+    """What choosing expected, on average over seeds, and how far the test rows were from it, at least and at most."""
+    known = [(one.expected[one.taken], one.avg) for one in row.cells if one.expected and one.avg is not None]
+    if not known:
+        return "-"
+    bias = [avg - expected for expected, avg in known]
+    return f"{np.mean([expected for expected, _ in known]):.2f} ({min(bias):+.1f} to {max(bias):+.1f})"
+
+
+def _taken(row: Row) -> str:
+    names = Counter(one.taken.partition(" (")[0] for one in row.cells)
+    return ", ".join(f"{name} {times}" if len(names) > 1 else name for name, times in names.most_common())
+
+
 _SHOWN: dict[str, Callable[..., str]] = {
     "avg": _average,
     "start": _start,
@@ -116,5 +135,9 @@ _SHOWN: dict[str, Callable[..., str]] = {
     "rounds to": _reached,
     "redrawn": lambda row: f"± {max(one.test_deviation or 0.0 for one in row.cells):.2f}",
     "steps": _steps,
+    "seconds": _seconds,
+    "expected": _expected,
+    "taken": _taken,
+    "bytes down": lambda row: f"{max(one.bytes_down for one in row.cells):,}",
     "bytes up": lambda row: f"{max(one.bytes_up for one in row.cells):,}",
 }

@@ -26,7 +26,8 @@ Values of `where`, the row and the column, the later over the earlier, say which
 one that has them all. Whatever names a run or an arm begins anew, as values belong to arms. `minus` stands over the
 row. `best` has lists of values, of which those with the largest AVG are taken. `show` is "avg", "difference" (paired by
 seed, 95 %), "start" (before round 1), "round 5", "rounds to 65", "redrawn" (how far other test rows would move AVG),
-"steps" (of a client in a round) or "bytes up".
+"steps" (of a client in a round), "seconds" (of a cell, scores included), "bytes up", "bytes down", or of a chosen head
+"taken" (which, in how many seeds) and "expected" (and how far the test rows were from that).
 """
 
 import argparse
@@ -78,10 +79,15 @@ def rewritten(page: str, tables: Mapping[str, str]) -> str:
     return MARKED.sub(lambda found: f"<!-- table: {found[1]} -->\n{tables[found[1]]}<!-- end -->", page)
 
 
+def asked_for(given: Given, data: Path) -> ggeur.Experiment:
+    """The experiment of a run, on a table in the folder `data`, or on what its file names."""
+    source = [f"data.table={(data / given['data']).absolute()}"] if "data" in given else []
+    return ggeur.Experiment.load(ROOT / given["file"], [*source, *given.get("set", [])])
+
+
 def run(name: str, given: Given, data: Path, folder: Path) -> ggeur.Result:
     """What a run found, which is finished first where it is not."""
-    source = [f"data.table={(data / given['data']).absolute()}"] if "data" in given else []
-    experiment = ggeur.Experiment.load(ROOT / given["file"], [*source, *given.get("set", [])])
+    experiment = asked_for(given, data)
     begun = (folder / "config.toml").exists()
     print(f"{name}: {given['file']}, in {folder}", flush=True)
     with progress(experiment, folder) as on_round:

@@ -8,6 +8,7 @@ import pytest
 
 from ggeur.deploy.machines.up import node_tables, with_nodes
 from ggeur.deploy.server.serverapp import run_over
+from ggeur.experiment.runner import run
 from ggeur.experiment.source import load_table
 from ggeur.runs.result import Result
 from ggeur.settings.grid import Experiment
@@ -123,3 +124,53 @@ class Deployment:
         tree = self.experiment.tree
         tree = {**tree, "federate": {**tree["federate"], "wait": 0.1}}
         return dataclasses.replace(self.experiment, **vars(Experiment.of(tree)))
+
+
+@pytest.fixture
+def changing():
+    """The builder: changing(kind, change) -> what changes a site's replies, by change(facts, arrays)."""
+    from flwr.app import Message
+
+    from ggeur.deploy.wire.records import from_records, to_records
+
+    def build(kind, change):
+        def changed(asked, number, reply):
+            if asked != kind or reply is None:
+                return reply
+            facts, arrays = from_records(reply.content)
+            arrays = {name: array.copy() for name, array in arrays.items()}
+            change(facts, arrays)
+            new = Message.__new__(Message)
+            new.__dict__.update(reply.__dict__)
+            new.content = to_records(facts, arrays)
+            return new
+
+        return changed
+
+    return build
+
+
+@pytest.fixture
+def both():
+    """Run deployed and simulated, both(deployment, cells=1); heads agree to 1e-5 and accuracies exactly."""
+
+    def compare(deployment, cells=1):
+        deployed = deployment.run()
+        simulated = run(deployment.simulated, out=deployment.folder / "simulated")
+        for cell in range(cells):
+            assert_same_heads(deployment.head(cell), deployment.head(cell, deployment.folder / "simulated"))
+            a, b = deployed.cells[cell], simulated.cells[cell]
+            np.testing.assert_allclose(a.rounds, b.rounds)
+            for name in ("domains", "avg", "std", "recall", "macro_f1", "local_steps", "rounds_to_95", "start_avg"):
+                assert getattr(a, name) == pytest.approx(getattr(b, name)), name
+            assert a.status == "ok"
+        return deployed
+
+    return compare
+
+
+def assert_same_heads(deployed, simulated):
+    assert deployed.keys() == simulated.keys()
+    for name in simulated:
+        scale = np.abs(simulated[name]).max()
+        np.testing.assert_allclose(deployed[name], simulated[name], rtol=0, atol=1e-5 * max(scale, 1e-3))

@@ -11,29 +11,8 @@ from ggeur.runs.model import Model
 SHORT = {"rounds": 3, "local_epochs": 2, "batch": 8}
 
 
-def assert_same_heads(deployed, simulated):
-    assert deployed.keys() == simulated.keys()
-    for name in simulated:
-        scale = np.abs(simulated[name]).max()
-        np.testing.assert_allclose(deployed[name], simulated[name], rtol=0, atol=1e-5 * max(scale, 1e-3))
-
-
-def both(deployment, cells=1):
-    """Run deployed and simulated; heads agree to 1e-5 and accuracies exactly."""
-    deployed = deployment.run()
-    simulated = run(deployment.simulated, out=deployment.folder / "simulated")
-    for cell in range(cells):
-        assert_same_heads(deployment.head(cell), deployment.head(cell, deployment.folder / "simulated"))
-        a, b = deployed.cells[cell], simulated.cells[cell]
-        np.testing.assert_allclose(a.rounds, b.rounds)
-        for name in ("domains", "avg", "std", "recall", "macro_f1", "local_steps", "rounds_to_95", "start_avg"):
-            assert getattr(a, name) == pytest.approx(getattr(b, name)), name
-        assert a.status == "ok"
-    return deployed
-
-
 @pytest.mark.parametrize("method", names(Trained))
-def test_every_method_finds_the_simulations_head(deploy, method):
+def test_every_method_finds_the_simulations_head(deploy, method, both):
     both(deploy({"train": {**SHORT, "method": method}, "augment": {"target": 20, "per_prototype": 5}}))
 
 
@@ -67,16 +46,16 @@ def test_every_method_finds_the_simulations_head(deploy, method):
     ],
     ids=str,
 )
-def test_settings_mean_the_same(deploy, tree):
+def test_settings_mean_the_same(deploy, tree, both):
     both(deploy(tree | {"train": SHORT | tree.get("train", {})}))
 
 
-def test_a_grid_of_cells_and_heads_that_are_solved(deploy):
+def test_a_grid_of_cells_and_heads_that_are_solved(deploy, both):
     tree = {"train": {**SHORT, "method": ["fedavg", "ncm", "lda", "ridge"]}, "augment": {"kind": "none"}}
     both(deploy(tree), cells=4)
 
 
-def test_a_mean_far_from_zero_is_met_with_a_center(deploy, build_table):
+def test_a_mean_far_from_zero_is_met_with_a_center(deploy, build_table, both):
     table = build_table()
     far = build_table(x=(table.x.astype(np.float64) + 20_000).astype(np.float32))
     deployment = deploy({"train": SHORT | {"rate": 1e-9}, "augment": {"target": 20, "per_prototype": 5}}, table=far)
@@ -84,7 +63,7 @@ def test_a_mean_far_from_zero_is_met_with_a_center(deploy, build_table):
     assert deployment.sites[0].asked.count("query.statistics") == 2
 
 
-def test_solved_heads_of_rows_far_from_zero_are_the_simulations(deploy, build_table):
+def test_solved_heads_of_rows_far_from_zero_are_the_simulations(deploy, build_table, both):
     table = build_table()
     far = build_table(x=(table.x.astype(np.float64) + 20_000).astype(np.float32))
     solved = {"train": {"method": ["ncm", "lda", "ridge"]}, "augment": {"kind": "none"}}
@@ -94,7 +73,7 @@ def test_solved_heads_of_rows_far_from_zero_are_the_simulations(deploy, build_ta
         assert a.avg == pytest.approx(b.avg, abs=3)  # 20,000 in float32 is rounded to 0.002
 
 
-def test_units_travel_as_they_are_billed_and_are_kept_in_the_model(deploy):
+def test_units_travel_as_they_are_billed_and_are_kept_in_the_model(deploy, both):
     tree = {"train": SHORT, "augment": {"target": 20, "per_prototype": 5}}
     plain, ours = deploy(tree, name="plain"), deploy(tree | {"data": {"standardise": True}}, name="ours")
     (a,), (b,) = plain.run().cells, both(ours).cells
@@ -123,7 +102,7 @@ def test_what_clients_draw_along_and_around_travels_as_it_is_billed(deploy, part
     assert wire == pytest.approx(bill, abs=3 * 4 + 2), "but for which prototypes there are, a byte each, and rounding"
 
 
-def test_rows_of_any_units_are_trained_on_in_the_federations(deploy, build_table):
+def test_rows_of_any_units_are_trained_on_in_the_federations(deploy, build_table, both):
     table = build_table()
     far = build_table(x=(1e-3 * (table.x.astype(np.float64) + 20_000)).astype(np.float32))
     tree = {"train": SHORT | {"start": "lda"}, "augment": {"target": 20, "per_prototype": 5}}
@@ -136,17 +115,17 @@ def test_rows_of_any_units_are_trained_on_in_the_federations(deploy, build_table
 
 
 @pytest.mark.parametrize("method", ["scaffold", "fedmix", "fedgen", "fedfa"])
-def test_methods_find_the_simulations_head_without_draws(deploy, method):
+def test_methods_find_the_simulations_head_without_draws(deploy, method, both):
     few = {"kind": "expected", "parameters": {"rank": 2}, "target": 20, "per_prototype": 5}
     skewed = {"kind": "label-and-domain", "beta": 0.3}
     both(deploy({"train": {**SHORT, "method": method}, "augment": few, "partition": skewed}))
 
 
-def test_a_solved_head_needs_no_parameters_of_an_augmentation(deploy):
+def test_a_solved_head_needs_no_parameters_of_an_augmentation(deploy, both):
     both(deploy({"train": {"method": "lda"}, "augment": {"kind": "expected", "parameters": {"rank": 2}}}))
 
 
-def test_a_client_without_rows_sits_out(deploy, build_table):
+def test_a_client_without_rows_sits_out(deploy, build_table, both):
     table = build_table()
     mostly_test = build_table(test=(table.domain == 1) | (np.arange(len(table)) % 3 == 0))
     both(deploy({"train": SHORT, "augment": {"target": 20, "per_prototype": 5}}, table=mostly_test))

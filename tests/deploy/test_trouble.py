@@ -8,29 +8,11 @@ import pytest
 
 from ggeur.core.errors import GgeurError
 from ggeur.data.table import EmbeddingTable
-from ggeur.deploy.wire.records import VERSION, from_records, to_records
+from ggeur.deploy.wire.records import VERSION
 from ggeur.runs.model import Model
 
 TREE = {"train": {"rounds": 4, "local_epochs": 1, "batch": 8}, "augment": {"target": 20, "per_prototype": 5}}
 SCAFFOLD = {**TREE, "train": {**TREE["train"], "method": "scaffold"}}
-
-
-def changing(kind, change):
-    """A site whose replies of one kind are changed: change(facts, arrays) in place."""
-    from flwr.app import Message
-
-    def changed(asked, number, reply):
-        if asked != kind or reply is None:
-            return reply
-        facts, arrays = from_records(reply.content)
-        arrays = {name: array.copy() for name, array in arrays.items()}
-        change(facts, arrays)
-        new = Message.__new__(Message)
-        new.__dict__.update(reply.__dict__)
-        new.content = to_records(facts, arrays)
-        return new
-
-    return changed
 
 
 def put(name, index, value):
@@ -61,7 +43,7 @@ POISON = {
 
 
 @pytest.mark.parametrize("complaint", POISON)
-def test_poisoned_statistics_are_refused_by_name_and_the_others_do_as_without_them(deploy, complaint):
+def test_poisoned_statistics_are_refused_by_name_and_the_others_do_as_without_them(deploy, complaint, changing):
     poisoned = deploy(TREE, name="poisoned")
     poisoned.sites[1].change = changing("query.statistics", POISON[complaint])
     poisoned.run()
@@ -77,7 +59,7 @@ def test_poisoned_statistics_are_refused_by_name_and_the_others_do_as_without_th
 
 
 @pytest.mark.parametrize("kind, name", [("query.sums", "sums"), ("query.statistics", "count")])
-def test_of_a_site_that_is_refused_nothing_is_left_in_the_federations_units(deploy, kind, name):
+def test_of_a_site_that_is_refused_nothing_is_left_in_the_federations_units(deploy, kind, name, changing):
     tree = TREE | {"data": {"standardise": True}}
     poisoned, alone = deploy(tree, name="poisoned"), deploy(tree, name="alone")
     poisoned.sites[1].change = changing(kind, put(name, 0, -1.0))
@@ -91,7 +73,7 @@ def test_of_a_site_that_is_refused_nothing_is_left_in_the_federations_units(depl
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
-def test_a_poisoned_message_does_not_count_in_its_round(deploy, value):
+def test_a_poisoned_message_does_not_count_in_its_round(deploy, value, changing):
     deployment = deploy(TREE)
     poison = changing("train", put("0", 0, value))
     deployment.sites[2].change = lambda kind, number, reply: poison(kind, number, reply) if number == 2 else reply
@@ -102,7 +84,7 @@ def test_a_poisoned_message_does_not_count_in_its_round(deploy, value):
     assert all(np.isfinite(leaf).all() for leaf in deployment.head().values())
 
 
-def test_replies_that_are_not_ours_are_refused(deploy):
+def test_replies_that_are_not_ours_are_refused(deploy, changing):
     deployment = deploy(TREE)
     deployment.sites[0].change = changing("query.hello", lambda facts, arrays: facts.update(partition="none"))
     deployment.sites[1].change = changing("query.augment", lambda facts, arrays: facts.update(rows=7))
@@ -115,7 +97,7 @@ def test_replies_that_are_not_ours_are_refused(deploy):
 
 
 @pytest.mark.parametrize("said", ["9.9.9", None, 7])
-def test_a_site_with_another_version_is_refused(deploy, said):
+def test_a_site_with_another_version_is_refused(deploy, said, changing):
     deployment = deploy(TREE)
 
     def another(facts, arrays):
@@ -131,7 +113,7 @@ def test_a_site_with_another_version_is_refused(deploy, said):
     assert "install one version everywhere" in refused["why"]
 
 
-def test_a_site_that_cannot_read_another_versions_settings_says_only_which_it_has(deploy, monkeypatch):
+def test_a_site_that_cannot_read_another_versions_settings_says_only_which_it_has(deploy, monkeypatch, changing):
     """Settings of another version may have keys that this one does not know, or defaults of other meaning."""
     from ggeur.deploy.site import clientapp
 
@@ -147,7 +129,7 @@ def test_a_site_that_cannot_read_another_versions_settings_says_only_which_it_ha
     assert [facts.keys() - {"seconds"} for facts in said] == 3 * [{"partition", "ggeur"}]
 
 
-def test_a_site_that_is_given_another_version_during_a_run_does_not_count(deploy):
+def test_a_site_that_is_given_another_version_during_a_run_does_not_count(deploy, changing):
     deployment = deploy(TREE)
     other = changing("train", lambda facts, arrays: facts.update(ggeur="9.9.9"))
     deployment.sites[2].change = lambda kind, number, reply: other(kind, number, reply) if number == 2 else reply
@@ -360,7 +342,7 @@ def test_sites_that_cannot_be_compared_are_refused(deploy, build_table):
     assert "use one encoder" in deployment.events("refused")[0]["why"]
 
 
-def test_one_odd_site_is_not_the_measure_of_the_others(deploy):
+def test_one_odd_site_is_not_the_measure_of_the_others(deploy, changing):
     deployment = deploy(TREE)
     deployment.sites[0].change = changing("query.hello", lambda facts, arrays: facts.update(dimension=6))
     deployment.run()
@@ -368,10 +350,10 @@ def test_one_odd_site_is_not_the_measure_of_the_others(deploy):
     assert refused["client"] == 0 and "6 dimensions" in refused["why"]
 
 
-def test_a_class_that_only_a_refused_site_named_is_none_of_the_runs(deploy):
+def test_a_class_that_only_a_refused_site_named_is_none_of_the_runs(deploy, changing):
     def name_more(facts, arrays):
         facts["classes"] = ["eel", *facts["classes"]]
-        facts["count"] = [3, *facts["count"]]
+        facts["count"] = [[3, *row] for row in facts["count"]]
 
     boastful, alone = deploy(TREE, name="boastful"), deploy(TREE, name="alone")
     boastful.sites[0].change = changing("query.hello", name_more)
@@ -385,9 +367,11 @@ def test_a_class_that_only_a_refused_site_named_is_none_of_the_runs(deploy):
 
 
 @pytest.mark.parametrize(
-    "facts", [{"classes": ["a\x1b[2J"], "count": [1]}, {"encoder": {"weights": 7}}, {"domains": ["\ud800"]}], ids=str
+    "facts",
+    [{"classes": ["a\x1b[2J"], "count": [[1], [1], [1]]}, {"encoder": {"weights": 7}}, {"domains": ["\ud800"]}],
+    ids=str,
 )
-def test_greetings_that_could_not_be_shown_or_compared_are_refused(deploy, facts):
+def test_greetings_that_could_not_be_shown_or_compared_are_refused(deploy, facts, changing):
     deployment = deploy(TREE)
     deployment.sites[1].change = changing("query.hello", lambda given, arrays: given.update(facts))
     deployment.experiment = deployment.without(1)
@@ -396,7 +380,7 @@ def test_greetings_that_could_not_be_shown_or_compared_are_refused(deploy, facts
     assert "greeting" in deployment.events("refused")[0]["why"]
 
 
-def test_counts_that_would_overflow_are_not_added_up(deploy):
+def test_counts_that_would_overflow_are_not_added_up(deploy, changing):
     deployment = deploy(TREE)
     deployment.sites[1].change = changing("evaluate", put("confusion", (0, 0), 2**62))
     (cell,) = deployment.run().cells
@@ -508,7 +492,7 @@ def test_images_are_embedded_at_the_site(tmp_path, grid_of):
         (lambda facts, arrays: arrays.clear(), "cannot be read"),
     ],
 )
-def test_a_hostile_reply_does_not_stop_the_others(deploy, change, complaint):
+def test_a_hostile_reply_does_not_stop_the_others(deploy, change, complaint, changing):
     deployment = deploy(TREE)
     hostile = changing("train", change)
     deployment.sites[2].change = lambda kind, number, reply: hostile(kind, number, reply) if number == 2 else reply

@@ -90,7 +90,7 @@ def test_what_is_left_out_takes_no_part_and_is_what_is_scored(build_clients):
         np.testing.assert_array_equal(total.count, np.bincount(clients.y[rest], minlength=3))
         np.testing.assert_allclose(total.sum[0], clients.x[rest[clients.y[rest] == 0]].sum(axis=0), rtol=1e-6)
         head = ("linear", chosen.candidates[0].solved.solve(total, task))
-        right = folds.right(fold, [head])[0]
+        ((right,),) = folds.right([(fold, [head])])
         said = double_logits(resolve_head("linear"), head[1], clients.x[left]).argmax(axis=1)
         hit = left[said == clients.y[left]]
         for d in range(2):

@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
 
@@ -20,9 +19,8 @@ from ggeur.experiment.evaluation import TestSet, mean_accuracy
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.stacks import Work, stacks
 from ggeur.experiment.tracker import OnRound, Tracker
-from ggeur.federation.choosing import Choice
 from ggeur.heads import resolve as resolve_head
-from ggeur.methods.algorithm import Bound, Candidate, Chosen, Given, Solved
+from ggeur.methods.algorithm import Bound, Chosen, Given, Solved
 from ggeur.runs.checkpoint import Snapshot
 from ggeur.runs.folder import RunFolder, finished_result, run_folder
 from ggeur.runs.interrupt import check
@@ -222,16 +220,6 @@ def _solve(work: Work, dealer: Dealer) -> None:
         tracker.score(0, test.accuracy(params), 0.0)
         by_class = test.by_class(params)
     if choice is not None:
-        _note_choice(tracker.cell, choice, candidates)
+        tracker.chose(choice, candidates)
     tracker.cell.same_data = dealer.same_data(setup)
     tracker.finish(params, by_class, time.perf_counter() - began, table, units, test.rows, head if own else None)
-
-
-def _note_choice(cell: Cell, choice: Choice, candidates: Sequence[Candidate]) -> None:
-    """What was expected, beside what the test rows say, so that a reader can check it."""
-    cell.taken, cell.message = candidates[choice.taken].label, choice.sentence(candidates)
-    if choice.expected is not None:
-        cell.expected = {c.label: float(e) for c, e in zip(candidates, choice.expected, strict=True)}
-        if cell.rounds:
-            bias = cell.rounds[-1] - cell.expected[cell.taken]
-            cell.message += f" The test rows say {cell.rounds[-1]:.1f} %, {bias:+.1f} from that."

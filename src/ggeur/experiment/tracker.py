@@ -9,7 +9,9 @@ import numpy as np
 from ggeur.core.units import Units
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.evaluation import ByClass, mean_accuracy, summarise, test_deviation
+from ggeur.federation.choosing import Choice
 from ggeur.heads.head import Params
+from ggeur.methods.algorithm import Candidate
 from ggeur.runs.checkpoint import InFlight
 from ggeur.runs.folder import RunFolder
 from ggeur.runs.result import Cell
@@ -60,6 +62,16 @@ class Tracker:
             self._folder.record(event)
         if self._on_round is not None:
             self._on_round({**event, "rounds": self.point.train.rounds})
+
+    def chose(self, choice: Choice, candidates: Sequence[Candidate]) -> None:
+        """What was expected, beside what the test rows say, so that a reader can check it."""
+        cell = self.cell
+        cell.taken, cell.message = candidates[choice.taken].label, choice.sentence(candidates)
+        if choice.expected is not None:
+            cell.expected = {c.label: float(e) for c, e in zip(candidates, choice.expected, strict=True)}
+            if cell.rounds:
+                bias = cell.rounds[-1] - cell.expected[cell.taken]
+                cell.message += f" The test rows say {cell.rounds[-1]:.1f} %, {bias:+.1f} from that."
 
     def finish(
         self,

@@ -4,7 +4,7 @@ A federation is asked for every class in every domain, and knows which of these 
 well a head does on seen cells, whole cells left out how well on unseen ones. No test row is looked at.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -15,6 +15,8 @@ from ggeur.core.types import Bool, Float, Int
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import Params, double_logits
 from ggeur.methods.algorithm import Candidate, Chosen, Task
+
+Heads = Sequence[tuple[str, Params]]  # kinds and numbers
 
 
 class Fold(NamedTuple):
@@ -30,8 +32,8 @@ class LeftOut(Protocol):
     def total(self, fold: Fold) -> Total:
         """The statistics of all rows but those of `fold`."""
 
-    def right(self, fold: Fold, heads: Sequence[tuple[str, Params]]) -> Int:
-        """(heads, D, C): how many rows of every cell of `fold` each head, by its kind and numbers, gets right."""
+    def right(self, each: Iterable[tuple[Fold, Heads]]) -> Iterable[Int]:
+        """Of each fold (heads, D, C): how many rows of every cell of it each head gets right."""
 
 
 class Choice(NamedTuple):
@@ -92,9 +94,9 @@ def choose(chosen: Chosen, count: Int, left_out: LeftOut, task: Task, seed: int)
     """The candidate to take in a federation with `count` (D, C) rows."""
     folds = folds_of(count, chosen.folds, seed)
     seen, whole = (np.zeros((len(chosen.candidates), *count.shape), np.int64) for _ in range(2))
-    for fold in folds:
-        heads = candidate_heads(chosen, left_out.total(fold), task)
-        (seen if fold.cells is None else whole)[:] += left_out.right(fold, heads)
+    each = ((fold, candidate_heads(chosen, left_out.total(fold), task)) for fold in folds)
+    for fold, right in zip(folds, left_out.right(each), strict=True):
+        (seen if fold.cells is None else whole)[:] += right
     left = np.any([fold.cells for fold in folds if fold.cells is not None] or [count < 0], axis=0)
     return pick(chosen, seen, whole, count, left)
 

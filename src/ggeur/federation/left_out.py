@@ -1,6 +1,6 @@
 """A simulated federation without some of its rows, to choose a head by."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import jax
@@ -8,9 +8,8 @@ import numpy as np
 
 from ggeur.core.message import Total, message_bytes
 from ggeur.core.types import Bool, Int
-from ggeur.federation.choosing import Fold, right_answers, row_folds
+from ggeur.federation.choosing import Fold, Heads, right_answers, row_folds
 from ggeur.federation.simulated import Clients, merged_total
-from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Chosen
 
 
@@ -45,8 +44,11 @@ class SimulatedFolds:
         kept = [rows[~self._in(fold, k)] for k, rows in enumerate(self.clients.parts)]
         return merged_total(self.clients._replace(parts=kept), self.chosen.needs, apart=self.chosen.apart)
 
-    def right(self, fold: Fold, heads: Sequence[tuple[str, Params]]) -> Int:
-        """(heads, D, C): how many rows of every cell of `fold` each head gets right."""
+    def right(self, each: Iterable[tuple[Fold, Heads]]) -> Iterator[Int]:
+        """Of each fold (heads, D, C): how many rows of every cell of it each head gets right."""
+        return (self._right(fold, heads) for fold, heads in each)
+
+    def _right(self, fold: Fold, heads: Heads) -> Int:
         c = self.clients
         self.bytes_up += 8 * len(heads) * self.shape[1]
         self.bytes_down += sum(leaf.nbytes for _, params in heads for leaf in jax.tree.leaves(params))

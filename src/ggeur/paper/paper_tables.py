@@ -29,6 +29,13 @@ class Row(NamedTuple):
     published: str | None = None
 
 
+# Ours, in every table of accuracies: heads that are solved from the first message of the clients.
+ONE_MESSAGE = tuple(
+    Row(f"{name}, one message", method, control=True)
+    for name, method in (("LDA", "lda"), ("Ridge", "ridge"), ("limit", "limit"), ("gated", "gated"), ("auto", "auto"))
+)
+
+
 @dataclass(frozen=True)
 class Part:
     """One dataset of a table. Its columns are the values of one setting, or its domains with AVG and STD."""
@@ -61,7 +68,8 @@ class Table(BaseModel):
         """The packaged table of that name."""
         if name not in NAMES:
             raise GgeurError(f"There is no table '{name}' to reproduce; there are {', '.join(NAMES)}.")
-        return cls(name=name, **packaged_toml("paper", f"tables/{name}.toml"))
+        found = cls(name=name, **packaged_toml("paper", f"tables/{name}.toml"))
+        return found if found.measure != "accuracy" else found.model_copy(update={"rows": found.rows + ONE_MESSAGE})
 
 
 class PartEmbeddings(NamedTuple):

@@ -145,13 +145,20 @@ class RunFolder:
             shutil.rmtree(self.path / "checkpoint", ignore_errors=True)
             self._lock.close()
 
+    def sums(self, number: int) -> Path:
+        """Where a server keeps what sites sent it for the cell of this `number`, until that is done; for it alone."""
+        path = self.path / "checkpoint" / f"sums-{number:05d}"
+        path.mkdir(mode=0o700, exist_ok=True)
+        return path
+
     def abandon(self) -> bool:
         """After an error or an interruption: leave nothing behind unless there is something to go on from; is there?"""
         with suppress(OSError):
             self._metrics.close()
         self._lock.close()
         newest, cells = self._checkpoints.newest(), self._checkpoints.finished_cells()
-        if self._resumed or self.finished or newest is not None or cells:
+        kept = newest is not None or cells or any(self.path.glob("checkpoint/sums-*/*"))
+        if self._resumed or self.finished or kept:
             return True
         self._clear()
         return False

@@ -13,7 +13,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.types import Int
 from ggeur.deploy.wire.records import VERSION
 
-_MOST_CLASSES, _MOST_DIMENSIONS = 10**4, 10**5
+_MOST_CLASSES, _MOST_DOMAINS, _MOST_DIMENSIONS = 10**4, 10**3, 10**5
 
 
 def _plain(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -44,20 +44,24 @@ class Hello(BaseModel):
     domains: Names
     dimension: Whole
     encoder: Annotated[dict[str, Any], AfterValidator(_with_text)]
-    count: tuple[Whole, ...]  # training rows of its own classes
-    home: str | None  # the one domain of its training rows
+    count: tuple[tuple[Whole, ...], ...]  # training rows: of each of its own domains, of each of its own classes
     fingerprint: str
     test: Whole  # rows it scores heads on
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if len(self.count) != len(self.classes) or not 0 < len(self.classes) <= _MOST_CLASSES:
-            raise GgeurError(f"it counts {len(self.count)} classes and names {len(self.classes)}")
+        if not 0 < len(self.classes) <= _MOST_CLASSES or not 0 < len(self.domains) <= _MOST_DOMAINS:
+            raise GgeurError(f"it names {len(self.classes)} classes and {len(self.domains)} domains")
+        if len(self.count) != len(self.domains) or any(len(row) != len(self.classes) for row in self.count):
+            raise GgeurError("its counts are not of the classes and domains it names")
         if not 0 < self.dimension <= _MOST_DIMENSIONS:
             raise GgeurError(f"its embeddings have {self.dimension} dimensions")
-        if self.home is not None and self.home not in self.domains:
-            raise GgeurError("its home is not one of its domains")
         return self
+
+    @property
+    def rows(self) -> int:
+        """Its training rows."""
+        return sum(map(sum, self.count))
 
 
 @dataclass
@@ -142,14 +146,23 @@ class Agreement:
                 f"'{self.encoder.get('encoder')}', with other weights: use one encoder"
             )
 
+    def cells(self, client: Client) -> Int:
+        """(D, C): the training rows that `client` has of the federation's domains and classes."""
+        table = np.zeros((len(self.domains), len(self.classes)), np.int64)
+        hello = client.hello
+        table[np.ix_(_places(hello.domains, self.domains), _places(hello.classes, self.classes))] = hello.count
+        return table
+
     def counts(self, clients: Sequence[Client]) -> Int:
         """(K, C): the training rows that `clients` have of the federation's classes."""
-        place = {name: c for c, name in enumerate(self.classes)}
-        table = np.zeros((len(clients), len(self.classes)), np.int64)
-        for row, client in zip(table, clients, strict=True):
-            row[[place[name] for name in client.hello.classes]] = client.hello.count
-        return table
+        return np.stack([self.cells(client).sum(axis=0) for client in clients])
 
     def homes(self, clients: Sequence[Client]) -> list[int | None]:
         """The domain of the training rows of each of `clients`; None where they mix, or there are none."""
-        return [None if c.hello.home is None else self.domains.index(c.hello.home) for c in clients]
+        held = [np.flatnonzero(self.cells(client).any(axis=1)).tolist() for client in clients]
+        return [domains[0] if len(domains) == 1 else None for domains in held]
+
+
+def _places(own: Sequence[str], agreed: Sequence[str]) -> list[int]:
+    place = {name: i for i, name in enumerate(agreed)}
+    return [place[name] for name in own]

@@ -1,10 +1,9 @@
-"""Round 0 as messages: sites' statistics are asked for, checked, spooled to disk and merged in the clients' order.
+"""Round 0 as messages: sites agree, their statistics are collected, and it is laid out who draws what.
 
 Each site is then sent what it draws along, makes its training set, and sends what its method sends before round 1.
 """
 
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,72 +11,70 @@ import jax
 import numpy as np
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import Message, Statistics, largest
-from ggeur.core.types import Bool, Float, Tree
+from ggeur.core.message import largest
+from ggeur.core.types import Tree
 from ggeur.core.units import RowSums, Units
 from ggeur.deploy.server.agreement import Agreement, Client
 from ggeur.deploy.server.roster import Roster
-from ggeur.deploy.server.round_zero import RoundZero, packed
+from ggeur.deploy.server.round_zero import RoundZero
+from ggeur.deploy.server.spool import Spool, collect
 from ggeur.deploy.wire.ask import Answer, Question
-from ggeur.deploy.wire.check import check_tree, checked_message, checked_sums
-from ggeur.deploy.wire.packing import Arrays, arrays_to_tree, pack_message, unpack_message
+from ggeur.deploy.wire.check import check_tree, checked_sums
+from ggeur.deploy.wire.packing import arrays_to_tree
+from ggeur.deploy.wire.wanted import Wanted
 from ggeur.engine import lane
 from ggeur.engine.messages import add_prepared
 from ggeur.federation.augmentation import Augmentation
-from ggeur.federation.settlement import about_center, settle
-from ggeur.federation.summary import digits_note
-from ggeur.methods.algorithm import Trained
+from ggeur.federation.settlement import settle
+from ggeur.methods.algorithm import Solved, Trained
 
 
 def open_federation(
-    roster: Roster, a: Augmentation, head_needs: Statistics | None, *, standardise: bool = False
-) -> tuple[RoundZero, Message | None]:
+    roster: Roster, a: Augmentation, start: Solved | None, folder: Path, *, standardise: bool = False
+) -> tuple[RoundZero, Spool | None]:
     """Agree with the sites of `roster`, collect their statistics, and lay out everybody's training set.
 
-    Of statistics those are asked for that the augmentation `a` needs, and the head that is solved, `head_needs`. Their
-    total is returned beside what round 0 came to. To `standardise` is to find the federation's units first.
+    Of statistics those are asked for that the augmentation `a` needs, and `start`, which solves the first head. They
+    are kept in `folder`, and returned beside what round 0 came to. To `standardise` is to find the federation's units
+    first.
     """
-    agreement, kind = _agree(roster), largest([a.needs, head_needs])
-    with tempfile.TemporaryDirectory(prefix="ggeur-statistics-") as folder:
-        while True:
-            units, spool, total = None, _Spool({}, None), None
-            if standardise:
-                units = _units(roster, agreement)
-            asked = len(roster.present)
-            if kind is not None:
-                spool, total = _statistics(roster, agreement, kind, Path(folder), units)
-            same_classes = Agreement.of(roster.present).classes == agreement.classes
-            if same_classes and (units is None or len(roster.present) == asked):
-                return _round_zero(roster, agreement, a, spool, units), total
-            agreement = _announce(roster)  # of a site that was refused, neither classes nor units are left in this run
+    kind = largest([a.needs, start and start.needs])
+    wanted = None if kind is None else Wanted(kind, by_domain=start is not None and start.apart is not None)
+    opened = agree_and_collect(roster, lambda agreement: wanted, folder, standardise=standardise)
+    return _round_zero(roster, a, opened), opened.sums
 
 
-class _Spool(NamedTuple):
-    """Every client's checked message as a file, and the center they are about."""
+class Opened(NamedTuple):
+    """What sites have in common, the units they take their rows in, if not as they lie there, and what they sent."""
 
-    paths: Mapping[int, Path]
-    center: Float | None
-    merged: Message | None = None  # once they have been added up
+    agreement: Agreement
+    units: Units | None
+    sums: Spool | None
 
-    def total(self, classes: Bool | None = None) -> Message:
-        """Their sum, holding two at a time; of client k only the `classes` that are marked in row k."""
-        if classes is None:
-            return self.merged or Message.merge(self._messages())
-        return Message.merge(m.only(row) for m, row in zip(self._messages(), classes, strict=True))
 
-    def means(self) -> Iterator[Message]:
-        """One by one, in the clients' order, without second moments."""
-        return self._messages(means=True)
-
-    def _messages(self, *, means: bool = False) -> Iterator[Message]:
-        for _, path in sorted(self.paths.items()):
-            with np.load(path, allow_pickle=False) as file:
-                second = file["second"][:0] if means else file["second"]
-                yield unpack_message({"count": file["count"], "sum": file["sum"], "second": second}, self.center)
+def agree_and_collect(
+    roster: Roster, wanted: Callable[[Agreement], Wanted | None], folder: Path, *, standardise: bool
+) -> Opened:
+    """Agree with the sites of `roster` and collect into `folder` what is `wanted` of those that agree."""
+    agreement = _agree(roster)
+    while True:
+        units, sums = _units(roster, agreement) if standardise else None, None
+        asked, want = set(roster.clients), wanted(agreement)
+        if want is not None:
+            sums = collect(roster, agreement, want, folder, units)
+            _require(roster)
+        same_classes = Agreement.of(roster.known).classes == agreement.classes
+        for_anybody = units is None and (want is None or want.cells is None)
+        if asked == set(roster.clients) or (same_classes and for_anybody):
+            return Opened(agreement, units, sums)
+        agreement = _announce(roster)  # of a site that is left out, no classes, units or cells are left in this run
 
 
 def _agree(roster: Roster) -> Agreement:
     """Refuse sites whose embeddings cannot be compared with those of most, and fix the classes and domains."""
+    if roster.agreement is None:
+        for client in roster.absent:
+            roster.leave_out(client, 0, "it left before anything was agreed on")
     basis = Agreement.of_most(roster.present)
     for client in roster.present:
         try:
@@ -91,8 +88,8 @@ def _agree(roster: Roster) -> Agreement:
 
 
 def _announce(roster: Roster) -> Agreement:
-    """What those that are present have in common, which from now on every message says."""
-    roster.agreement = Agreement.of(roster.present)
+    """What those that take part have in common, which from now on every message says."""
+    roster.agreement = Agreement.of(roster.known)
     roster.common |= {"classes": roster.agreement.classes, "domains": roster.agreement.domains}
     return roster.agreement
 
@@ -106,7 +103,7 @@ def _units(roster: Roster, agreement: Agreement) -> Units:
     """Of all sites' training rows, from the sums that each sends."""
 
     def read(client: Client, answer: Answer) -> RowSums:
-        return checked_sums(answer.arrays, agreement.dimension, sum(client.hello.count))
+        return checked_sums(answer.arrays, agreement.dimension, client.hello.rows)
 
     question = Question("query.sums", {}, {})
     answers = roster.ask(roster.present, lambda client: question, read, 0)
@@ -115,56 +112,16 @@ def _units(roster: Roster, agreement: Agreement) -> Units:
     return RowSums.merge(found for _, found in sorted(sums.items())).units
 
 
-def _statistics(
-    roster: Roster, agreement: Agreement, kind: Statistics, folder: Path, units: Units | None
-) -> tuple[_Spool, Message]:
-    """Every client's message and their sum, about a center where zero would lose digits."""
-    spool = _Spool({}, None)
-
-    def collected(center: Float | None) -> Message:
-        nonlocal spool
-        arrays = packed(units) | ({} if center is None else {"center": center})
-        spool = _collect(roster, agreement, kind, center, folder, arrays)
-        return spool.total()
-
-    total = about_center(collected)
-    if not total.count.any():
-        raise GgeurError("The federation has no training samples at all.")
-    if note := digits_note(total):
-        roster.journal("note", why=note)
-    return spool._replace(merged=total), total
-
-
-def _collect(
-    roster: Roster, agreement: Agreement, kind: Statistics, center: Float | None, folder: Path, arrays: Arrays
-) -> _Spool:
-    """Every client's checked message as a file; who sends none, or an impossible one, is out of this run."""
-    clients, (n_classes, p) = roster.present, (len(agreement.classes), agreement.dimension)
-    count = {c.index: row for c, row in zip(clients, agreement.counts(clients).astype(np.float64), strict=True)}
-    question = Question("query.statistics", {"kind": kind}, arrays)
-
-    def read(client: Client, answer: Answer) -> Message:
-        return checked_message(answer.arrays, kind, n_classes, p, center, count[client.index])
-
-    paths: dict[int, Path] = {}
-    for client, answer, message in roster.ask(clients, lambda client: question, read, 0):
-        paths[client.index] = folder / f"{client.index}.npz"
-        np.savez(paths[client.index], allow_pickle=False, **pack_message(message))
-        roster.journal("statistics", client=client.index, seconds=round(answer.seconds, 2))
-    _require(roster)
-    return _Spool(paths, center)
-
-
-def _round_zero(roster: Roster, agreement: Agreement, a: Augmentation, spool: _Spool, units: Units | None) -> RoundZero:
+def _round_zero(roster: Roster, a: Augmentation, opened: Opened) -> RoundZero:
     """Who draws what along which shapes."""
-    clients = [client for _, client in sorted(roster.clients.items())]
+    agreement, clients, sums = opened.agreement, roster.known, opened.sums or Spool(Wanted("means"), {})
     count, homes, p = agreement.counts(clients), agreement.homes(clients), agreement.dimension
     if a.noise is not None:
         roster.journal("merging", clients=len(clients), classes=count.shape[1], dimension=p)
-    layout, shapes, notes = settle(spool, a, count, homes, p, "the sites are not of several domains")
+    layout, shapes, notes = settle(sums, a, count, homes, p, "the sites are not of several domains")
     for note in notes:
         roster.journal("note", why=note)
-    return RoundZero(agreement, clients, layout, shapes, units)
+    return RoundZero(agreement, clients, layout, shapes, opened.units)
 
 
 class TrainingSets:

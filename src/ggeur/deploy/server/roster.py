@@ -37,7 +37,17 @@ class Roster:
     @property
     def present(self) -> list[Client]:
         """The clients that can be asked, in the order of their index."""
-        return [client for _, client in sorted(self.clients.items()) if client.node is not None]
+        return [client for client in self.known if client.node is not None]
+
+    @property
+    def known(self) -> list[Client]:
+        """The clients that take part, also those that are away, in the order of their index."""
+        return [client for _, client in sorted(self.clients.items())]
+
+    @property
+    def absent(self) -> list[Client]:
+        """Those of them that are away."""
+        return [client for client in self.known if client.node is None]
 
     def gather(self) -> None:
         """Wait until all sites have said hello, or, when the time is up, until enough have."""
@@ -111,6 +121,11 @@ class Roster:
         self.refuse(client.node, client.index, number, why)
         del self.clients[client.index]
 
+    def leave_out(self, client: Client, number: int, why: str) -> None:
+        """Go on without `client`, which was late or lost in round `number`; it is greeted again when it is back."""
+        self.missing(client, number, why)
+        del self.clients[client.index]
+
     def missing(self, client: Client, number: int, why: str) -> None:
         """Note that `client` does not count in round `number`; `why` ends a sentence about it."""
         node = None if client.node is None else str(client.node)
@@ -122,8 +137,8 @@ class Roster:
         """Ask those of `clients` that are present in round `number`; yield who answered, the answer, and what it says.
 
         `question` makes of a client what it is asked. `read` makes of its answer what it says, or raises GgeurError,
-        with half a sentence. Who gives no answer, or one like that, is out of the run in round 0, and missing after it;
-        `result`, what comes of it, is said before the reason.
+        with half a sentence. Who gives an answer like that is out of the run in round 0, and who gives none is left out
+        for now; after round 0 either is missing. `result`, what comes of it, is said before the reason.
         """
         there = {client.node: client for client in clients if client.node is not None}
         for answer in self._ask(((node, question(client)) for node, client in there.items()), number):
@@ -134,7 +149,8 @@ class Roster:
                 check_version(answer.facts)
                 value = read(client, answer)
             except GgeurError as error:
-                (self.missing if self.closed else self.drop)(client, number, f"{result}{error}")
+                out = self.missing if self.closed else self.leave_out if answer.transient else self.drop
+                out(client, number, f"{result}{error}")
                 continue
             yield client, answer, value
 

@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.types import Int, Tree
 from ggeur.core.units import Units
 from ggeur.deploy.server.agreement import Client
 from ggeur.deploy.server.opening import TrainingSets
-from ggeur.deploy.server.scores import MOST_TEST_ROWS, Scores, checked_scores
+from ggeur.deploy.server.scores import LastScores, Scores, checked_scores, last_scores
 from ggeur.deploy.wire.ask import Answer, Question
 from ggeur.deploy.wire.check import check_tree
 from ggeur.deploy.wire.packing import Arrays, arrays_to_tree, tree_to_arrays
@@ -151,29 +150,14 @@ class Rounds:
             raise GgeurError("its loss is NaN or infinite (a smaller train.rate may help)")
         return message, loss
 
-    def evaluate_last(self, head: Params) -> tuple[list[Scores], Int]:
-        """Every site's scores of `head`, and the confusion over all of them; the sites then forget the run."""
-        rounds, agreement = self._training.rounds, self._round_zero.agreement
+    def evaluate_last(self, head: Params) -> LastScores:
+        """Every site's scores of `head`; the sites then forget the run."""
+        rounds = self._training.rounds
         self._sets.make(rounds)
         arrays, shape = tree_to_arrays(head, "head")
-        confusion = np.zeros((len(agreement.classes), len(agreement.classes)), np.int64)
-
-        def read(client: Client, answer: Answer) -> tuple[Scores, NDArray[Any]]:
-            if "lacks" in answer.facts:
-                raise GgeurError("it has lost its test rows")
-            scores = checked_scores(answer.facts, agreement.domains)
-            table = answer.arrays.get("confusion", np.zeros(0))
-            counts = table.shape == confusion.shape and table.dtype.kind == "i"
-            if not counts or table.min() < 0 or table.max() > MOST_TEST_ROWS:
-                raise GgeurError("its confusion is not a table of counts")
-            return scores, table
-
+        ready = [client for client in self._roster.present if client.ready]
         question = Question("evaluate", {"head": shape, "last": True}, arrays)
-        scores, ready = [], [client for client in self._roster.present if client.ready]
-        for _, _, (scored, table) in self._roster.ask(ready, lambda client: question, read, rounds, "not scored: "):
-            scores.append(scored)
-            confusion += table
-        return scores, confusion
+        return last_scores(self._roster, ready, question, self._round_zero.agreement, rounds)
 
 
 def _seconds(answer: Answer) -> float:

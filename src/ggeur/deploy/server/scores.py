@@ -4,19 +4,24 @@ It comes one round late: a site scores the head it is sent before it trains on i
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.types import Int
+from ggeur.core.units import Units
 from ggeur.data.table import EmbeddingTable
-from ggeur.deploy.server.round_zero import RoundZero
+from ggeur.deploy.server.agreement import Agreement, Client
+from ggeur.deploy.server.roster import Roster
 from ggeur.deploy.site.data import relabel
+from ggeur.deploy.wire.ask import Answer, Question
 from ggeur.experiment.dealing import in_units
 from ggeur.experiment.evaluation import TestSet, mean_accuracy
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.tracker import Tracker
-from ggeur.heads.head import Params
+from ggeur.heads.head import Head, Params
 
 Scores = dict[str, tuple[int, int]]
 MOST_TEST_ROWS = 10**12
@@ -36,6 +41,36 @@ def checked_scores(facts: Mapping[str, Any], domains: Sequence[str]) -> Scores:
     return scores
 
 
+class LastScores(NamedTuple):
+    """Every site's scores of a head, by its index, and how often class i was taken for class j by all of them."""
+
+    scores: dict[int, Scores]
+    confusion: Int
+
+
+def last_scores(
+    roster: Roster, clients: Sequence[Client], question: Question, agreement: Agreement, number: int
+) -> LastScores:
+    """What `clients` answer to a `question` that brings the last head, that of round `number`."""
+    confusion = np.zeros((len(agreement.classes), len(agreement.classes)), np.int64)
+
+    def read(client: Client, answer: Answer) -> tuple[Scores, NDArray[Any]]:
+        if "lacks" in answer.facts:
+            raise GgeurError("it has lost its test rows")
+        scores = checked_scores(answer.facts, agreement.domains)
+        table = answer.arrays.get("confusion", np.zeros(0))
+        counts = table.shape == confusion.shape and table.dtype.kind == "i"
+        if not counts or table.min() < 0 or table.max() > MOST_TEST_ROWS:
+            raise GgeurError("its confusion is not a table of counts")
+        return scores, table
+
+    scores = {}
+    for client, _, (scored, table) in roster.ask(clients, lambda client: question, read, number, "not scored: "):
+        scores[client.index] = scored
+        confusion += table
+    return LastScores(scores, confusion)
+
+
 def accuracy(sites: Sequence[Scores], domains: Sequence[str]) -> dict[str, float]:
     """Percent right in each of `domains`, over all `sites` that hold test rows of it and answered."""
     total = {name: np.sum([s[name] for s in sites if name in s], axis=0) for name in domains}
@@ -45,16 +80,17 @@ def accuracy(sites: Sequence[Scores], domains: Sequence[str]) -> dict[str, float
 class LateScores:
     """Follows the cell of `tracker`: `expect` scores of a head after its round, `add` them when they have come.
 
-    `setup` says what is scored, and `round_zero` on which domains.
+    `setup` says what is scored, `agreement` on which domains, and `units` what its rows are in; heads are as `head` is.
     """
 
-    def __init__(self, tracker: Tracker, setup: Setup, round_zero: RoundZero) -> None:
-        self._tracker, self._setup, self._agreement = tracker, setup, round_zero.agreement
-        self._units = round_zero.units
+    def __init__(
+        self, tracker: Tracker, setup: Setup, agreement: Agreement, units: Units | None, head: Head | None = None
+    ) -> None:
+        self._tracker, self._setup, self._agreement, self._units = tracker, setup, agreement, units
         self._head: tuple[Params, float, Sequence[int]] | None = None  # its round's loss, and who was missing in it
-        self._server = self._server_table()
+        self._server = self._server_table(head or setup.head)
 
-    def _server_table(self) -> TestSet | None:
+    def _server_table(self, head: Head) -> TestSet | None:
         path = self._setup.settings.federate.test_table
         if path is None:
             return None
@@ -64,7 +100,7 @@ class LateScores:
                 f"{path} has {table.dimension} dimensions, the sites' tables {dimension}: use one encoder."
             )
         table = table if self._units is None else in_units(table, self._units)
-        return TestSet(relabel(table, self._agreement.classes, table.domain_names), self._setup.head)
+        return TestSet(relabel(table, self._agreement.classes, table.domain_names), head)
 
     def expect(self, head: Params, loss: float, missing: Sequence[int] = ()) -> None:
         """The next scores are of `head`, which a round made with this mean `loss` and without those `missing`."""

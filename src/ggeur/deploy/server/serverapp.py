@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING
 
 from ggeur.core.errors import GgeurError
 from ggeur.deploy.machines.processes import end_with_parent
-from ggeur.deploy.server.cell_run import CellRun
 from ggeur.deploy.server.journal import Journal, forget
+from ggeur.deploy.server.solved_run import SolvedRun
+from ggeur.deploy.server.trained_run import TrainedRun
 from ggeur.deploy.wire.ask import Grid
 from ggeur.engine.compilation import keep_compiled_programs
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.tracker import Tracker
-from ggeur.methods.algorithm import Bound, Given
+from ggeur.methods import kind_of
+from ggeur.methods.algorithm import Bound, Given, Trained
 from ggeur.runs.folder import RunFolder, finished_result, run_folder
 from ggeur.runs.result import Cell, Result
 from ggeur.settings.grid import Experiment
@@ -82,4 +84,7 @@ def _cell(grid: Grid, folder: RunFolder, journal: Journal, experiment: Experimen
     point = experiment.points[number]
     cell = Cell(point.train.method, point.augment.kind, experiment.seeds[0], experiment.varied[number])
     tracker = Tracker(number, cell, point, folder)
-    return tracker.cell if tracker.done else CellRun(grid, folder, journal, tracker).run()
+    if tracker.done:
+        return tracker.cell
+    trained = kind_of(point.train.method) is Trained
+    return (TrainedRun if trained else SolvedRun)(grid, folder, journal, tracker).run()

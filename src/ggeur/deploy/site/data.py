@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.types import Bool
 from ggeur.data.caches import cache_folder
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.site.store import Store
@@ -71,6 +72,12 @@ class Site:
         if not ours and is_own_encoder(theirs):
             self.check_imports("encoder", theirs)
         return embed(load(str(self._config["images"])), load_encoder(str(ours or theirs))).table
+
+
+def test_rows(table: EmbeddingTable) -> Bool:
+    """Which rows of a table that was loaded are test rows."""
+    assert table.test is not None  # it has been split
+    return table.test
 
 
 def relabel(table: EmbeddingTable, classes: Sequence[str], domains: Sequence[str]) -> EmbeddingTable:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ggeur.core.low_rank import LowRank
-from ggeur.core.types import Tree
+from ggeur.core.types import Int, Tree
 from ggeur.core.virtual import VirtualSet
 from ggeur.deploy.site.request import Reply, Request
 from ggeur.deploy.wire.packing import arrays_to_tree, tree_to_arrays
@@ -20,7 +20,7 @@ def first_message(request: Request, rows: int) -> Reply:
     from ggeur.engine import lane
 
     message: Tree = ()
-    if rows and not request.solved:
+    if rows:
         message = lane.prepare(_lane(request), _setup(request).trained, request.point.train.batch)
     arrays, shape = tree_to_arrays(message)
     return {"rows": rows, "prepared": shape}, arrays
@@ -91,14 +91,22 @@ def evaluate(request: Request) -> Reply:
 
 
 def _scores(request: Request, params: Tree, head: Any) -> tuple[dict[str, list[int]], Any]:
-    """Right answers and rows of each domain, and how often class i was taken for class j."""
+    """Of the head with these `params`, on the test rows that are kept here."""
+    x, y, domain = request.store.arrays("test_x", "test_y", "test_domain")
+    return scores_of(request, (np.asarray(x), y, domain), params, head)
+
+
+def scores_of(
+    request: Request, test: tuple[Any, Int, Int], params: Tree, head: Any
+) -> tuple[dict[str, list[int]], Int]:
+    """Right answers and rows of each domain, and how often class i was taken for class j, on the rows of `test`."""
     from ggeur.experiment.evaluation import confusion, predict
 
-    x, y, domain = request.store.arrays("test_x", "test_y", "test_domain")
+    x, y, domain = test
     n_classes = len(request.facts["classes"])
     if not len(y):
         return {}, np.zeros((n_classes, n_classes), np.int64)
-    predicted = np.asarray(predict(head)(params, np.asarray(x)))
+    predicted = np.asarray(predict(head)(params, x))
     names = {int(d): request.facts["domains"][d] for d in np.unique(domain)}
     right = predicted == y
     scores = {name: [int(right[domain == d].sum()), int((domain == d).sum())] for d, name in names.items()}

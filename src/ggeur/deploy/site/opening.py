@@ -6,13 +6,13 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.low_rank import LowRank
-from ggeur.core.types import Bool
 from ggeur.core.units import RowSums
 from ggeur.core.virtual import BankPiece, NoisePlace, training_set
-from ggeur.data.table import EmbeddingTable
+from ggeur.deploy.site.data import test_rows
 from ggeur.deploy.site.local_round import first_message
 from ggeur.deploy.site.request import Reply, Request
-from ggeur.deploy.wire.packing import pack_message, unpack_factors
+from ggeur.deploy.wire.packing import Arrays, pack_message, unpack_factors
+from ggeur.deploy.wire.wanted import Wanted
 from ggeur.federation.shapes import Shapes
 from ggeur.federation.summary import protect, summarise
 from ggeur.settings.schema import Settings
@@ -21,39 +21,44 @@ from ggeur.settings.schema import Settings
 def hello(request: Request) -> Reply:
     """Who this site is, what its table is about, and whether it has its training set of the run of `request`."""
     table = request.table(fresh=True)
-    test = _test(table)
-    homes = np.unique(table.domains[~test])
+    test = test_rows(table)
+    count = np.zeros((table.n_domains, table.n_classes), np.int64)
+    np.add.at(count, (table.domains[~test], table.y[~test]), 1)
     return {
         "partition": request.site.client,
         "classes": table.class_names,
         "domains": table.domain_names,
         "dimension": table.dimension,
         "encoder": {k: table.meta[k] for k in ("encoder", "weights", "preprocessing") if k in table.meta},
-        "count": np.bincount(table.y[~test], minlength=table.n_classes).tolist(),
-        "home": table.domain_names[homes[0]] if len(homes) == 1 else None,
+        "count": count.tolist(),
         "fingerprint": table.fingerprint(),
         "test": int(test.sum()),
         "ready": request.store.has_set(table.fingerprint()),
     }, {}
 
 
-def _test(table: EmbeddingTable) -> Bool:
-    assert table.test is not None  # it has been split
-    return table.test
-
-
 def sums(request: Request) -> Reply:
     """Number, sum and squares of this site's training rows, of which the federation's units are found."""
     table = request.table()
-    return {}, {"sums": RowSums.of(table.x[~_test(table)]).pack()}
+    return {}, {"sums": RowSums.of(table.x[~test_rows(table)]).pack()}
 
 
 def statistics(request: Request) -> Reply:
-    """The message of this site's training rows, of the kind and about the center that `request` asks for."""
+    """The messages of this site's training rows that `request` asks for, of a kind and about a center that it names."""
     table, center = request.table(), request.arrays.get("center")
-    own = ~_test(table)
-    message = summarise(table.x[own], table.y[own], table.n_classes, request.facts["kind"], center)
-    return {}, pack_message(protect(message))
+    wanted, own = Wanted.read(request.facts, request.arrays), ~test_rows(table)
+    x, y, domains = table.x[own], table.y[own], table.domains[own]
+    fold = np.zeros_like(y)
+    if wanted.folds:
+        from ggeur.federation.choosing import row_folds
+
+        fold = row_folds(y, domains, wanted.folds, request.seed, request.site.client)
+    arrays: Arrays = {}
+    for part in wanted.parts(np.unique(domains).tolist()):
+        rows = wanted.rows(part, y, domains, fold)
+        message = summarise(x[rows], y[rows], table.n_classes, wanted.kind, center)
+        arrays |= pack_message(protect(message), part.prefix)
+    return {}, arrays
 
 
 def augment(request: Request) -> Reply:
@@ -61,8 +66,8 @@ def augment(request: Request) -> Reply:
 
     The reply is the method's first message.
     """
-    table, a, arrays = request.table(), request.augmentation, request.arrays
-    test, p, present = _test(table), table.dimension, arrays["present"]
+    table, a, arrays = request.table(), request.point.augment.build(), request.arrays
+    test, p, present = test_rows(table), table.dimension, arrays["present"]
     x, y = table.x[~test].astype(np.float32), table.y[~test]
     bank, noise = np.zeros((0, p), np.float32), None
     shapes = Shapes(*unpack_factors(arrays, p), arrays["factor_of"], 0.0)

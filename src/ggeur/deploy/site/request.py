@@ -9,10 +9,7 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.site.data import Site, relabel
 from ggeur.deploy.site.store import Store
 from ggeur.deploy.wire.packing import Arrays
-from ggeur.federation.augmentation import Augmentation
-from ggeur.methods import kind_of
-from ggeur.methods.algorithm import Solved
-from ggeur.settings.schema import Augment, Settings
+from ggeur.settings.schema import Settings
 
 Facts = dict[str, Any]
 Reply = tuple[Facts, Arrays]
@@ -30,16 +27,6 @@ class Request:
                 site.check_imports(what, name)
         self.seed = int(facts["seed"])
         self.store = Store(site.root, str(facts["run"]), int(facts["cell"]), site.client)
-
-    @property
-    def solved(self) -> bool:
-        """Whether the head is solved, so that there is nothing to train."""
-        return kind_of(self.point.train.method) is Solved
-
-    @property
-    def augmentation(self) -> Augmentation:
-        """What the server draws for; a head that is solved needs no training set."""
-        return Augment(kind="none").build() if self.solved else self.point.augment.build()
 
     def table(self, *, fresh: bool = False) -> EmbeddingTable:
         """The site's table in the federation's classes and domains; `fresh`, read or embedded anew, in its own.

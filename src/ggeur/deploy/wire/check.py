@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.message import Message, Statistics, matrices
-from ggeur.core.types import Float, Tree
+from ggeur.core.types import Float, Int, Tree
 from ggeur.core.units import RowSums
-from ggeur.deploy.wire.packing import triangle_size, unpack_message
+from ggeur.deploy.wire.packing import MESSAGE, triangle_size, unpack_message
+from ggeur.deploy.wire.wanted import Part, Wanted
 
 NEGATIVE = 1e-8  # how far below zero an eigenvalue may be, as a share of the covariance's trace
 _ROUNDING = 1e-12  # the same as a share of the second moment's trace: a single row's covariance is rounding alone
@@ -23,18 +24,46 @@ LARGEST = 1e9  # of an embedding's or a parameter's components; real ones are be
 _MOST_ROWS = 1e12
 
 
-def checked_message(
-    arrays: Mapping[str, NDArray[Any]], kind: Statistics, classes: int, p: int, center: Float | None, count: Float
-) -> Message:
-    """A site's message, or a GgeurError unless some data could have it.
+def checked_messages(
+    arrays: Mapping[str, NDArray[Any]], wanted: Wanted, held: Int, p: int, center: Float | None
+) -> dict[Part, Message]:
+    """A site's messages, or a GgeurError unless some data could have them all.
 
-    `arrays` are as they came, `kind` and `center` what was asked for, `classes` and `p` how many classes and dimensions
-    there are, and `count` (C,) is what the site said before.
+    `arrays` are as they came, `wanted` and `center` what was asked for, `p` is how many dimensions there are, and
+    `held` (D, C) what the site said before that it holds.
+    """
+    parts = wanted.parts(np.flatnonzero(held.any(axis=1)).tolist())
+    if arrays.keys() != {part.prefix + name for part in parts for name in MESSAGE}:
+        raise GgeurError("its statistics are not counts, sums and second moments of what it was asked for")
+    found = {}
+    for part in parts:
+        own = {name: arrays[part.prefix + name] for name in MESSAGE}
+        found[part] = checked_message(own, wanted.kind, held.shape[1], p, center, *wanted.announced(part, held))
+    for domain in {part.domain for part in parts} if wanted.folds else ():
+        folds = [Part(domain, k) for k in range(wanted.folds)]
+        if not np.array_equal(
+            np.sum([found[part].count for part in folds], axis=0), wanted.announced(folds[0], held)[0]
+        ):
+            raise GgeurError("its counts are not those it announced")
+    return found
+
+
+def checked_message(
+    arrays: Mapping[str, NDArray[Any]],
+    kind: Statistics,
+    classes: int,
+    p: int,
+    center: Float | None,
+    count: Float,
+    share: int = 1,
+) -> Message:
+    """One of a site's messages, as `checked_messages` does it.
+
+    Its `arrays` are three, of `kind`, of so many `classes`; `count` (C,) are the rows that the site said before, of
+    which these are one in `share`, spread evenly.
     """
     held = matrices(kind, classes)
     shapes = {"count": (classes,), "sum": (classes, p), "second": (held, triangle_size(p))}
-    if arrays.keys() != shapes.keys():
-        raise GgeurError("its statistics are not counts, sums and second moments")
     for key, shape in shapes.items():
         array, name = arrays[key], "second moments" if key == "second" else f"{key}s"
         if array.shape != shape or array.dtype != np.float64:
@@ -46,7 +75,7 @@ def checked_message(
         raise GgeurError(f"its count of class {int(np.argmin(n))} is negative")
     if (n != np.round(n)).any() or (n > _MOST_ROWS).any():
         raise GgeurError("its counts are not numbers of rows")
-    if not np.array_equal(n, count):
+    if (np.abs(n * share - count) >= share).any():  # of whole numbers and a share of one: they differ
         raise GgeurError("its counts are not those it announced")
     if (np.abs(arrays["sum"]) > LARGEST * n[:, None]).any():
         raise GgeurError(f"its sums are absurdly large, or of classes it does not hold (beyond {LARGEST:g} a row)")
@@ -73,6 +102,19 @@ def checked_sums(arrays: Mapping[str, NDArray[Any]], p: int, rows: int) -> RowSu
     if not possible or sums.sum @ sums.sum > (1 + NEGATIVE) * rows * sums.square:
         raise GgeurError("its sums over rows are absurdly large, or such as no data has")
     return sums
+
+
+def checked_right(arrays: Mapping[str, NDArray[Any]], rows: Int, heads: int) -> Int:
+    """(folds, heads, D, C): a site's right answers, in `arrays` as they came; a GgeurError if they cannot be.
+
+    `rows` (folds, D, C) are those that each of so many `heads` was asked about.
+    """
+    right, shape = arrays.get("right", np.zeros(0)), (len(rows), heads, *rows.shape[1:])
+    if arrays.keys() != {"right"} or right.shape != shape or right.dtype != np.int64:
+        raise GgeurError(f"its right answers have shape {right.shape} and type {right.dtype}, not {shape} and int64")
+    if (right < 0).any() or (right > rows[:, None]).any():
+        raise GgeurError("its right answers are negative, or more than the rows it was asked about")
+    return right
 
 
 def _check_scatter(m: Message, c: int) -> None:

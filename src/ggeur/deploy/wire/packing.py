@@ -17,6 +17,7 @@ from ggeur.core.types import Float, Tree
 from ggeur.data.files import read_arrays, write_atomically
 
 Arrays = dict[str, NDArray[Any]]
+MESSAGE = ("count", "sum", "second")  # the arrays of a message
 
 _DEEPEST = 50  # of a method's message; the parsers after this one give up at depths of their own
 
@@ -118,9 +119,10 @@ def unpack_factors(arrays: Mapping[str, NDArray[Any]], p: int) -> tuple[NDArray[
     return from_triangles(arrays["factors"], p), np.zeros(len(arrays["factors"]), np.float32)
 
 
-def pack_message(message: Message) -> Arrays:
-    """A site's `message` as it travels, without its center, which is the server's."""
-    return {"count": message.count, "sum": message.sum, "second": triangles(message.second)}
+def pack_message(message: Message, prefix: str = "") -> Arrays:
+    """A site's `message` as it travels, without its center, which is the server's; names begin with `prefix`."""
+    arrays = {"count": message.count, "sum": message.sum, "second": triangles(message.second)}
+    return {f"{prefix}{name}": array for name, array in arrays.items()}
 
 
 def unpack_message(arrays: Mapping[str, NDArray[Any]], center: Float | None) -> Message:

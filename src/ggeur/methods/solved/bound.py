@@ -32,7 +32,9 @@ def minimum(
     size, axes = np.linalg.eigh(mean if mean.any() else np.eye(p))
     size = np.sqrt(np.maximum(size, 0.01 * size.mean()))
     white = axes / size
-    bound = Bound(m @ white, y, weight, [white.T @ t @ white for t in shapes], decay / size**2)
+    whitened = [white.T @ t @ white for t in shapes]
+    whitened = whitened if len(shapes) > 1 else [np.diag(whitened[0])]  # of one shape, white are its own axes
+    bound = Bound(m @ white, y, weight, whitened, decay / size**2)
     v = np.zeros((n_classes, 1 + p)) if start is None else np.column_stack([start[:, 0], start[:, 1:] @ axes * size])
     flat = GRADIENT / max(size.max(), 1.0)  # which is as flat for W itself
     with threadpool_limits(THREADS if len(shapes) * n_classes * p * p > _LARGE else 1):
@@ -72,7 +74,7 @@ class Bound(NamedTuple):
     m: Float  # (n, p)
     y: Int
     weight: Float
-    shapes: list[Float]  # every class's T_c, or one for all
+    shapes: list[Float]  # every class's T_c, or one for all, which may be given by its diagonal
     decay: Float  # (p,) of each coordinate
 
     def __call__(self, v: Float) -> tuple[float, Float]:
@@ -104,7 +106,8 @@ class Bound(NamedTuple):
         if len(self.shapes) > 1:
             moved = [(w - w[c]) @ t for c, t in enumerate(self.shapes)]
             return np.stack([((w - w[c]) * e).sum(axis=1) / 2 for c, e in enumerate(moved)]), moved
-        one = w @ self.shapes[0]
+        shape = self.shapes[0]
+        one = w * shape if shape.ndim == 1 else w @ shape
         gram = one @ w.T
         return (np.diag(gram)[:, None] + np.diag(gram) - 2 * gram) / 2, [one]
 

@@ -1,0 +1,79 @@
+"""Choosing a head over real machines: sites send sums of folds, then say how candidates do on what was left out."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ggeur.core.message import Total
+from ggeur.core.types import Bool, Int
+from ggeur.deploy.server.agreement import Agreement, Client
+from ggeur.deploy.server.opening import Opened
+from ggeur.deploy.server.roster import Roster
+from ggeur.deploy.server.round_zero import packed
+from ggeur.deploy.wire.ask import Answer, Question
+from ggeur.deploy.wire.check import checked_right
+from ggeur.deploy.wire.packing import tree_to_arrays
+from ggeur.deploy.wire.wanted import ALL, Part, Wanted
+from ggeur.federation.choosing import Fold, Heads, folds_of
+from ggeur.methods.algorithm import Chosen
+
+
+def rows_held(roster: Roster, agreement: Agreement) -> Int:
+    """(D, C): the training rows that all who take part hold together."""
+    return np.sum([agreement.cells(client) for client in roster.known], axis=0)
+
+
+def wanted_folds(chosen: Chosen, count: Int, seed: int) -> Wanted:
+    """What sites that hold `count` (D, C) rows are asked for: from sums of every class, cells can be dropped later."""
+    cells = np.zeros((chosen.folds, *count.shape), np.bool_)
+    for fold in folds_of(count, chosen.folds, seed):
+        if fold.cells is not None:
+            cells[fold.number] = fold.cells
+    return Wanted(chosen.needs, True, chosen.folds, None if chosen.needs == "per-class" else cells)
+
+
+class SitesFolds:
+    """The sites of `roster`, which have sent what is `opened`, without some of their rows."""
+
+    def __init__(self, roster: Roster, opened: Opened, chosen: Chosen) -> None:
+        assert opened.sums is not None
+        self._roster, self._opened, self._sums, self._chosen = roster, opened, opened.sums, chosen
+
+    def total(self, fold: Fold) -> Total:
+        """The statistics of all rows but those of `fold`."""
+        return Total.of(self._sums.by_domain(fold), self._chosen.apart)
+
+    def right(self, each: Iterable[tuple[Fold, Heads]]) -> Int:
+        """(folds, heads, D, C): how many rows of every cell of each fold each head gets right, over all who answer."""
+        folds, heads = zip(*each, strict=True)
+        arrays, shape = tree_to_arrays([[params for _, params in of_fold] for of_fold in heads], "head")
+        kinds = [candidate.solved.head for candidate in self._chosen.candidates]
+        cells: list[Bool] = [fold.cells for fold in folds if fold.cells is not None]
+        if cells:
+            arrays["cells"] = np.stack(cells)
+        facts = {"folds": self._chosen.folds, "kinds": kinds, "heads": shape}
+        question = Question("query.right", facts, arrays | packed(self._opened.units))
+
+        def read(client: Client, answer: Answer) -> Int:
+            return checked_right(answer.arrays, self._rows(client, folds), len(kinds))
+
+        agreement = self._opened.agreement
+        total = np.zeros((len(folds), len(kinds), len(agreement.domains), len(agreement.classes)), np.int64)
+        for _, _, right in self._roster.ask(self._roster.present, lambda client: question, read, 0):
+            total += right
+        return total
+
+    def _rows(self, client: Client, folds: Iterable[Fold]) -> Int:
+        """(folds, D, C): the rows that `client` has of each."""
+        held, file = self._opened.agreement.cells(client), self._sums.files[client.index]
+
+        def of(fold: Fold) -> Int:
+            if fold.cells is not None:
+                return np.where(fold.cells, held, 0)
+            rows = np.zeros_like(held)
+            for domain in file.domains:
+                if domain != ALL:
+                    rows[domain] = file.rows[Part(domain, fold.number)]
+            return rows
+
+        return np.stack([of(fold) for fold in folds])

@@ -1,0 +1,124 @@
+"""One cell whose head is solved on real machines: statistics come, the head goes out and is scored.
+
+A site that was late or lost, and is back before the end, is added: what the others sent is kept, and only it is asked.
+"""
+
+import shutil
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ggeur.core.message import Total
+from ggeur.core.units import Units
+from ggeur.deploy.server.agreement import Agreement, Client
+from ggeur.deploy.server.cell_run import CellRun
+from ggeur.deploy.server.folds import SitesFolds, rows_held, wanted_folds
+from ggeur.deploy.server.opening import Opened, agree_and_collect
+from ggeur.deploy.server.round_zero import packed
+from ggeur.deploy.server.scores import LastScores, LateScores, last_scores
+from ggeur.deploy.wire.ask import Question
+from ggeur.deploy.wire.packing import tree_to_arrays
+from ggeur.deploy.wire.wanted import Wanted
+from ggeur.federation.choosing import Choice, choose
+from ggeur.federation.start import solved_head
+from ggeur.heads import resolve as resolve_head
+from ggeur.heads.head import Params
+from ggeur.methods.algorithm import Chosen, Solved, Task
+from ggeur.runs.result import Cell
+
+
+class _Solution(NamedTuple):
+    """A head of some kind, for rows in `units`, and of whose statistics it is; how it was chosen, if it was."""
+
+    params: Params
+    head: str
+    agreement: Agreement
+    units: Units | None
+    clients: set[int]
+    choice: Choice | None
+
+
+class SolvedRun(CellRun):
+    """A cell without rounds."""
+
+    def run(self) -> Cell:
+        """From hello to the end; what sites sent to an earlier process that stopped is taken as it was kept."""
+        tracker, roster = self._tracker, self._roster
+        roster.gather()
+        found = self._solve()
+        last, again = self._score(found, roster.present), set[int]()
+        while waiting := [client for client in self._unscored(last) if client.index not in again]:
+            again |= {client.index for client in waiting}  # each once: one that is always late must not delay the end
+            if all(client.index in found.clients for client in waiting):
+                more = self._score(found, waiting)
+                last = LastScores(last.scores | more.scores, last.confusion + more.confusion)
+            else:
+                found = self._solve()
+                last = self._score(found, roster.present)
+        missing = sorted(set(range(tracker.point.federate.nodes or 1)) - found.clients)
+        scores = LateScores(tracker, self._setup, found.agreement, found.units, resolve_head(found.head))
+        tracker.trained(0, [found.params], 0.0, missing)
+        scores.expect(found.params, 0.0, missing)
+        scores.add(list(last.scores.values()), 0)
+        if found.choice is not None:
+            tracker.chose(found.choice, self._chosen.candidates)
+        own = None if found.head == tracker.point.train.head else found.head
+        cell = self._finish(found.params, last, found.units, own)
+        shutil.rmtree(self._folder.sums(tracker.number), ignore_errors=True)
+        return cell
+
+    @property
+    def _chosen(self) -> Chosen:
+        assert isinstance(self._setup.algorithm, Chosen)
+        return self._setup.algorithm
+
+    def _unscored(self, last: LastScores) -> list[Client]:
+        """Who is there now and has not scored the head: one that came later, or whose answer was lost."""
+        self._roster.closed = False
+        self._roster.meet(0)
+        return [client for client in self._roster.present if client.index not in last.scores]
+
+    def _solve(self) -> _Solution:
+        """The head of the sites that are there, and of those that are not but have sent their statistics."""
+        solved, name, choice = self._setup.algorithm, self._tracker.point.train.method, None
+        if isinstance(solved, Chosen):
+            opened, choice = self._choose()
+            name, _, solved = solved.candidates[choice.taken]
+        else:
+            assert isinstance(solved, Solved)
+            wanted = Wanted(solved.needs, by_domain=solved.apart is not None)
+            opened = self._collect(lambda agreement: wanted)
+        assert opened.sums is not None
+        messages = ((domain, message.of_kind(solved.needs)) for domain, message in opened.sums.by_domain())
+        total, task = Total.of(messages, solved.apart), _task(opened.agreement)
+        params = solved_head(solved, name, total, task, self._tracker.seed)
+        return _Solution(params, solved.head, opened.agreement, opened.units, set(opened.sums.files), choice)
+
+    def _collect(self, wanted: Callable[[Agreement], Wanted]) -> Opened:
+        folder = self._folder.sums(self._tracker.number)
+        return agree_and_collect(self._roster, wanted, folder, standardise=self._setup.standardise)
+
+    def _choose(self) -> tuple[Opened, Choice]:
+        """Which candidate is taken; a site that does not answer for its rows is left out of the statistics, too."""
+        roster, chosen, seed = self._roster, self._chosen, self._tracker.seed
+        while True:
+            for client in roster.absent:
+                roster.leave_out(client, 0, "it left before it scored the candidates")
+            opened = self._collect(lambda agreement: wanted_folds(chosen, rows_held(roster, agreement), seed))
+            count, task = rows_held(roster, opened.agreement), _task(opened.agreement)
+            choice = choose(chosen, count, SitesFolds(roster, opened, chosen), task, seed)
+            assert opened.sums is not None
+            if set(roster.clients) == set(opened.sums.files):
+                taken, why = chosen.candidates[choice.taken].label, choice.sentence(chosen.candidates)
+                roster.journal("chosen", taken=taken, why=why)
+                return opened, choice
+
+    def _score(self, found: _Solution, clients: Sequence[Client]) -> LastScores:
+        """The scores of the head by `clients`; whoever sends none is missing, but what it sent before counts."""
+        self._roster.closed = True
+        arrays, shape = tree_to_arrays(found.params, "head")
+        question = Question("query.score", {"kind": found.head, "head": shape}, arrays | packed(found.units))
+        return last_scores(self._roster, clients, question, found.agreement, 0)
+
+
+def _task(agreement: Agreement) -> Task:
+    return Task(agreement.dimension, agreement.classes)

@@ -1,0 +1,156 @@
+"""Sites' statistics at the server: asked for, checked, spooled to disk and merged, whoever answered first.
+
+A file of one site's answer is named by what was asked and of which data. So whoever has answered is not asked again:
+not when another site is late, nor in a run that is resumed.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.message import Message
+from ggeur.core.types import Bool, Float, Int
+from ggeur.core.units import Units
+from ggeur.data.files import read_arrays, write_atomically
+from ggeur.deploy.server.agreement import Agreement, Client
+from ggeur.deploy.server.roster import Roster
+from ggeur.deploy.server.round_zero import packed
+from ggeur.deploy.wire.ask import Answer, Question
+from ggeur.deploy.wire.check import checked_messages
+from ggeur.deploy.wire.packing import MESSAGE, Arrays, pack_message, unpack_message
+from ggeur.deploy.wire.records import VERSION
+from ggeur.deploy.wire.wanted import Part, Wanted
+from ggeur.federation.choosing import Fold
+from ggeur.federation.settlement import about_center
+from ggeur.federation.summary import digits_note
+
+
+class File(NamedTuple):
+    """One client's checked messages."""
+
+    path: Path
+    rows: Mapping[Part, Int]  # (C,) of each
+
+    @property
+    def domains(self) -> list[int]:
+        return sorted({part.domain for part in self.rows})
+
+
+class Spool(NamedTuple):
+    """Every client's checked messages as files, by index, and the center they are about."""
+
+    wanted: Wanted
+    files: Mapping[int, File]
+    center: Float | None = None
+    merged: Message | None = None  # once they have been added up
+
+    def total(self, classes: Bool | None = None) -> Message:
+        """Their sum, holding two at a time; of client k only the `classes` that are marked in row k."""
+        if classes is None:
+            return self.merged or Message.merge(message for _, message in self.by_domain())
+        return Message.merge(m.only(row) for m, row in zip(self._of_clients(), classes, strict=True))
+
+    def means(self) -> Iterator[Message]:
+        """One by one, in the clients' order, without second moments."""
+        return self._of_clients(means=True)
+
+    def by_domain(self, without: Fold | None = None) -> Iterator[tuple[int, Message]]:
+        """Every message with its domain: domain by domain, as a simulation adds up; `without` the rows of a fold."""
+        for domain in sorted({d for file in self.files.values() for d in file.domains}):
+            for _, file in sorted(self.files.items()):
+                if domain in file.domains:
+                    yield domain, self._message(file, domain, without)
+
+    def _of_clients(self, *, means: bool = False) -> Iterator[Message]:
+        for _, file in sorted(self.files.items()):
+            yield Message.merge(self._read(file, Part(domain), means=means) for domain in file.domains)
+
+    def _message(self, file: File, domain: int, without: Fold | None) -> Message:
+        n, cells = self.wanted.folds, None if without is None else without.cells
+        if not n:
+            return self._read(file, Part(domain))
+        if without is not None and cells is not None and self.wanted.cells is not None:
+            return self._read(file, Part(domain, n + without.number))
+        left = without.number if without is not None and cells is None else None
+        message = Message.merge(self._read(file, Part(domain, k)) for k in range(n) if k != left)
+        return message if cells is None else message.only(~cells[domain])
+
+    def _read(self, file: File, part: Part, *, means: bool = False) -> Message:
+        arrays = read_arrays(file.path, [part.prefix + name for name in MESSAGE])
+        own = {name: arrays[part.prefix + name] for name in MESSAGE}
+        return unpack_message(own | {"second": own["second"][:0]} if means else own, self.center)
+
+
+def collect(roster: Roster, agreement: Agreement, wanted: Wanted, folder: Path, units: Units | None) -> Spool:
+    """Every client's messages, in `folder`, about a center where zero would lose digits.
+
+    Who sends an impossible one is out of this run, and who sends none is left out.
+    """
+    sums = Spool(wanted, {})
+
+    def collected(center: Float | None) -> Message:
+        nonlocal sums
+        cells: Arrays = {} if wanted.cells is None else {"cells": wanted.cells}
+        arrays = packed(units) | cells | ({} if center is None else {"center": center})
+        question = Question("query.statistics", wanted.facts, arrays)
+        sums = Spool(wanted, _ask(roster, agreement, wanted, question, folder), center)
+        return sums.total()
+
+    total = about_center(collected)
+    if not total.count.any():
+        raise GgeurError("The federation has no training samples at all.")
+    if note := digits_note(total):
+        roster.journal("note", why=note)
+    return sums._replace(merged=total)
+
+
+def _ask(roster: Roster, agreement: Agreement, wanted: Wanted, question: Question, folder: Path) -> dict[int, File]:
+    """Whose answer is not in `folder` is asked; whoever then has none there does not take part."""
+    held = {client.index: agreement.cells(client) for client in roster.known}
+    paths = {client.index: folder / f"{client.index}-{_name(question, agreement, client)}" for client in roster.known}
+
+    def messages(client: Client, arrays: Arrays) -> dict[Part, Message]:
+        center = question.arrays.get("center")
+        return checked_messages(arrays, wanted, held[client.index], agreement.dimension, center)
+
+    def read(client: Client, answer: Answer) -> dict[Part, Message]:
+        return messages(client, answer.arrays)
+
+    files: dict[int, File] = {}
+    for client in roster.known:
+        try:
+            files[client.index] = _file(paths[client.index], messages(client, read_arrays(paths[client.index])))
+        except GgeurError:  # not there, or damaged
+            continue
+    waiting = [client for client in roster.present if client.index not in files]
+    for client, answer, found in roster.ask(waiting, lambda client: question, read, 0):
+        with write_atomically(paths[client.index]) as file:
+            arrays = [pack_message(message, part.prefix) for part, message in found.items()]
+            np.savez(file, allow_pickle=False, **{k: v for one in arrays for k, v in one.items()})
+        files[client.index] = _file(paths[client.index], found)
+        roster.journal("statistics", client=client.index, seconds=round(answer.seconds, 2))
+    for client in roster.known:
+        if client.index not in files:
+            roster.leave_out(client, 0, "it left before it sent its statistics")
+    if not files:
+        raise GgeurError("No site has sent statistics; federation.jsonl in the run folder says why.")
+    return files
+
+
+def _file(path: Path, messages: Mapping[Part, Message]) -> File:
+    return File(path, {part: message.count.astype(np.int64) for part, message in messages.items()})
+
+
+def _name(question: Question, agreement: Agreement, client: Client) -> str:
+    """What a file is called of what `client`, as long as it has these data, answers to `question`."""
+    agreed = agreement.classes, agreement.domains
+    asked: Any = (VERSION, question.kind, question.facts, agreed, client.hello.fingerprint, client.hello.count)
+    digest = hashlib.sha256(json.dumps(asked).encode())
+    for name, array in sorted(question.arrays.items()):
+        digest.update(f"{name} {array.shape} {array.dtype}".encode() + array.tobytes())
+    return f"{digest.hexdigest()[:16]}.npz"
