@@ -97,7 +97,7 @@ def _choice(f: FittedFolder) -> CaptionedFigure | None:
         )
     else:
         words = ""
-    return captioned("choice", model_charts.candidates(s.expected, s.label, tested), bias=words)
+    return captioned("candidates", model_charts.candidates(s.expected, s.label, tested), bias=words)
 
 
 def _tests(f: FittedFolder) -> CaptionedFigure | None:
