@@ -36,7 +36,9 @@ def sites(tmp_path_factory):
 @pytest.fixture
 def model(ggeur, sites, tmp_path):
     folder = tmp_path / "model"
-    assert ggeur("fit", sites / "art.npz", sites / "photo.npz", "--method", "lda", "--out", folder)[0] == 0
+    assert (
+        ggeur("fit", sites / "art.npz", sites / "photo.npz", "--method", "lda", "--no-helps", "--out", folder)[0] == 0
+    )
     return folder
 
 
@@ -49,7 +51,7 @@ def test_from_tables_to_predictions_and_back(ggeur, sites, model):
     assert code == 0 and "receipt" in out
     assert ggeur("predict", model, sites / "sketch.npz")[0] == 0
     assert ggeur("forget", model, "sketch")[0] == 0
-    beside = {"ledger.json", "sums", "receipts", ".lock"}
+    beside = {"ledger.json", "sums", "receipts", "report.html", ".lock"}
     assert {p.name for p in model.iterdir()} == {"head.npz", "model.json", "card.md", *beside}
     card = (model / "card.md").read_text()
     assert "| art | 14 | 2 |" in card and "forget sketch" in card and "sketch |" not in card
@@ -165,3 +167,17 @@ def test_one_class_alone_cannot_remain(ggeur, sites, tmp_path):
     before = contents(tmp_path / "m")
     code, _, err = ggeur("forget", tmp_path / "m", "art")
     assert code == 2 and "one class only, 'ant'" in err and before == contents(tmp_path / "m")
+
+
+def test_the_page_and_who_helps_whom(ggeur, sites, tmp_path):
+    model = tmp_path / "m"
+    code, out, _ = ggeur("fit", sites / "art.npz", sites / "photo.npz", "--method", "lda", "--out", model)
+    assert code == 0 and "report.html" in out and (model / "helps.json").exists()
+    page = (model / "report.html").read_text(encoding="utf-8")
+    (model / "report.html").unlink()
+    assert ggeur("report", model)[0] == 0 and (model / "report.html").read_text(encoding="utf-8") == page
+    code, _, err = ggeur("report", model, "--latex")
+    assert code == 2 and "a page of its own" in err
+    assert ggeur("add", model, sites / "sketch.npz")[0] == 0
+    page = (model / "report.html").read_text(encoding="utf-8")
+    assert "sketch" in page and "earlier federation" in page and not (model / "helps.json").exists()

@@ -2,6 +2,8 @@
 
 import io
 import warnings
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 from rich import progress
@@ -83,3 +85,13 @@ def test_the_table_fits_on_the_screen_with_its_last_column(monkeypatch, width):
     assert len(lines) >= 5 and all(line[-1] in "│┃┓┘" for line in lines)
     assert "STD" in lines[1] and any(line.endswith("7.28 │") for line in lines)
     assert any("+ GGEUR step" in line for line in lines), "a row's name is not cut to nothing"
+
+
+def test_the_bar_of_heads_appears_only_where_they_take_long(capsys, monkeypatch):
+    for step, shown in ((0.01, False), (2.0, True)):
+        clock = count(0, step)
+        monkeypatch.setattr(screen, "time", SimpleNamespace(monotonic=lambda clock=clock: next(clock)))
+        with screen.progress_of_heads("who helps whom") as on_head:
+            for i in range(3):
+                on_head(i + 1, 3)
+        assert ("who helps whom" in capsys.readouterr().out) == shown

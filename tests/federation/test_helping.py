@@ -241,3 +241,12 @@ def test_office_caltech_by_domain(shared):
     kept = merged_total(Clients.of(split.x, split.y, split.domains, 10, rows), "pooled").count
     np.testing.assert_array_equal(kept, sum(m.count for s in sites for _, m in s.messages) + np.bincount(
         np.concatenate([s.y for s in sites]), minlength=10))  # fmt: skip
+
+
+def test_every_set_is_solved_for_only_within_the_time_and_each_head_is_heard_of(four):
+    heard, solved = [], resolve_solved("lda", {})
+    few = helping(four, solved, TASK, seconds=0.0, on_head=lambda *done: heard.append(done))
+    assert few.shapley is None and heard == [(i, 9) for i in range(1, 10)]
+    heard.clear()
+    assert helping(four, solved, TASK, on_head=lambda *done: heard.append(done)).shapley is not None
+    assert heard[-1] == (15, 15) and few[:10] == helping(four, solved, TASK)[:10]

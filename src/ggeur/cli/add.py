@@ -22,7 +22,9 @@ def add(
 ) -> None:
     """Add a site to a solved model, with new classes if it brings any, and write a receipt."""
     from ggeur.experiment.joining import add_site
+    from ggeur.report.model_page import write_model_page
 
     with notes():
         receipt = add_site(model, site, others or [], encoder=encoder, choose_again=choose_again, own=own)
-    say(f"{site} is in {model}; the receipt is {receipt}", soft_wrap=True)
+        page = write_model_page(model, own=own)
+    say(f"{site} is in {model}; the receipt is {receipt}, the page {page}", soft_wrap=True)

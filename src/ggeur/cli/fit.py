@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ggeur.cli.options import PictureEncoder
-from ggeur.cli.screen import notes, say
+from ggeur.cli.screen import notes, progress_of_heads, say
 
 if TYPE_CHECKING:
     from ggeur.experiment.estimator import OneMessageClassifier
@@ -26,11 +26,18 @@ def fit(
     sealed: Annotated[
         bool, typer.Option("--sealed", help="Keep the total of the sites' sums and hashes of them, not each site's.")
     ] = False,
+    no_helps: Annotated[
+        bool, typer.Option("--no-helps", help="Do not find out who helps whom, which solves a head without each site.")
+    ] = False,
 ) -> None:
-    """Solve one head for several sites from sums that each sends once; rows marked as test are left out and scored."""
-    from ggeur.experiment.fit import fit as fit_sites
+    """Solve one head for several sites from sums that each sends once; rows marked as test are left out and scored.
 
-    with notes():
+    The folder gets a page to read, report.html.
+    """
+    from ggeur.experiment.fit import fit as fit_sites
+    from ggeur.report.model_page import write_model_page
+
+    with notes(), progress_of_heads("who helps whom") as on_head:
         found = fit_sites(
             sites or [],
             method=method,
@@ -38,9 +45,13 @@ def fit(
             encoder=encoder,
             out=out,
             sealed=sealed,
+            helps=not no_helps,
+            on_head=on_head,
         )
+    with notes():
         _report(found)
-    say(f"The model is in {out}, what it is in {out / 'card.md'}", soft_wrap=True)
+        page = write_model_page(out, own=True)  # a method of the user's own has just been imported
+    say(f"The model is in {out}, what it is in {out / 'card.md'}, a page about it is {page}", soft_wrap=True)
 
 
 def _report(found: "OneMessageClassifier") -> None:

@@ -22,7 +22,9 @@ def forget(
 ) -> None:
     """Take a site out of a solved model: the head is then, to the bit, one that never saw it; and write a receipt."""
     from ggeur.experiment.joining import forget_site
+    from ggeur.report.model_page import write_model_page
 
     with notes():
         receipt = forget_site(model, site, remaining or [], encoder=encoder, choose_again=choose_again, own=own)
-    say(f"{site} is no longer in {model}; the receipt is {receipt}", soft_wrap=True)
+        page = write_model_page(model, own=own)
+    say(f"{site} is no longer in {model}; the receipt is {receipt}, the page {page}", soft_wrap=True)

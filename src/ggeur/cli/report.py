@@ -1,17 +1,20 @@
-"""`ggeur report`: runs as one page to read."""
+"""`ggeur report`: runs, or a model, as one page to read."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ggeur.cli.options import check_out_file
+from ggeur.cli.options import OwnMethod, check_out_file
 from ggeur.cli.screen import notes, say
+from ggeur.core.errors import GgeurError
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
-    out: Annotated[Path, typer.Option("--out", help="Page to write.")] = Path("report.html"),
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or one model folder that `ggeur fit` wrote.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Page to write; default: report.html, a model's in its folder.")
+    ] = None,
     latex: Annotated[
         bool, typer.Option("--latex", help="Also write the tables for a paper, as .tex beside it.")
     ] = False,
@@ -23,11 +26,22 @@ def report(
             "helps.json in the run folder, from which later reports read it.",
         ),
     ] = False,
+    own: OwnMethod = False,
 ) -> None:
-    """Write one self-contained page about finished runs: tables, figures, costs, settings."""
-    check_out_file(out)
+    """Write one self-contained page about finished runs: tables, figures, costs, settings; or about a fitted model."""
+    if out is not None:
+        check_out_file(out)
+    from ggeur.report.model_folder import is_model
+    from ggeur.report.model_page import write_model_page
     from ggeur.report.page import write_report
 
+    if any(map(is_model, runs)):
+        if len(runs) > 1 or latex or helps:
+            raise GgeurError("A model has a page of its own: name it alone, without --latex and --helps.")
+        with notes():
+            say(f"The page is {write_model_page(runs[0], out, own=own)}", soft_wrap=True)
+        return
+    out = out or Path("report.html")
     with notes():
         write_report(runs, out, latex=latex, helps=helps)
     tables = f", its tables are in {out.with_suffix('.tex')}" if latex else ""

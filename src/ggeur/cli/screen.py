@@ -1,8 +1,10 @@
 """The terminal: one console, our warnings as notes on it, the bar of a run and its table."""
 
+import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
     from ggeur.experiment.tracker import OnRound
+    from ggeur.federation.helping import OnHead
     from ggeur.report.tables import Line
     from ggeur.runs.result import Result
     from ggeur.settings.grid import Experiment
@@ -92,6 +95,23 @@ def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
 
         yield on_round
         bar.update(task, completed=sum(rounds), description="done")
+
+
+@contextmanager
+def progress_of_heads(what: str) -> Iterator["OnHead"]:
+    """A bar over the heads that are solved to find out `what`, which appears once they have taken a second."""
+    with ExitStack() as stack:
+        bar, first = progress_bar(), inf
+        task = bar.add_task(what, total=None)
+
+        def on_head(done: int, total: int) -> None:
+            nonlocal first
+            first = min(first, time.monotonic())
+            bar.update(task, completed=done, total=total)
+            if not bar.live.is_started and time.monotonic() - first > 1:
+                stack.enter_context(bar)
+
+        yield on_head
 
 
 def show_result(result: "Result", title: str) -> None:

@@ -57,6 +57,15 @@ class TestSet:
         scores = [self.accuracy(params) for params in heads]
         return {name: float(np.mean([s[name] for s in scores])) for name in scores[0]}
 
+    def cells(self, params: Params) -> dict[str, dict[int, tuple[int, int]]]:
+        """Of each domain, by class: how many rows are right, and how many there are."""
+        right = np.asarray(predict(self._head)(params, self._x)) == self._y
+        found: dict[str, dict[int, tuple[int, int]]] = {}
+        for d, name in self._names.items():
+            own = [(c, right[(self._domain == d) & (self._y == c)]) for c in range(self._n_classes)]
+            found[name] = {c: (int(hits.sum()), len(hits)) for c, hits in own if len(hits)}
+        return found
+
     def by_class(self, params: Params) -> ByClass:
         """Recall of each class and macro-F1."""
         predicted = np.asarray(predict(self._head)(params, self._x))

@@ -12,10 +12,12 @@ from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.message import Statistics
 from ggeur.data.files import CannotWrite, cannot, write_bytes
 from ggeur.data.table import EmbeddingTable
+from ggeur.experiment import helps as who_helps
 from ggeur.experiment.estimator import OneMessageClassifier
 from ggeur.experiment.evaluation import TestSet, mean_accuracy
 from ggeur.experiment.sites import GivenSite, Site, read_sites
 from ggeur.experiment.solution import Solution, together
+from ggeur.federation.helping import Helping, OnHead
 from ggeur.federation.ledger import Entry, Ledger
 from ggeur.federation.sums import Sums, Whole
 from ggeur.heads import resolve as resolve_head
@@ -24,7 +26,16 @@ from ggeur.heads.head import Params
 from ggeur.runs.card import card
 from ggeur.runs.interrupt import uninterrupted
 from ggeur.runs.model import Model
-from ggeur.runs.site_files import Kept, read_receipts, remove_sums, save_ledger, save_sums, save_total, write_receipt
+from ggeur.runs.site_files import (
+    PAGE,
+    Kept,
+    read_receipts,
+    remove_sums,
+    save_ledger,
+    save_sums,
+    save_total,
+    write_receipt,
+)
 
 
 def fit(
@@ -37,6 +48,8 @@ def fit(
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
     sealed: bool = False,
+    helps: bool = False,
+    on_head: OnHead = lambda done, total: None,
 ) -> OneMessageClassifier:
     """Solve one head for several sites from the sums of each, and say how well it does on their test rows, if any.
 
@@ -50,8 +63,11 @@ def fit(
     seed : of the folds of "auto", and of heads that draw.
     out : a model folder to write, with what `ggeur add` and `ggeur forget` need beside the model.
     sealed : keep the sites' sums there added up, with salted hashes of them, and not one by one.
+    helps : find out who helps whom, by heads without each site, and keep it in the model folder as helps.json.
+    on_head : called for each of these heads, with how many are solved and how many there will be.
 
-    The classifier's `solution_` says what was chosen and why, `metrics_` the accuracy on rows that tables mark as test.
+    The classifier's `solution_` says what was chosen and why, `metrics_` the accuracy on rows that tables mark as test,
+    and `helping_` who helps whom, where that was asked for and there are rows to tell by.
     """
     folder = None if out is None else _new_folder(Path(out))
     read = read_sites(sites, encoder)
@@ -64,7 +80,20 @@ def fit(
         whole = solution.whole(found.sums_, names)
         fitted = Fitted(solution, found.params_, whole, known, settings, found.metrics_)
         keep(folder, fitted, found.sums_, Ledger.of(map(Entry.of, found.sums_)), sealed=sealed)
+    found.helping_ = _who_helps(read, solution, on_head) if helps else None
+    if folder is not None and found.helping_ is not None:
+        with cannot(f"write {folder}", CannotWrite):
+            who_helps.save(found.helping_, folder)
     return found
+
+
+def _who_helps(sites: Sequence[Site], solution: Solution, on_head: OnHead) -> Helping | None:
+    """None where sites have too few rows to tell by, which is no reason to be without a model."""
+    try:
+        return who_helps.helping_of_solution(sites, solution, on_head)
+    except GgeurError as error:
+        warnings.warn(str(error), GgeurWarning, stacklevel=3)
+        return None
 
 
 class Fitted(NamedTuple):
@@ -95,7 +124,10 @@ class Fitted(NamedTuple):
 
 
 def scores(sites: Sequence[Site], names: tuple[str, ...], solution: Solution, params: Params) -> dict[str, Any]:
-    """Percent right on the test rows of `sites`, by domain and on average; nothing where there are none."""
+    """Percent right on the test rows of `sites`, by domain and on average; nothing where there are none.
+
+    `cells` are how many rows of each domain and class are right, and how many there are.
+    """
     tested = [s for s in sites if s.test.any()]
     if not tested:
         return {}
@@ -110,8 +142,10 @@ def scores(sites: Sequence[Site], names: tuple[str, ...], solution: Solution, pa
         domain_names=rows.domain_names,
     )
     kind = solution.solved.head
-    domains = TestSet(table, resolve_head(kind, **sizes(kind, params))).accuracy(params)
-    return {"domains": domains, "avg": mean_accuracy(domains), "test_rows": len(c.y)}
+    tests = TestSet(table, resolve_head(kind, **sizes(kind, params)))
+    domains = tests.accuracy(params)
+    cells = {d: {names[k]: list(n) for k, n in own.items()} for d, own in tests.cells(params).items()}
+    return {"domains": domains, "avg": mean_accuracy(domains), "test_rows": len(c.y), "cells": cells}
 
 
 def keep(
@@ -127,7 +161,8 @@ def keep(
     """Write the model, the sums that have `changed` or the sealed total, the ledger, the `receipt` and the card.
 
     The ledger comes after what it speaks of, and the sums of who is `gone` leave before it does: whatever is cut short
-    here is mended by giving the same command again.
+    here is mended by giving the same command again. Who helps whom and the page speak of the sites as they were, of
+    one that is gone too, and leave first.
     """
     model, apart = fitted.model, fitted.solution.solved.apart
     if sealed and apart is not None:
@@ -139,6 +174,8 @@ def keep(
             stacklevel=2,
         )
     with cannot(f"write {folder}", CannotWrite), uninterrupted():
+        for stale in (who_helps.FILE, PAGE):
+            (folder / stale).unlink(missing_ok=True)
         for sums in () if sealed else changed:
             save_sums(folder, sums)
         model.save(folder)

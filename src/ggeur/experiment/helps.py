@@ -1,6 +1,7 @@
 """Who helps whom among the clients of a table, and `helps.json`, the file that keeps it."""
 
 import os
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -8,20 +9,24 @@ import jax
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.names import blaming
 from ggeur.data.files import write_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.dealing import Dealer, client_names, clients_of, task_of
 from ggeur.experiment.setup import Setup
+from ggeur.experiment.sites import Site
+from ggeur.experiment.solution import Solution, together
 from ggeur.federation.choosing import choose
-from ggeur.federation.helping import SHAPLEY, Helping, sites_of
+from ggeur.federation.helping import SHAPLEY, Helping, OnHead, sites_of
 from ggeur.federation.helping import helping as helping_of_sites
 from ggeur.federation.left_out import SimulatedFolds
-from ggeur.methods.algorithm import Chosen, Solved
+from ggeur.methods.algorithm import Chosen, Solved, Task
 from ggeur.runs.sealed import sealed, unsealed
 from ggeur.settings.schema import Partition, Settings
 
 FILE = "helps.json"
 _SCHEMA = 1
+_SECONDS = 60.0  # that every set of sites may take
 
 
 def helping(
@@ -53,6 +58,17 @@ def helping_of_point(point: Settings, seed: int, name: str) -> Helping:
     table, _ = Dealer().rows(setup, seed)
     assert isinstance(setup.algorithm, Solved | Chosen), f"{name} is trained"
     return helping(table, point.partition, setup.algorithm, seed, name=name)
+
+
+def helping_of_solution(sites: Sequence[Site], solution: Solution, on_head: OnHead) -> Helping:
+    """The same of `sites` whose head is that of a `solution`; `on_head` hears of every head that this takes."""
+    clients, names, _ = together(sites)
+    solved, seed = solution.solved, solution.seed
+    task = Task(clients.x.shape[1], names, key=jax.random.key(seed))
+    apart = sites_of(clients, [s.name for s in sites], solved, seed)
+    with blaming(solution.method, "method"):
+        found = helping_of_sites(apart, solved, task, seconds=_SECONDS, on_head=on_head)
+    return found._replace(head=solution.called)
 
 
 def to_json(found: Helping) -> bytes:

@@ -38,6 +38,7 @@ class Solution:
     asked: Mapping[str, Any] = field(default_factory=dict)  # the parameters of `auto`
     why: str = ""
     expected: Mapping[str, float] = field(default_factory=dict)  # percent, of every candidate
+    label: str = ""  # which of these candidates it is
 
     @classmethod
     def given(cls, method: str, parameters: Mapping[str, Any], statistics: Statistics, seed: int = 0) -> Self:
@@ -55,6 +56,11 @@ class Solution:
     def to_json(self) -> dict[str, Any]:
         """Plain values, as model.json has them."""
         return asdict(self)
+
+    @property
+    def called(self) -> str:
+        """What people call it."""
+        return self.label or self.method
 
     @property
     def solved(self) -> Solved:
@@ -125,6 +131,7 @@ def decide(
         dict(parameters),
         choice.sentence(chosen.candidates),
         dict(zip([c.label for c in chosen.candidates], expected, strict=False)),
+        taken.label,
     )
 
 

@@ -8,7 +8,9 @@ allow for: binomial of an accuracy, of the change from row to row where heads ar
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
-from math import comb
+from math import comb, inf
+from statistics import median
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -68,10 +70,22 @@ class Helping(NamedTuple):
     head: str = ""  # what it is called
 
 
-def helping(sites: Sequence[Site], solved: Solved, task: Task, most: int = SHAPLEY) -> Helping:
+OnHead = Callable[[int, int], None]  # called with the heads that are solved, and how many there will be
+
+
+def helping(
+    sites: Sequence[Site],
+    solved: Solved,
+    task: Task,
+    most: int = SHAPLEY,
+    *,
+    seconds: float = inf,
+    on_head: OnHead = lambda done, total: None,
+) -> Helping:
     """Who helps whom where the head is `solved`, every set of sites adding its messages up in the order of `sites`.
 
-    Shapley values, for which n sites take 2^n heads, are of at `most` so many.
+    Shapley values, for which n sites take 2^n heads, are of at `most` so many, and only where that would take fewer
+    than so many `seconds`, by what the heads without each site took. `on_head` hears of every head.
     """
     n, everybody = len(sites), tuple(range(len(sites)))
     at = np.repeat(everybody, [len(site.y) for site in sites])
@@ -79,11 +93,21 @@ def helping(sites: Sequence[Site], solved: Solved, task: Task, most: int = SHAPL
         raise GgeurError("No site has enough rows to leave some out, so who helps whom cannot be told.")
     kind = _kind(solved)
     sites = [site._replace(messages=[(d, _of_kind(m, kind)) for d, m in site.messages]) for site in sites]
-    right = _right(sites, solved, task)
+    took: list[float] = []
+    heads = min(2 * n + 1, 2**n - 1)  # of all, of each alone and of all but each
+
+    def on_solved(spent: float) -> None:
+        took.append(spent)
+        on_head(len(took), max(heads, len(took)))
+
+    right = _right(sites, solved, task, on_solved)
     whole = right(everybody)
     alone = np.concatenate([right((i,))[at == i] for i in everybody])
     without = [right(tuple(j for j in everybody if j != i)) for i in everybody]
     matrix = tuple(_by_group(whole - other, at, n) for other in without)
+    # The median, as the first head may take as long as its program takes to compile.
+    every_set = n <= most and 2**n * median(took) < seconds
+    heads = 2**n - 1 if every_set else heads
     distance = distances([[message for _, message in site.messages] for site in sites])
     return Helping(
         sites=tuple(site.name for site in sites),
@@ -96,7 +120,7 @@ def helping(sites: Sequence[Site], solved: Solved, task: Task, most: int = SHAPL
         matrix=matrix,
         to_all=tuple(_mean(added) for added in matrix),
         to_others=tuple(_mean(added[:i] + added[i + 1 :]) for i, added in enumerate(matrix)),
-        shapley=tuple(_mean(_by_group(value, at, n)) for value in _shapley(right, n)) if n <= most else None,
+        shapley=tuple(_mean(_by_group(value, at, n)) for value in _shapley(right, n)) if every_set else None,
         distance=tuple(map(tuple, distance.tolist())),
         places=tuple((float(x), float(y)) for x, y in places(distance)),
     )
@@ -133,7 +157,7 @@ def _of_kind(message: Message, kind: Statistics) -> Message:
 Right = Callable[[tuple[int, ...]], Float]  # a set of sites -> (R,): 1 for every row left out that its head gets right
 
 
-def _right(sites: Sequence[Site], solved: Solved, task: Task) -> Right:
+def _right(sites: Sequence[Site], solved: Solved, task: Task, on_solved: Callable[[float], None]) -> Right:
     head = resolve_head(solved.head)
     x, y = (np.concatenate(rows) for rows in ([site.x for site in sites], [site.y for site in sites]))
     held = [any(message.count.any() for _, message in site.messages) for site in sites]
@@ -143,10 +167,12 @@ def _right(sites: Sequence[Site], solved: Solved, task: Task) -> Right:
     def right(members: tuple[int, ...]) -> Float:
         members = tuple(i for i in members if held[i])  # a site without rows changes nothing, not even by rounding
         if members not in known:
+            start = perf_counter()
             params = solved.solve(Total.of((one for i in members for one in sites[i].messages), solved.apart), task)
             logits = double_logits(head, params, x)
             logits = np.asarray(head.logits(params, jnp.asarray(x, jnp.float32))) if logits is None else logits
             known[members] = (logits.argmax(axis=1) == y).astype(np.float64)
+            on_solved(perf_counter() - start)
         return known[members]
 
     return right

@@ -33,9 +33,9 @@ def grid(
     return figure, axes[:n]
 
 
-def plain_text(text: str) -> str:
+def plain_text(text: str, longest: int = _LONGEST) -> str:
     """Text that matplotlib takes as it is, not as mathematics, and cut where it would fill the figure."""
-    return (text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…").replace("$", r"\$")
+    return (text if len(text) <= longest else f"{text[: longest - 1]}…").replace("$", r"\$")
 
 
 def plain_names(names: Sequence[str]) -> tuple[str, ...]:

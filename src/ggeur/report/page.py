@@ -1,11 +1,7 @@
 """`report.html`: one self-contained page about one or more runs; nothing on it comes from elsewhere."""
 
-import platform
 import shlex
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +16,9 @@ from ggeur.report.helping_section import helping_section
 from ggeur.report.latex import to_latex
 from ggeur.report.protocols import side_by_side
 from ggeur.report.run_folder import Run, find_helps, read_run
-from ggeur.report.template import templates
+from ggeur.report.template import render_page
 from ggeur.report.words import summary
 from ggeur.runs.versions import read_versions
-
-_MOST = 5 * 2**20  # bytes of a page that still opens fast
 
 
 def write_report(folders: Sequence[Path], out: Path, *, latex: bool = False, helps: bool = False) -> Path:
@@ -48,23 +42,13 @@ def write_report(folders: Sequence[Path], out: Path, *, latex: bool = False, hel
 
 def render(runs: Sequence[Run]) -> str:
     """The page about these `runs` as text."""
-    beside = files("ggeur.report") / "templates"
-    page = (
-        templates()
-        .get_template("page.html.j2")
-        .render(
-            title=runs[0].title if len(runs) == 1 else f"{len(runs)} runs of ggeur",
-            runs=[_context(run, f"run{i}") for i, run in enumerate(runs)],
-            protocols=side_by_side(runs),
-            style=(beside / "style.css").read_text(encoding="utf-8"),
-            script=(beside / "page.js").read_text(encoding="utf-8"),
-            made=f"ggeur {version('ggeur')}, Python {platform.python_version()}",
-            today=datetime.now(UTC).strftime("%Y-%m-%d"),
-        )
+    return render_page(
+        "page.html.j2",
+        runs[0].title if len(runs) == 1 else f"{len(runs)} runs of ggeur",
+        "report on fewer runs at once",
+        runs=[_context(run, f"run{i}") for i, run in enumerate(runs)],
+        protocols=side_by_side(runs),
     )
-    if len(page.encode()) > _MOST:
-        raise GgeurError("The report would be larger than 5 MB; report on fewer runs at once.")
-    return page
 
 
 def _context(run: Run, key: str) -> dict[str, Any]:

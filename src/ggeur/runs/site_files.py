@@ -17,6 +17,7 @@ from ggeur.federation.sums import Sums, Whole
 from ggeur.runs.sealed import sealed, unsealed
 
 SUMS, LEDGER, TOTAL, RECEIPTS = "sums", "ledger.json", "total.npz", "receipts"
+PAGE = "report.html"
 _SCHEMA = 1
 
 

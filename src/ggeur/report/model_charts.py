@@ -1,0 +1,60 @@
+"""The charts of a fitted model: what every candidate was expected to reach, and where its test rows are right."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from ggeur.core.types import Float
+from ggeur.report.canvas import FAINT, INK, STYLE, colourbar, grid, name_ticks, plain_text, write_cells
+
+_STYLE: Any = {**STYLE, "axes.spines.top": False, "axes.spines.right": False}
+_WRITTEN = 12  # names along a side up to which the cells of a heat map are written out
+
+
+def candidates(expected: Mapping[str, float], taken: str, tested: float | None) -> Figure:
+    """What each candidate was `expected` to reach against the one `taken`, and what was `tested` of that.
+
+    Candidates differ by few points of many, which bars from zero would not show; the percentages are written out.
+    """
+    base = expected.get(taken, max(expected.values()))
+    with rc_context(_STYLE):
+        figure, (ax,) = grid(1, 1, 5.7, 0.27 * len(expected), 1.1)
+        for place, (label, value) in enumerate(expected.items()):
+            ax.barh(place, value - base, 0.6, color="#56B4E9" if value >= base else "#E69F00")
+            is_taken = label == taken
+            if is_taken:
+                ax.plot([0], [place], "o", color=INK, ms=6, label="taken")
+            if is_taken and tested is not None:
+                ax.plot([tested - base], [place], "D", color="#D55E00", ms=6, label="its test rows")
+            shown, weight = f"{value:.2f} %{', taken' if is_taken else ''}", "bold" if is_taken else "normal"
+            ax.text(1.03, place, shown, transform=ax.get_yaxis_transform(), va="center", fontsize=8, weight=weight)
+        ax.set_yticks(range(len(expected)), [plain_text(label, 40) for label in expected])
+        ax.set_ylim(len(expected) - 0.4, -0.6)
+        ax.margins(x=0.1)
+        ax.axvline(0, color=INK, lw=0.8)
+        ax.xaxis.set_major_locator(MaxNLocator(5))
+        ax.grid(axis="x", color=FAINT, lw=0.4, alpha=0.5)
+        ax.set_xlabel("points of accuracy against what was taken" if taken in expected else "points below the best")
+        if tested is not None and taken in expected:
+            figure.legend(loc="outside upper center", ncols=2, frameon=False)
+    return figure
+
+
+def tested(percent: Float, domains: Sequence[str], classes: Sequence[str]) -> Figure:
+    """Test rows right of each domain and class, `percent` (D, C), NaN where there are none."""
+    n_domains, n_classes = percent.shape
+    width = 0.34 * max(n_classes, 8) if n_classes <= 30 else 10.0
+    least = min(10 * np.floor(np.nanmin(percent) / 10), 90.0)  # from there, or what differs would look the same
+    with rc_context(STYLE):
+        figure, (ax,) = grid(1, 1, 1.9 + width, 0.3 * max(n_domains, 4) + 0.75, 0.6)
+        shown = np.ma.masked_invalid(percent)
+        image = ax.imshow(shown, cmap="YlGnBu", vmin=least, vmax=100, aspect="auto", interpolation="nearest")
+        if max(percent.shape) <= _WRITTEN:
+            write_cells(ax, image, [["" if np.isnan(v) else f"{v:.0f}" for v in own] for own in percent])
+        name_ticks(ax, classes, domains)
+        colourbar(figure, [ax], image, "% right (white: no rows)")
+    return figure

@@ -1,0 +1,81 @@
+"""A model folder as its page reads it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.types import Float, Int
+from ggeur.experiment.helps import load as load_helps
+from ggeur.experiment.joining import Opened
+from ggeur.experiment.solution import Solution
+from ggeur.federation.helping import Helping
+from ggeur.federation.ledger import Entry
+from ggeur.runs.model import Model
+from ggeur.runs.site_files import LEDGER, load_sums, load_total, read_receipts
+
+
+class FittedFolder(NamedTuple):
+    """What `ggeur fit`, and whoever joined and left since, have made of a folder."""
+
+    folder: Path
+    model: Model
+    solution: Solution
+    entries: Sequence[Entry]
+    sealed: bool
+    counts: Mapping[str, Int]  # rows of every class at each site; sealed, of all sites together
+    receipts: Sequence[Mapping[str, Any]]
+    helps: Helping | None
+
+    @property
+    def left(self) -> int:
+        """How many sites that took part in the choice are no longer in."""
+        return len(set(self.solution.chosen_by) - {e.name for e in self.entries})
+
+    @property
+    def chosen_by_all(self) -> bool:
+        """Whether those who chose are those who are in."""
+        return set(self.solution.chosen_by) == {e.name for e in self.entries}
+
+    @property
+    def percent(self) -> tuple[tuple[str, ...], Float]:
+        """Domains, and the percentage of test rows right of each and of each class (D, C), NaN where there are none."""
+        cells = self.model.metrics.get("cells", {})
+        found = np.full((len(cells), len(self.model.class_names)), np.nan)
+        for d, own in enumerate(cells.values()):
+            for c, name in enumerate(self.model.class_names):
+                if name in own:
+                    right, rows = own[name]
+                    found[d, c] = 100 * right / rows
+        return tuple(cells), found
+
+
+def is_model(folder: Path) -> bool:
+    """Whether it holds a model, and not a run with several."""
+    return (folder / "model.json").is_file() and not (folder / "result.json").exists()
+
+
+def read_model(folder: Path, own: bool = False) -> FittedFolder:
+    """What the `folder` holds; `own` allows a method that is a user's own, whose module is imported."""
+    if not (folder / LEDGER).exists():
+        raise GgeurError(f"{folder} does not say who is in the model: only a folder that `ggeur fit` wrote has a page.")
+    opened = Opened.at(folder, own)
+    model, entries = opened.model, opened.kept.ledger.entries
+    if opened.kept.sealed:
+        whole = load_total(folder, opened.kept)
+        counts = {"all sites": _by_class(whole.class_names, whole.message.count, model)}
+    else:
+        counts = {}
+        for entry in entries:  # one by one, as all sums at once may be more than there is memory for
+            sums = load_sums(folder, entry)
+            count = np.sum([m.count for m in sums.messages.values()], axis=0)
+            counts[entry.name] = _by_class(sums.class_names, count, model)
+    sealed, receipts = opened.kept.sealed, read_receipts(folder)
+    return FittedFolder(folder, model, opened.solution, entries, sealed, counts, receipts, load_helps(folder))
+
+
+def _by_class(names: Sequence[str], count: Any, model: Model) -> Int:
+    known = dict(zip(names, count.astype(np.int64).tolist(), strict=True))
+    return np.array([known.get(name, 0) for name in model.class_names], np.int64)

@@ -1,0 +1,116 @@
+"""The page of a model folder: who is in, what was chosen, how well it does, who helps whom, what may be handed on."""
+
+from pathlib import Path
+
+import numpy as np
+
+from ggeur.data.files import write_bytes
+from ggeur.experiment.helps import FILE as HELPS
+from ggeur.report import model_charts
+from ggeur.report.canvas import plain_names
+from ggeur.report.captions import CaptionedFigure, captioned
+from ggeur.report.figures import label_distribution
+from ggeur.report.helping_section import helping_section
+from ggeur.report.model_folder import FittedFolder, read_model
+from ggeur.report.template import render_page
+from ggeur.runs.site_files import LEDGER, PAGE, RECEIPTS, SUMS, TOTAL
+
+_ROWS = 40  # of a heat map
+# What a model folder may hold: the file, what it is, and whether it is part of the model that may be handed on.
+_FILES = (
+    ("head.npz", "the numbers of the head", True),
+    ("model.json", "classes, encoder, method and constants, test accuracy", True),
+    ("card.md", "the same for people to read", True),
+    (SUMS, "what every site sent; keep it where the sites agreed that it may lie", False),
+    (TOTAL, "what all sites sent, added up; keep it where the sites agreed that it may lie", False),
+    (LEDGER, "who is in, with salted hashes of what each sent", False),
+    (RECEIPTS, "one for each site that joined or left", False),
+    (HELPS, "who helps whom: figures of every site on its own", False),
+    (PAGE, "this page, with figures of every site on its own", False),
+)
+
+
+def write_model_page(folder: Path, out: Path | None = None, *, own: bool = False) -> Path:
+    """Write the page of the model in `folder` to `out`, default its report.html, from what lies there; its path.
+
+    `own` allows a method that is a user's own, whose module is imported.
+    """
+    found, out = read_model(folder, own), out or folder / PAGE
+    page = render_page(
+        "model.html.j2",
+        f"Model {folder.resolve().name}",
+        "the folder has all that it would say",
+        f=found,
+        summary=_summary(found),
+        held=_held(found),
+        choice=_choice(found),
+        tests=_tests(found),
+        test_rows={d: sum(n for _, n in own.values()) for d, own in found.model.metrics.get("cells", {}).items()},
+        helps="" if found.helps is None else helping_section(found.helps, "helps"),
+        files=[file for file in _FILES if file[0] == PAGE or (folder / file[0]).exists()],
+    )
+    write_bytes(out, page.encode())
+    return out
+
+
+def _summary(f: FittedFolder) -> list[str]:
+    sites = "one site" if len(f.entries) == 1 else f"{len(f.entries)} sites"
+    rows, m = sum(e.rows for e in f.entries), f.model.metrics
+    said = [
+        f"One head for {len(f.model.class_names)} classes, {f.solution.called}, from sums of {rows:,} rows at {sites}."
+    ]
+    if m:
+        worst = min(m["domains"], key=m["domains"].get)
+        several = f" on average over {len(m['domains'])} domains, fewest in {worst} ({m['domains'][worst]:.2f} %)"
+        said.append(
+            f"Of {m['test_rows']:,} test rows, left out of the sums, it gets {m['avg']:.2f} % right"
+            f"{several if len(m['domains']) > 1 else f', all of them of {worst}'}."
+        )
+    else:
+        said.append("Nothing says how well it does: no test rows were given when the head was last solved.")
+    return [*said, f.solution.why or "The method was named and not chosen."]
+
+
+def _held(f: FittedFolder) -> CaptionedFigure:
+    counts = np.stack(list(f.counts.values()))[:_ROWS]
+    sites = plain_names(tuple(f.counts)[:_ROWS])
+    more = f" The first {_ROWS} sites." if len(f.counts) > _ROWS else ""
+    more += " The model is sealed, so rows by class are known of all sites together alone." if f.sealed else ""
+    return captioned("held", label_distribution({"": counts}, plain_names(f.model.class_names), sites), more=more)
+
+
+def _choice(f: FittedFolder) -> CaptionedFigure | None:
+    """None where nothing was chosen, or nothing could be expected."""
+    s, (_, percent) = f.solution, f.percent
+    if not s.expected:
+        return None
+    tested = None
+    if not f.chosen_by_all:
+        left = f", {f.left} of which {'has' if f.left == 1 else 'have'} left" if f.left else ""
+        words = f" It was chosen by {len(s.chosen_by)} sites as they then were{left}; --choose-again asks those now in."
+    elif percent.size and s.label in s.expected:
+        tested = float(np.nanmean(percent))
+        off = tested - s.expected[s.label]
+        words = (
+            f" Its test rows say {tested:.2f} %, counted alike: the estimate was "
+            f"{abs(off):.2f} points too {'low' if off >= 0 else 'high'}."
+        )
+    else:
+        words = ""
+    return captioned("candidates", model_charts.candidates(s.expected, s.label, tested), bias=words)
+
+
+def _tests(f: FittedFolder) -> CaptionedFigure | None:
+    domains, percent = f.percent
+    if not percent.size:
+        return None
+    by_class: dict[str, tuple[int, int]] = {}  # over all domains, as few rows of one say little
+    for own in f.model.metrics["cells"].values():
+        for name, (right, rows) in own.items():
+            before = by_class.get(name, (0, 0))
+            by_class[name] = before[0] + right, before[1] + rows
+    name, (right, rows) = min(by_class.items(), key=lambda item: item[1][0] / item[1][1])
+    lowest = f"{name}, {right:,} of {rows:,} rows"
+    more = f" The first {_ROWS} domains." if len(domains) > _ROWS else ""
+    names = plain_names(domains)[:_ROWS], plain_names(f.model.class_names)
+    return captioned("tested", model_charts.tested(percent[:_ROWS], *names), lowest=lowest, more=more)
