@@ -133,6 +133,32 @@ def test_a_client_of_several_domains_sends_a_message_for_each(build_clients):
     np.testing.assert_allclose(sum(part.second for part in total.apart), total.second)
 
 
+def test_heads_that_draw_and_ones_own_are_candidates_too(build_clients, tmp_path, monkeypatch):
+    (tmp_path / "mine_choosing.py").write_text(
+        "import numpy as np\nimport ggeur\n\n\n"
+        "def middling(*, word: str = 'a') -> ggeur.Solved:\n"
+        "    def solve(s, task):\n"
+        "        return {'W': s.mean.astype(np.float32), 'b': -(s.mean**2).sum(axis=1).astype(np.float32) / 2}\n"
+        "    return ggeur.Solved('means', solve)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    clients = build_clients()
+    own = {"method": "mine_choosing:middling", "word": "b"}
+    chosen = auto(own, {"method": "ccvr", "draws": 50, "epochs": 1})
+    folds = SimulatedFolds.of(clients, chosen, 0)
+    choice = choose(chosen, folds.count(), folds, Task(3, tuple("abc")), 0)
+    assert np.isfinite(choice.expected).all()
+    assert chosen.candidates[0].label == "mine_choosing:middling (word b)"
+
+
+def test_the_sentence_says_whether_cells_were_left_out():
+    count = np.full((1, 4), 100)
+    right = np.array([[[80, 81, 80, 81]]])
+    choice = pick(auto("lda"), right, 0 * right, count, np.zeros_like(count, bool))
+    assert "by leaving rows out" in choice.sentence(auto("lda").candidates)
+
+
 @pytest.mark.parametrize("bad", [["fedavg"], [{"shrinkage": 1.0}], [], ["auto"]])
 def test_candidates_that_are_none_are_refused(bad):
     with pytest.raises(GgeurError, match="candidates"):

@@ -89,3 +89,24 @@ def test_together_the_log_probabilities_add_up():
     )
     np.testing.assert_allclose(scores("limit+gated", params, x), expected, atol=1e-5)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params))
+
+
+@pytest.mark.parametrize("name", ["gated", "limit", "limit+gated"])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_row_a_cell_has_no_scatter_but_rounding_and_is_its_own_nearest_mean(name, seed):
+    x = np.random.default_rng(seed).normal(size=(2, C, 16)) * 3
+    messages = [(d, Message.from_embeddings(x[d], np.arange(C), C)) for d in range(2)]
+    solved = resolve_solved(name, {})
+    params = solved.solve(Total.of(messages, solved.apart), Task(16, tuple("abc")))
+    found = scores(name, params, x.reshape(-1, 16))
+    assert np.isfinite(found).all() and (found.argmax(axis=1) == np.tile(np.arange(C), 2)).all()
+
+
+@pytest.mark.parametrize("given", [{"shrinkage": 0.0}, {"tau": 0.0}, {"tau": 0.0, "shrinkage": 0.0}])
+def test_fewer_rows_than_dimensions_and_dead_coordinates_are_no_trouble(given):
+    rng = np.random.default_rng(7)
+    x, y = rng.normal(size=(12, 30)), np.arange(12) % C
+    x[:, 5:] *= (np.arange(25) % 2)[None]  # half of the coordinates are zero everywhere
+    messages = [(0, Message.from_embeddings(x[:11], y[:11], C)), (1, Message.from_embeddings(x[11:], y[11:], C))]
+    params = resolve_solved("gated", given).solve(Total.of(messages, Apart("pooled")), Task(30, tuple("abc")))
+    assert np.isfinite(scores("gated", params, x)).all()

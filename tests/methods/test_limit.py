@@ -128,3 +128,16 @@ def test_from_means_it_needs_two_clients_of_a_domain_that_share_a_class():
     assert np.isfinite(found["W"]).all()
     with pytest.raises(GgeurError, match="no two clients of one domain share a class"):
         solved.solve(Total.of(parts[1:], solved.apart), Task(P, tuple("abcd")))
+
+
+@pytest.mark.parametrize("given", [{"decay": float("inf")}, {"scale": float("inf")}, {"kappa": float("nan")}])
+def test_numbers_that_are_none_are_refused(given):
+    with pytest.raises(GgeurError, match="finite number"):
+        resolve_solved("limit", given)
+
+
+def test_what_does_not_come_to_rest_is_said(case, monkeypatch):
+    monkeypatch.setattr("ggeur.methods.solved.bound._TRIES", 0)
+    m, y, weight, t = case
+    with pytest.warns(UserWarning, match="gradient of `limit` is still"):
+        minimum(m * 50, y, weight, t[:1], 1e-9)

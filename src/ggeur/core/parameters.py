@@ -14,8 +14,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 from ggeur.core.errors import GgeurError
 from ggeur.core.names import one_line
 
-AtLeastZero = Annotated[float, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0)]
+AtLeastZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(gt=0)]
 

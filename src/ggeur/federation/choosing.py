@@ -12,6 +12,7 @@ import numpy as np
 from ggeur.core.message import Total
 from ggeur.core.seeding import generator
 from ggeur.core.types import Bool, Float, Int
+from ggeur.federation.start import solved_head
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import Params, double_logits
 from ggeur.methods.algorithm import Candidate, Chosen, Task
@@ -42,6 +43,7 @@ class Choice(NamedTuple):
     taken: int
     expected: Float | None  # (candidates,)
     error: Float | None  # (candidates,) standard errors, over cells, of the difference to the best
+    of_cells: bool = False  # whether whole cells were left out, too
 
     def sentence(self, candidates: Sequence[Candidate]) -> str:
         """What was taken, what it expects and how far the others are."""
@@ -54,7 +56,8 @@ class Choice(NamedTuple):
         others = ", ".join(f"{name} {value - e[self.taken]:+.1f}" for name, value in best.items() if name != mine)
         return (
             f"Took {names[self.taken]}, expecting {e[self.taken]:.1f} % of every class in every domain by leaving rows "
-            f"and cells out, which is likely too low" + (f"; the others at their best: {others}." if others else ".")
+            f"{'and cells ' if self.of_cells else ''}out, which is likely too low"
+            + (f"; the others at their best: {others}." if others else ".")
         )
 
 
@@ -94,16 +97,16 @@ def choose(chosen: Chosen, count: Int, left_out: LeftOut, task: Task, seed: int)
     """The candidate to take in a federation with `count` (D, C) rows."""
     folds = folds_of(count, chosen.folds, seed)
     seen, whole = (np.zeros((len(chosen.candidates), *count.shape), np.int64) for _ in range(2))
-    each = ((fold, candidate_heads(chosen, left_out.total(fold), task)) for fold in folds)
+    each = ((fold, candidate_heads(chosen, left_out.total(fold), task, seed)) for fold in folds)
     for fold, right in zip(folds, left_out.right(each), strict=True):
         (seen if fold.cells is None else whole)[:] += right
     left = np.any([fold.cells for fold in folds if fold.cells is not None] or [count < 0], axis=0)
     return pick(chosen, seen, whole, count, left)
 
 
-def candidate_heads(chosen: Chosen, total: Total, task: Task) -> list[tuple[str, Params]]:
+def candidate_heads(chosen: Chosen, total: Total, task: Task, seed: int) -> list[tuple[str, Params]]:
     """Every candidate's kind of head and its numbers."""
-    return [(c.solved.head, c.solved.solve(total, task)) for c in chosen.candidates]
+    return [(c.solved.head, solved_head(c.solved, c.name, total, task, seed)) for c in chosen.candidates]
 
 
 def pick(chosen: Chosen, seen: Int, whole: Int, count: Int, left: Bool) -> Choice:
@@ -124,7 +127,7 @@ def pick(chosen: Chosen, seen: Int, whole: Int, count: Int, left: Bool) -> Choic
     mean = behind @ weight
     n = np.count_nonzero(weight)
     error = np.sqrt((weight**2 * (behind - mean[:, None]) ** 2).sum(axis=1) * n / max(n - 1, 1))
-    return Choice(int(np.flatnonzero(mean <= error)[0]), 100 * expected, 100 * error)
+    return Choice(int(np.flatnonzero(mean <= error)[0]), 100 * expected, 100 * error, bool(left.any()))
 
 
 def _has(chosen: Chosen, name: str) -> bool:

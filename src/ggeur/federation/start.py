@@ -30,6 +30,8 @@ def solved_head(solved: Solved, name: str, total: Total, task: Task, seed: int) 
     expected = {"W": (len(task.class_names), task.dimension), "b": (len(task.class_names),)}
     if is_own(name) and solved.head == "linear" and jax.tree.map(np.shape, params) != expected:
         raise GgeurError(f"The method '{name}' must solve for a linear head of the shapes {expected}.")
+    if solved.head == "linear":  # its intercept in float64, which rows far from zero need
+        params = {"W": np.asarray(params["W"]), "b": np.asarray(params["b"], np.float64)}
     return params
 
 

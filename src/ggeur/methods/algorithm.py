@@ -82,7 +82,9 @@ class Candidate(NamedTuple):
     @property
     def label(self) -> str:
         """Its name and what is not default of it, as "lda (shrinkage 0.01)"."""
-        given = ", ".join(f"{key} {value:g}" for key, value in self.parameters.items())
+        given = ", ".join(
+            f"{k} {v:g}" if isinstance(v, int | float) else f"{k} {v}" for k, v in self.parameters.items()
+        )
         return f"{self.name} ({given})" if given else self.name
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from jax.tree_util import keystr, tree_flatten_with_path
 from numpy.lib import format as npy
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.names import build_own, is_own
@@ -68,7 +69,7 @@ class Model:
         logits: Any = double_logits(head, self.params, x)
         if logits is None:
             logits = head.logits(self.params, jnp.asarray(x, jnp.float32))
-        return np.asarray(jax.nn.softmax(logits), np.float32)
+        return np.asarray(softmax(np.asarray(logits), axis=1), np.float32)
 
     def save(self, folder: Path) -> None:
         """Write `head.npz` and `model.json` to `folder`, which is made where it is not there."""

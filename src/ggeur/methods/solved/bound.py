@@ -15,6 +15,7 @@ from ggeur.core.types import Float, Int
 GRADIENT = 9e-7  # length of the gradient at which a minimum is one; SciPy's own rule leaves W wrong by a tenth
 _FIRST, _STEPS, _TRIES = 20, 100, 40  # of L-BFGS, between looks at the curvature
 _LEAST = 1e-6  # curvature in b
+_NO_SHAPE = 1e-10  # variance, of rows whose own is about one, that is rounding and gives no coordinates
 _LARGE = 5e7  # multiplications, beyond which a second thread helps more than it costs
 
 
@@ -31,7 +32,7 @@ def minimum(
     mean = np.mean(shapes, axis=0)
     if start is None and len(shapes) > 1:
         start = np.column_stack(minimum(m, y, weight, [mean], decay)[::-1])
-    size, axes = np.linalg.eigh(mean if mean.any() else np.eye(p))
+    size, axes = np.linalg.eigh(mean if np.trace(mean) > _NO_SHAPE * p else np.eye(p))
     size = np.sqrt(np.maximum(size, 0.01 * size.mean()))
     white = axes / size
     whitened = [white.T @ t @ white for t in shapes]

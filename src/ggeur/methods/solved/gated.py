@@ -8,24 +8,27 @@ The additive means a_s + b_c, a least-squares fit to the cells that there are, s
 """
 
 from functools import lru_cache
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 from scipy.linalg import solve_triangular
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.geometry import shrunk
 from ggeur.core.message import Apart, Message, Total
-from ggeur.core.parameters import AtLeastZero, Fraction, Positive
+from ggeur.core.parameters import Fraction, Positive
 from ggeur.core.types import Float
 from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Solved, Task
 
 NEVER = -1e9  # the score of a class that nobody holds, finite as numbers of a head must be
+_LEAST = 1e-8  # variance that every direction has, of rows whose own is about one: what is singular can be solved
 _FIT = 1e-3  # penalty on a_s, in rows: which of a and b a common shift is part of must be decided
 
 
 @lru_cache
-def gated(*, tau: AtLeastZero = 300.0, shrinkage: Fraction = 0.01, fill: Positive = 10.0) -> Solved:
+def gated(*, tau: Annotated[float, Field(ge=0)] = 300.0, shrinkage: Fraction = 0.01, fill: Positive = 10.0) -> Solved:
     """`tau`: how many rows of all domains a domain's covariance leans on; infinite gives all domains one.
 
     `shrinkage`: g. `fill`: k, how many rows the additive mean of a cell counts for.
@@ -55,12 +58,13 @@ def gated(*, tau: AtLeastZero = 300.0, shrinkage: Fraction = 0.01, fill: Positiv
 def covariances(sites: tuple[Message, ...], tau: float, g: float) -> list[Float]:
     """S_s (p, p) of every domain."""
     n, scatter = [float(m.count.sum()) for m in sites], [m.scatter_of(0) for m in sites]
-    within = np.sum(scatter, axis=0) / sum(n)
-    if not within.any():
-        within = np.eye(len(within))  # rows all alike have no shape
+    within, p = np.sum(scatter, axis=0) / sum(n), sites[0].dimension
+    if np.trace(within) < _LEAST * p:  # a row a cell, or rows all alike: what scatter there is is rounding
+        return [np.eye(p)] * len(sites)
     if np.isinf(tau):
-        return [shrunk(within, g)] * len(sites)
-    return [shrunk((own + tau * within) / (rows + tau), g) for own, rows in zip(scatter, n, strict=True)]
+        return [shrunk(within, g) + _LEAST * np.eye(p)] * len(sites)
+    floor = _LEAST * np.eye(p)
+    return [shrunk((own + tau * within) / (rows + tau), g) + floor for own, rows in zip(scatter, n, strict=True)]
 
 
 def cell_means(sites: tuple[Message, ...], k: float) -> Float:

@@ -3,7 +3,10 @@
 score(x) = log softmax(limit(x)) + log softmax(t gated(x))
 """
 
+from typing import Annotated
+
 import numpy as np
+from pydantic import Field
 
 from ggeur.core.message import Statistics, Total, largest
 from ggeur.core.parameters import AtLeastZero, Fraction
@@ -16,7 +19,7 @@ from ggeur.methods.solved.limit import limit
 def limit_gated(
     *,
     t: AtLeastZero = 0.25,
-    tau: AtLeastZero = 1000.0,
+    tau: Annotated[float, Field(ge=0)] = 1000.0,
     shrinkage: Fraction = 0.1,
     statistics: Statistics = "per-class",
 ) -> Solved:
