@@ -56,7 +56,7 @@ class Choice(NamedTuple):
         others = ", ".join(f"{name} {value - e[self.taken]:+.1f}" for name, value in best.items() if name != mine)
         return (
             f"Took {names[self.taken]}, expecting {e[self.taken]:.1f} % of every class in every domain by leaving rows "
-            f"{'and cells ' if self.of_cells else ''}out, which is likely too low"
+            f"{'and cells ' if self.of_cells else ''}out, a rough guess"
             + (f"; the others at their best: {others}." if others else ".")
         )
 
