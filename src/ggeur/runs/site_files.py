@@ -108,10 +108,13 @@ def settle(folder: Path) -> Command | None:
 
 
 def _sweep(folder: Path, kept: Kept) -> None:
-    known = set() if kept.sealed else {f"{name}.npz" for name in kept.ledger.names}
+    # By what they are and not by how they are listed: some file systems spell an accent in their own way.
+    known = [folder / SUMS / f"{name}.npz" for name in (() if kept.sealed else kept.ledger.names)]
+    known = [path for path in known if path.exists()]
     stray = [path for path, _ in (*temporaries(folder / SUMS), *temporaries(folder / RECEIPTS))]
     stray += [path for path, name in temporaries(folder) if name in (HEAD, ABOUT, CARD, LEDGER, TOTAL, HELPS, PAGE)]
-    stray += [path for path in (folder / SUMS).glob("*.npz") if path.name not in known]
+    unsure = set((folder / SUMS).glob("*.npz")) - set(known)
+    stray += [path for path in unsure if not any(path.samefile(one) for one in known)]
     for path in (*stray, *(() if kept.sealed else (folder / TOTAL,))):
         path.unlink(missing_ok=True)
 
