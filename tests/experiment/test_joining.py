@@ -1,6 +1,5 @@
 """Sites that join and leave: the head is, to the bit, that of a federation that never saw who left."""
 
-import dataclasses
 import json
 import shutil
 
@@ -217,39 +216,3 @@ def test_receipts_of_another_kind_and_of_more_than_four_digits(tables, tmp_path,
     assert add_site(model, *tables("sketch")).name == "10000-add.json"
     assert forget_site(model, "sketch").name == "10001-forget.json"
     assert [r["what"] for r in read_receipts(model)] == ["add", "add", "forget"]
-
-
-def test_what_the_card_says_of_who_left_and_of_test_rows(tables, tmp_path):
-    model, piped = tmp_path / "model", tmp_path / "a|b.npz"
-    shutil.copy(*tables("photo"), piped)
-    ggeur.fit([*tables("art", "zoo"), piped], parameters=QUICK, out=model)
-    assert "| a\\|b | " in (model / "card.md").read_text()
-    forget_site(model, "zoo")
-    card = (model / "card.md").read_text()
-    assert "zoo" not in card and "help of: art, a|b, 1 more, no longer in" in card
-    assert "No test rows were scored again" in card and "were given" not in card
-
-
-def test_what_only_one_site_says_of_the_encoder_leaves_with_it(tables, tmp_path):
-    plain, model, never = tmp_path / "plain.npz", tmp_path / "model", tmp_path / "never"
-    table = ggeur.EmbeddingTable.load(*tables("art"))
-    dataclasses.replace(table, meta={}).save(plain)
-    ggeur.fit([plain], method="lda", out=never)
-    ggeur.fit([plain, *tables("photo")], method="lda", out=model)
-    assert ggeur.Model.load(model).encoder == {"weights": "w", "encoder": "e"}
-    forget_site(model, "photo")
-    assert ggeur.Model.load(model).encoder == ggeur.Model.load(never).encoder == {}
-    assert "Encoder: not known" in (model / "card.md").read_text()
-    add_site(model, *tables("photo"))
-    assert ggeur.Model.load(model).encoder == {"weights": "w", "encoder": "e"}
-
-
-def test_an_older_ledger_says_nothing_of_encoders(tables, tmp_path):
-    model = tmp_path / "model"
-    ggeur.fit(tables("art", "photo"), method="lda", out=model)
-    tree = json.loads((model / "ledger.json").read_bytes())
-    del tree["sha256"]
-    tree["schema"], tree["sites"] = 1, [{k: v for k, v in s.items() if k != "encoder"} for s in tree["sites"]]
-    (model / "ledger.json").write_bytes(sealed(tree))
-    forget_site(model, "photo")
-    assert ggeur.Model.load(model).encoder == {"weights": "w", "encoder": "e"}
