@@ -54,7 +54,7 @@ def test_from_tables_to_predictions_and_back(ggeur, sites, model):
     beside = {"ledger.json", "sums", "receipts", "report.html", ".lock"}
     assert {p.name for p in model.iterdir()} == {"head.npz", "model.json", "card.md", *beside}
     card = (model / "card.md").read_text()
-    assert "| art | 14 | 2 |" in card and "forget sketch" in card and "sketch |" not in card
+    assert "| art | 14 | 2 |" in card and "forget a site" in card and "sketch" not in card
 
 
 def test_the_report_and_the_domains_of_a_table(ggeur, sites, tmp_path):

@@ -110,3 +110,11 @@ def test_bad_input_is_a_value_error(rows, wrong, sentence):
 
 def sent(x):
     return [ggeur.Message.from_embeddings(x, np.arange(len(x)) % 2, 2)]
+
+
+def test_labels_that_are_numbers_of_any_kind_are_not_names():
+    x = np.random.default_rng(0).normal(size=(30, 4))
+    whole = ggeur.fit([(x[:20], np.tile([-1, 1], 10)), (x[20:], np.ones(10, int))], method="lda")
+    assert whole.classes_.tolist() == [-1, 1]
+    halves = ggeur.fit([(x[:20], np.tile([0.5, 1.5], 10)), (x[20:], np.full(10, 2.5))], method="lda")
+    assert halves.classes_.tolist() == [0.5, 1.5, 2.5]

@@ -11,7 +11,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.data.files import read_arrays
 from ggeur.experiment.joining import add_site, forget_site
 from ggeur.runs.sealed import sealed
-from ggeur.runs.site_files import load_ledger
+from ggeur.runs.site_files import load_ledger, read_receipts
 
 QUICK = {"candidates": ["ncm", "lda"], "folds": 2}
 
@@ -203,4 +203,16 @@ def test_receipts_that_are_damaged_or_gone_do_not_stand_in_the_way(tables, tmp_p
     first.unlink()
     second.write_text("[")
     assert forget_site(model, "zoo").name == "0003-forget.json"
-    assert "forget zoo" in (model / "card.md").read_text()
+    assert "forget a site that is no longer in" in (model / "card.md").read_text()
+
+
+@pytest.mark.parametrize("said", ["[1]", "null", "3"])
+def test_receipts_of_another_kind_and_of_more_than_four_digits(tables, tmp_path, said):
+    model = tmp_path / "model"
+    ggeur.fit(tables("art", "photo"), method="lda", out=model)
+    first = add_site(model, *tables("zoo"))
+    first.rename(first.with_name("9999-add.json"))
+    (model / "receipts" / "0007-add.json").write_text(said)
+    assert add_site(model, *tables("sketch")).name == "10000-add.json"
+    assert forget_site(model, "sketch").name == "10001-forget.json"
+    assert [r["what"] for r in read_receipts(model)] == ["add", "add", "forget"]

@@ -113,3 +113,10 @@ def test_nothing_and_clients_apart_are_refused():
         add_up([], NAMES, "pooled", None)
     with pytest.raises(GgeurError, match="apart"):
         add_up([site("a", *rows(0))], NAMES, "means", Apart("means", "client"))
+
+
+def test_classes_have_one_order_whatever_the_hashes():
+    names = ("1", "01", "1.0", "2", "-1")
+    assert union_of_classes([names, names[::-1]]) == ("-1", "01", "1", "1.0", "2")
+    assert union_of_classes([(*names, "nan"), ("7",)]) == tuple(sorted((*names, "nan", "7")))
+    assert union_of_classes([("10", "9"), ("1_0",)]) == ("10", "1_0", "9")

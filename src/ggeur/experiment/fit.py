@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,16 +25,18 @@ from ggeur.heads import resolve as resolve_head
 from ggeur.heads import sizes
 from ggeur.heads.head import Params
 from ggeur.runs.card import card
+from ggeur.runs.change import LOCK, NEXT, PART, Command, drop, locked, pending, staged
 from ggeur.runs.interrupt import uninterrupted
 from ggeur.runs.model import Model
 from ggeur.runs.site_files import (
-    PAGE,
+    CARD,
+    WRITTEN,
     Kept,
     read_receipts,
-    remove_sums,
     save_ledger,
     save_sums,
     save_total,
+    settle,
     write_receipt,
 )
 
@@ -69,21 +72,26 @@ def fit(
     The classifier's `solution_` says what was chosen and why, `metrics_` the accuracy on rows that tables mark as test,
     and `helping_` who helps whom, where that was asked for and there are rows to tell by.
     """
-    folder = None if out is None else _new_folder(Path(out))
+    folder = None if out is None else Path(out)
+    if folder is not None:
+        _check_new(folder)
     read = read_sites(sites, encoder)
     found = OneMessageClassifier(method, parameters=parameters, statistics=statistics, seed=seed).solve_sites(read)
     solution, names = found.solution_, tuple(map(str, found.classes_.tolist()))
     found.metrics_ = scores(read, names, solution, found.params_)
-    if folder is not None:
-        settings = {"method": method, "statistics": statistics, "seed": seed}
-        known = {key: value for site in reversed(read) for key, value in site.encoder.items()}
-        whole = solution.whole(found.sums_, names)
-        fitted = Fitted(solution, found.params_, whole, known, settings, found.metrics_)
-        keep(folder, fitted, found.sums_, Ledger.of(map(Entry.of, found.sums_)), sealed=sealed)
-    found.helping_ = _who_helps(read, solution, on_head) if helps else None
-    if folder is not None and found.helping_ is not None:
-        with cannot(f"write {folder}", CannotWrite):
-            who_helps.save(found.helping_, folder)
+    with ExitStack() as held:
+        if folder is not None:
+            _claim(folder, held)
+            settings = {"method": method, "statistics": statistics, "seed": seed}
+            encoders = {site.name: site.encoder for site in read}
+            ledger = Ledger.of(Entry.of(sums, encoders[sums.name]) for sums in found.sums_)
+            whole = solution.whole(found.sums_, names)
+            fitted = Fitted(solution, found.params_, whole, ledger.encoder({}), settings, found.metrics_)
+            keep(folder, fitted, found.sums_, ledger, Command("fit"), sealed=sealed)
+        found.helping_ = _who_helps(read, solution, on_head) if helps else None
+        if folder is not None and found.helping_ is not None:
+            with cannot(f"write {folder}", CannotWrite):
+                who_helps.save(found.helping_, folder)
     return found
 
 
@@ -153,16 +161,15 @@ def keep(
     fitted: Fitted,
     changed: Sequence[Sums],
     ledger: Ledger,
+    command: Command,
     *,
     sealed: bool,
-    gone: str = "",
-    receipt: Mapping[str, Any] | None = None,
-) -> Path | None:
-    """Write the model, the sums that have `changed` or the sealed total, the ledger, the `receipt` and the card.
+    more: Mapping[str, Any] | None = None,
+) -> Command:
+    """Write the model, the sums that have `changed` or the sealed total, the ledger, the card and a receipt of `more`.
 
-    The ledger comes after what it speaks of, and the sums of who is `gone` leave before it does: whatever is cut short
-    here is mended by giving the same command again. Who helps whom and the page speak of the sites as they were, of
-    one that is gone too, and leave first.
+    All of it becomes the model's at once, so that whatever is cut short here is mended by giving the same `command`
+    again, which is returned with its receipt. The folder is locked, and at rest.
     """
     model, apart = fitted.model, fitted.solution.solved.apart
     if sealed and apart is not None:
@@ -174,20 +181,38 @@ def keep(
             stacklevel=2,
         )
     with cannot(f"write {folder}", CannotWrite), uninterrupted():
-        for stale in (who_helps.FILE, PAGE):
-            (folder / stale).unlink(missing_ok=True)
-        for sums in () if sealed else changed:
-            save_sums(folder, sums)
-        model.save(folder)
-        remove_sums(folder, gone)
-        save_ledger(folder, Kept(ledger, save_total(folder, fitted.whole) if sealed else ""))
-        path = None if receipt is None else write_receipt(folder, **receipt, ledger=ledger)
-        write_bytes(folder / "card.md", card(model, ledger, sealed, read_receipts(folder)).encode())
-    return path
+        with staged(folder, lambda: command) as new:
+            for sums in () if sealed else changed:
+                save_sums(new, sums)
+            model.save(new)
+            save_ledger(new, Kept(ledger, save_total(new, fitted.whole) if sealed else ""))
+            if more is not None:
+                receipt = write_receipt(folder, new, command.what, command.site, ledger, more)
+                command = command._replace(receipt=receipt)
+            history = [*read_receipts(folder), *read_receipts(new)]
+            write_bytes(new / CARD, card(model, ledger, sealed, history).encode())
+        settle(folder)
+    return command
 
 
-def _new_folder(path: Path) -> Path:
-    """GgeurError where something lies there already."""
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+def _check_new(path: Path) -> None:
+    """GgeurError where something lies there already, other than what a fit that was cut short has left."""
+    if path.exists() and not path.is_dir():
+        raise GgeurError(f"{path} is not a folder; name a new one with --out.")
+    if path.exists() and not _is_unfinished(path) and {p.name for p in path.iterdir()} - {LOCK, PART}:
         raise GgeurError(f"{path} is not empty; name a new folder with --out.")
-    return path
+
+
+def _is_unfinished(path: Path) -> bool:
+    cut = pending(path)
+    return cut is not None and cut.what == "fit" and not {p.name for p in path.iterdir()} - {LOCK, PART, NEXT, *WRITTEN}
+
+
+def _claim(folder: Path, held: ExitStack) -> None:
+    """Lock the new `folder`, in which another may have begun since it was looked at, and clear what was left there."""
+    with cannot(f"write {folder}", CannotWrite):
+        folder.mkdir(parents=True, exist_ok=True)
+    held.enter_context(locked(folder))
+    _check_new(folder)
+    with cannot(f"write {folder}", CannotWrite):
+        drop(folder, WRITTEN)

@@ -22,9 +22,10 @@ from ggeur.federation.helping import helping as helping_of_sites
 from ggeur.federation.left_out import SimulatedFolds
 from ggeur.methods.algorithm import Chosen, Solved, Task
 from ggeur.runs.sealed import sealed, unsealed
+from ggeur.runs.site_files import HELPS
 from ggeur.settings.schema import Partition, Settings
 
-FILE = "helps.json"
+FILE = HELPS
 _SCHEMA = 1
 _SECONDS = 60.0  # that every set of sites may take
 

@@ -1,8 +1,8 @@
 """Sites that join a solved model or leave it: the head is solved again from what remains, and a receipt says so."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.names import is_own
-from ggeur.data.files import cannot, lock_file
 from ggeur.experiment.fit import Fitted, keep, scores
 from ggeur.experiment.sites import Site, check_alike, class_names_of, name_of_path, read_sites
 from ggeur.experiment.solution import Solution, decide
@@ -20,8 +19,9 @@ from ggeur.federation.sums import Sums
 from ggeur.heads.head import Params
 from ggeur.methods import kind_of
 from ggeur.methods.algorithm import Solved
+from ggeur.runs.change import Command, current, locked
 from ggeur.runs.model import Model
-from ggeur.runs.site_files import Kept, load_ledger, load_sums, load_total
+from ggeur.runs.site_files import LEDGER, Kept, load_ledger, load_sums, load_total, settle
 
 
 class Opened(NamedTuple):
@@ -34,8 +34,11 @@ class Opened(NamedTuple):
 
     @classmethod
     def at(cls, folder: Path, own: bool) -> "Opened":
-        """The one in `folder`; `own` allows a method that is a user's own, whose module is imported."""
-        model, kept = Model.load(folder, own=own), load_ledger(folder)
+        """The one in `folder`; `own` allows a method that is a user's own, whose module is imported.
+
+        The head's numbers are not read: it is solved again, and where they are damaged that is what mends them.
+        """
+        model, kept = Model.load(folder, own=own, numbers=False), load_ledger(folder)
         try:
             solution = Solution.from_json(model.algorithm)
         except (KeyError, TypeError) as error:
@@ -82,9 +85,14 @@ def add_site(
 
     The `others`, who are in already, are named where they are to be asked again: to choose with `choose_again`.
     """
-    with _locked(folder):
+    with ExitStack() as held:
+        name, cut = name_of_path(site), _locked(folder, held)
         opened = Opened.at(folder, own)
-        opened.kept.ledger.check_new(name_of_path(site))
+        if cut is not None and cut.is_for("add", name, choose_again) and name in opened.kept.ledger.names:
+            (new,), entry = opened.read([site], encoder), opened.kept.ledger.entry(name)
+            if entry.holds(new.sums(entry.kind)):  # and not other rows under the same name
+                return folder / cut.receipt
+        opened.kept.ledger.check_new(name)
         (new,) = opened.read([site], encoder)
         again = opened.read(others, encoder) if others else []
         return _settle(opened, new.name, opened.kept.ledger, again, choose_again, new)
@@ -103,8 +111,11 @@ def forget_site(
 
     The tables of the `remaining` sites are needed where the model is sealed, and to choose with `choose_again`.
     """
-    with _locked(folder):
+    with ExitStack() as held:
+        cut = _locked(folder, held)
         opened = Opened.at(folder, own)
+        if cut is not None and any(cut.is_for("forget", n, choose_again) for n in (name, name_of_path(name))):
+            return folder / cut.receipt
         name = name if name in opened.kept.ledger.names else name_of_path(name)
         ledger = opened.kept.ledger.without(name)
         if not ledger.entries:
@@ -117,12 +128,12 @@ def forget_site(
         return _settle(opened, name, ledger, opened.read(remaining, encoder) if remaining else [], choose_again, None)
 
 
-def _locked(folder: Path) -> AbstractContextManager[Any]:
-    """Two that change a model at once would each lose what the other did."""
-    if not (folder / "ledger.json").exists():
-        return nullcontext()  # nothing to change, as is then said
-    with cannot(f"write {folder}"):
-        return lock_file(folder / ".lock", f"Another process is changing the model at {folder}.")
+def _locked(folder: Path, held: ExitStack) -> Command | None:
+    """Lock the folder and bring it to rest; the command that was cut short there, if one was, which is now done."""
+    if not current(folder, LEDGER).exists():
+        return None  # nothing to change, as is then said
+    held.enter_context(locked(folder))
+    return settle(folder)
 
 
 def _settle(
@@ -133,16 +144,18 @@ def _settle(
     only_total = opened.kept.sealed and new is not None and not again  # then the total is all there is
     before = [] if only_total else opened.sums(ledger, again)
     changed = [] if new is None else [new.sums(solution.kind)]
+    given = {site.name: site for site in (*again, *([] if new is None else [new]))}
+    ledger = Ledger(tuple(e._replace(encoder=given[e.name].encoder) if e.name in given else e for e in ledger.entries))
     if choose_again:
         if not again:
             raise GgeurError(f"To choose again takes the rows of all: name the tables of {_list(ledger)}.")
         if not solution.chosen_by:
             raise GgeurError(f"'{solution.method}' was given and not chosen, so there is nothing to choose again.")
-        sites = sorted([*again, *([] if new is None else [new])], key=lambda s: s.name)
+        sites = sorted(given.values(), key=lambda s: s.name)
         solution = decide(sites, "auto", solution.asked, solution.statistics, solution.seed)
         before, changed = [], [site.sums(solution.kind) for site in sites]
         ledger = Ledger(())
-    ledger = Ledger.of([*ledger.entries, *map(Entry.of, changed)])
+    ledger = Ledger.of([*ledger.entries, *(Entry.of(sums, given[sums.name].encoder) for sums in changed)])
     names = class_names_of([e.class_names for e in ledger.entries])
     total = load_total(opened.folder, opened.kept) if only_total and not choose_again else None
     whole = solution.whole([*before, *changed], names, total)
@@ -151,21 +164,18 @@ def _settle(
         solution,
         params,
         whole,
-        {**model.encoder, **({} if new is None else new.encoder)},
+        ledger.encoder(model.encoder),
         model.settings,
-        scores([*again, *([] if new is None else [new])], names, solution, params),
+        scores([*given.values()], names, solution, params),
     )
     more: dict[str, Any] = {
         "note": _note(name, opened.solution, choose_again),
         "method": solution.method,
         "hash_of_head": head_hash(params),
     }
-    what = "forget" if new is None else "add"
-    receipt: Mapping[str, Any] = {"what": what, "site": name, "more": more}
-    gone = name if new is None else ""
-    path = keep(opened.folder, fitted, changed, ledger, sealed=opened.kept.sealed, gone=gone, receipt=receipt)
-    assert path is not None
-    return path
+    command = Command("forget" if new is None else "add", name, choose_again)
+    kept = keep(opened.folder, fitted, changed, ledger, command, sealed=opened.kept.sealed, more=more)
+    return opened.folder / kept.receipt
 
 
 def _note(name: str, solution: Solution, choose_again: bool) -> str:

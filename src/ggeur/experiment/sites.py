@@ -18,7 +18,7 @@ from ggeur.data.readers import folder_name, image_folder
 from ggeur.data.table import EmbeddingTable
 from ggeur.encode.encoder import Encoder, load_encoder
 from ggeur.encode.job import embed
-from ggeur.federation.sums import Sums, sums_of, union_of_classes
+from ggeur.federation.sums import Sums, number_of, sums_of, union_of_classes
 
 GivenSite = Any  # a path, an EmbeddingTable, or a pair (x, y)
 _UNNAMED = ("all", "0")  # what a table calls its only domain where nobody gave it a name
@@ -142,7 +142,7 @@ def check_alike(sites: Iterable[Site], encoder: Mapping[str, Any] | None = None,
 
 def class_names_of(each: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """The classes of all sites, matched by name; numbers are not mixed with names, and one class is none to tell."""
-    numbered = [all(name.isdecimal() for name in names) for names in each]
+    numbered = [all(number_of(name) is not None for name in names) for names in each]
     if any(numbered) and not all(numbered):
         raise GgeurError("Some sites name their classes and others number them, so they cannot be matched: name all.")
     return union_of_classes(each)

@@ -3,8 +3,8 @@
 import hashlib
 import json
 import secrets
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.message import Message, Statistics
@@ -12,7 +12,10 @@ from ggeur.federation.sums import Sums
 
 
 class Entry(NamedTuple):
-    """A site: its classes, how many rows it sent sums of, their kind, and the hash of salt and sums."""
+    """A site: its classes, how many rows it sent sums of, their kind, and the hash of salt and sums.
+
+    `encoder` is what its table says of the encoder, so that it leaves with the site; None in older ledgers.
+    """
 
     name: str
     class_names: tuple[str, ...]
@@ -20,12 +23,13 @@ class Entry(NamedTuple):
     kind: Statistics
     salt: str
     hash: str
+    encoder: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(cls, sums: Sums) -> "Entry":
+    def of(cls, sums: Sums, encoder: Mapping[str, Any] | None = None) -> "Entry":
         """The entry of these `sums`, with a salt of its own."""
         salt = secrets.token_hex(16)
-        return cls(sums.name, sums.class_names, sums.rows, sums.kind, salt, digest_of_sums(sums, salt))
+        return cls(sums.name, sums.class_names, sums.rows, sums.kind, salt, digest_of_sums(sums, salt), encoder)
 
     def holds(self, sums: Sums) -> bool:
         """Whether the site sent these `sums`, to the bit."""
@@ -65,6 +69,14 @@ class Ledger(NamedTuple):
         """The others."""
         self.check_in(name)
         return Ledger(tuple(e for e in self.entries if e.name != name))
+
+    def encoder(self, before: Mapping[str, Any]) -> dict[str, Any]:
+        """What all say of the encoder, the first of them first; `before` was said of them, where one does not tell."""
+        told = [e.encoder for e in self.entries if e.encoder is not None]
+        known = dict(before) if len(told) < len(self.entries) else {}
+        for one in told:
+            known = {**one, **known}
+        return known
 
     def fingerprint(self) -> str:
         """A hash of all that are in and of what they sent."""

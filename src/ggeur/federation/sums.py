@@ -5,6 +5,7 @@ added up, in the order of the sites' names. So nothing of a site that has left r
 last digits, and rows far from zero lose none.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -77,10 +78,19 @@ def union_of_classes(each: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     if len(lists) == 1:
         return lists.pop()
     names = {name for one in lists for name in one}
+    numbers = {name: number_of(name) for name in names}
+    # The name too, since "1" and "1.0" are one number; and no mixture, which would have no order.
+    by_number = all(number is not None for number in numbers.values())
+    return tuple(sorted(names, key=lambda name: (numbers[name] if by_number else 0, name)))
+
+
+def number_of(name: str) -> float | None:
+    """The number that a class is called by, if it is one; "nan" and "inf" are names."""
     try:
-        return tuple(sorted(names, key=float))
+        number = float(name)
     except ValueError:
-        return tuple(sorted(names))
+        return None
+    return number if math.isfinite(number) and "_" not in name else None
 
 
 def aligned(m: Message, kind: Statistics, own: tuple[str, ...], names: tuple[str, ...]) -> Message:

@@ -13,6 +13,7 @@ from ggeur.experiment.joining import Opened
 from ggeur.experiment.solution import Solution
 from ggeur.federation.helping import Helping
 from ggeur.federation.ledger import Entry
+from ggeur.runs.change import current, pending
 from ggeur.runs.model import Model
 from ggeur.runs.site_files import LEDGER, load_sums, load_total, read_receipts
 
@@ -54,12 +55,12 @@ class FittedFolder(NamedTuple):
 
 def is_model(folder: Path) -> bool:
     """Whether it holds a model, and not a run with several."""
-    return (folder / "model.json").is_file() and not (folder / "result.json").exists()
+    return current(folder, "model.json").is_file() and not (folder / "result.json").exists()
 
 
 def read_model(folder: Path, own: bool = False) -> FittedFolder:
     """What the `folder` holds; `own` allows a method that is a user's own, whose module is imported."""
-    if not (folder / LEDGER).exists():
+    if not current(folder, LEDGER).exists():
         raise GgeurError(f"{folder} does not say who is in the model: only a folder that `ggeur fit` wrote has a page.")
     opened = Opened.at(folder, own)
     model, entries = opened.model, opened.kept.ledger.entries
@@ -73,7 +74,8 @@ def read_model(folder: Path, own: bool = False) -> FittedFolder:
             count = np.sum([m.count for m in sums.messages.values()], axis=0)
             counts[entry.name] = _by_class(sums.class_names, count, model)
     sealed, receipts = opened.kept.sealed, read_receipts(folder)
-    return FittedFolder(folder, model, opened.solution, entries, sealed, counts, receipts, load_helps(folder))
+    helps = None if pending(folder) else load_helps(folder)  # which then speaks of the sites before the change
+    return FittedFolder(folder, model, opened.solution, entries, sealed, counts, receipts, helps)
 
 
 def _by_class(names: Sequence[str], count: Any, model: Model) -> Int:

@@ -24,14 +24,14 @@ def card(model: Model, ledger: Ledger, sealed: bool, history: Sequence[Mapping[s
         f"preprocessing {encoder.get('preprocessing', 'not known')}",
         f"- Method: {a['method']} ({constants}), from {a['statistics']} statistics",
         *([f"- Why: {a['why']}"] if a["why"] else []),
-        *([f"- Chosen with the help of: {', '.join(a['chosen_by'])}"] if a["chosen_by"] else []),
+        *([f"- Chosen with the help of: {_chosen_by(a['chosen_by'], ledger)}"] if a["chosen_by"] else []),
         "",
         "| site | rows | classes |",
         "|---|---|---|",
-        *(f"| {e.name} | {e.rows} | {len(e.class_names)} |" for e in ledger.entries),
+        *(f"| {_cell(e.name)} | {e.rows} | {len(e.class_names)} |" for e in ledger.entries),
         "",
-        *_scores(model.metrics),
-        *_history(history),
+        *_scores(model.metrics, bool(history)),
+        *_history(history, ledger),
         "Sites can join and leave: `ggeur add`, `ggeur forget`. After a site has been forgotten, the head equals, bit "
         "for bit and with the same constants, one that never saw it. Copies made before are not reached by this.",
         "",
@@ -44,13 +44,31 @@ def card(model: Model, ledger: Ledger, sealed: bool, history: Sequence[Mapping[s
     return "\n".join(lines)
 
 
-def _scores(metrics: Mapping[str, Any]) -> list[str]:
+def _cell(text: str) -> str:
+    """As a table of Markdown can hold it."""
+    return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|")
+
+
+def _chosen_by(names: Sequence[str], ledger: Ledger) -> str:
+    there = [name for name in names if name in ledger.names]
+    gone = len(names) - len(there)
+    return ", ".join([*there, *([f"{gone} more, no longer in"] if gone else [])])
+
+
+def _scores(metrics: Mapping[str, Any], changed: bool) -> list[str]:
+    if not metrics and changed:
+        return ["No test rows were scored again since a site joined or left, so nothing says how well it does now.", ""]
     if not metrics:
         return ["No test rows were given, so nothing says how well it does.", ""]
     scores = "; ".join(f"{name} {value:.1f}" for name, value in metrics["domains"].items())
     return [f"On test rows that were left out, percent right: {scores}; mean {metrics['avg']:.1f}.", ""]
 
 
-def _history(history: Sequence[Mapping[str, Any]]) -> list[str]:
-    said = [" ".join(str(r.get(key, "")) for key in ("date", "what", "site", "note")).strip() for r in history]
+def _history(history: Sequence[Mapping[str, Any]], ledger: Ledger) -> list[str]:
+    """Without the names of those who have left: the card is handed on, the receipts, which have them, are not."""
+    said = []
+    for r in history:
+        site = r.get("site") if r.get("site") in ledger.names else "a site that is no longer in"
+        note = f": {r['note']}" if r.get("note") else ""
+        said.append(f"{r.get('date', '')} {r.get('what', '')} {site}{note}".strip())
     return ["History:", "", *(f"- {line}" for line in said), ""] if said else []

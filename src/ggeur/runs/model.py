@@ -25,6 +25,7 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads import sizes
 from ggeur.heads.head import Params, double_logits
+from ggeur.runs.change import current, settled
 from ggeur.runs.result import Result
 from ggeur.runs.sealed import sealed, unsealed
 
@@ -96,18 +97,26 @@ class Model:
             file.write(sealed(about))  # a date as text, which a date is read from
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, cell: int | str = "last", own: bool = False) -> Self:
+    def load(
+        cls, path: str | os.PathLike[str], *, cell: int | str = "last", own: bool = False, numbers: bool = True
+    ) -> Self:
         """Read the model in the folder `path`, or one of a run folder's: that of its `cell`.
 
         A cell is a number, the name of an arm (its last seed's), or "last": a rule that looks at no test row, since a
         head that is chosen by its test accuracy has none to report. `own` allows a head that model.json names as
         package.module:name. Its module is then imported, which runs code: say so only of a model that you trust.
+        Without its `numbers` it is of no use but to say what it is, and is read even where they are damaged.
         """
         folder = Path(path)
         if (folder / "result.json").exists():
             folder = _of_cell(folder, cell)
+        # Both from before a change of the folder, or both from after it.
+        return settled(folder, ("model.json", "head.npz"), lambda: cls._read(folder, own, numbers))
+
+    @classmethod
+    def _read(cls, folder: Path, own: bool, numbers: bool) -> Self:
         try:
-            about = unsealed((folder / "model.json").read_bytes(), _KEYS)
+            about = unsealed(current(folder, "model.json").read_bytes(), _KEYS)
             names, dimension = tuple(map(str, about["class_names"])), int(about["dimension"])
             head, encoder = str(about["head"]), dict(about["encoder"])
             parameters = dict(about.get("parameters", {}))
@@ -124,7 +133,9 @@ class Model:
                 f"The model at {folder} has the head '{head}', and to load it is to import that module; "
                 "if you trust it, use Model.load(path, own=True)."
             )
-        arrays = read_arrays(folder / "head.npz")
+        if not numbers:
+            return cls(None, head, dimension, names, encoder, parameters, units, **more)
+        arrays = read_arrays(current(folder, "head.npz"))
         if not parameters:  # older models do not say
             with suppress(KeyError):  # of an array that is not there, which is seen below
                 parameters = sizes(head, arrays)

@@ -1,6 +1,7 @@
 """What lies beside a solved model: every site's sums or, sealed, their total; the ledger of who is in; receipts."""
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,14 +12,17 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.message import KINDS, Message
-from ggeur.data.files import read_arrays, write_atomically, write_bytes
+from ggeur.data.files import CannotWrite, cannot, read_arrays, write_atomically, write_bytes
 from ggeur.federation.ledger import Entry, Ledger, digest_of_messages
 from ggeur.federation.sums import Sums, Whole
+from ggeur.runs.change import NEXT, PART, Command, clear, close, current, land, pending, settled, temporaries
 from ggeur.runs.sealed import sealed, unsealed
 
 SUMS, LEDGER, TOTAL, RECEIPTS = "sums", "ledger.json", "total.npz", "receipts"
-PAGE = "report.html"
-_SCHEMA = 1
+PAGE, HELPS = "report.html", "helps.json"
+HEAD, ABOUT, CARD = "head.npz", "model.json", "card.md"
+WRITTEN = (HEAD, ABOUT, CARD, LEDGER, TOTAL, SUMS)  # by a fit
+_SCHEMA = 2  # the first had no facts about encoders
 
 
 class Kept(NamedTuple):
@@ -37,14 +41,17 @@ def load_ledger(folder: Path) -> Kept:
     """Who is in the model at `folder`; GgeurError where nobody can tell."""
     path = folder / LEDGER
     try:
-        tree = unsealed(path.read_bytes(), {"schema", "sites", "total"})
-        if tree["schema"] != _SCHEMA:
+        content = settled(folder, [LEDGER], lambda: current(folder, LEDGER).read_bytes())
+        tree = unsealed(content, {"schema", "sites", "total"})
+        if tree["schema"] not in (1, _SCHEMA):
             raise ValueError(f"its schema is {tree['schema']}, and this version of ggeur reads {_SCHEMA}")
         entries = [Entry(**{**one, "class_names": tuple(map(str, one["class_names"]))}) for one in tree["sites"]]
         if not all(_is_file_name(e.name) for e in entries):  # the file of who is forgotten is deleted
             raise ValueError("the name of a site is not that of a file")
         if not entries or any(e.kind not in KINDS for e in entries) or len({e.name for e in entries}) < len(entries):
             raise ValueError("its sites are not sites")
+        if not all(isinstance(e.encoder, dict | None) for e in entries):
+            raise ValueError("what it says of encoders is no table")
         return Kept(Ledger.of(entries), str(tree["total"]))
     except FileNotFoundError as error:
         raise GgeurError(
@@ -75,7 +82,7 @@ def _is_file_name(name: Any) -> bool:
 
 def load_sums(folder: Path, entry: Entry) -> Sums:
     """The sums of the site with that `entry`; GgeurError where they are not what it sent."""
-    path = folder / SUMS / f"{entry.name}.npz"
+    path = current(folder, f"{SUMS}/{entry.name}.npz")
     names, domains, messages = _read(path)
     sums = Sums(entry.name, names, entry.kind, dict(zip(domains, messages, strict=True)))
     if not entry.holds(sums):
@@ -83,9 +90,33 @@ def load_sums(folder: Path, entry: Entry) -> Sums:
     return sums
 
 
-def remove_sums(folder: Path, name: str) -> None:
-    """Remove the file of the site `name`, whether it is there or not."""
-    (folder / SUMS / f"{name}.npz").unlink(missing_ok=True)
+def settle(folder: Path) -> Command | None:
+    """Bring the model in `folder`, which is locked, to rest: end a change that was cut short, which is then returned.
+
+    What a process that was killed has left goes too, above all sums of sites that the ledger does not know.
+    """
+    with cannot(f"write {folder}", CannotWrite):
+        clear(folder / PART)
+        done = pending(folder)
+        if done is not None:
+            for stale in (HELPS, PAGE):  # they speak of the sites as they were, of one that is gone too
+                (folder / stale).unlink(missing_ok=True)
+            land(folder)
+        _sweep(folder, load_ledger(folder))
+        close(folder)
+    return done
+
+
+def _sweep(folder: Path, kept: Kept) -> None:
+    # By what they are and not by how they are listed: some file systems spell an accent in their own way.
+    known = [folder / SUMS / f"{name}.npz" for name in (() if kept.sealed else kept.ledger.names)]
+    known = [path for path in known if path.exists()]
+    stray = [path for path, _ in (*temporaries(folder / SUMS), *temporaries(folder / RECEIPTS))]
+    stray += [path for path, name in temporaries(folder) if name in (HEAD, ABOUT, CARD, LEDGER, TOTAL, HELPS, PAGE)]
+    unsure = set((folder / SUMS).glob("*.npz")) - set(known)
+    stray += [path for path in unsure if not any(path.samefile(one) for one in known)]
+    for path in (*stray, *(() if kept.sealed else (folder / TOTAL,))):
+        path.unlink(missing_ok=True)
 
 
 def save_total(folder: Path, whole: Whole) -> str:
@@ -97,7 +128,7 @@ def save_total(folder: Path, whole: Whole) -> str:
 
 def load_total(folder: Path, kept: Kept) -> Whole:
     """The sealed total; GgeurError where it is not what the ledger says."""
-    names, domains, messages = _read(folder / TOTAL)
+    names, domains, messages = _read(current(folder, TOTAL))
     whole = Whole(names, messages[0], dict(zip(domains[1:], messages[1:], strict=True)))
     if _digest(whole) != kept.total:
         raise GgeurError(f"{folder / TOTAL} does not match its hash in the ledger; it was changed or damaged.")
@@ -108,10 +139,13 @@ def _digest(whole: Whole) -> str:
     return digest_of_messages([whole.message, *whole.apart.values()], json.dumps([whole.class_names, [*whole.apart]]))
 
 
-def write_receipt(folder: Path, what: str, site: str, ledger: Ledger, more: Mapping[str, Any]) -> Path:
-    """A dated file that says `what` became of `site` and what remains; `more` is what else there is to say."""
-    (folder / RECEIPTS).mkdir(parents=True, exist_ok=True)
-    numbers = [int(path.name[:4]) for path in (folder / RECEIPTS).glob("[0-9][0-9][0-9][0-9]-*.json")]
+def write_receipt(folder: Path, new: Path, what: str, site: str, ledger: Ledger, more: Mapping[str, Any]) -> str:
+    """A dated file that says `what` became of `site` and what remains; `more` is what else there is to say.
+
+    It is written to `new`, with the number that is next in `folder`; the name there.
+    """
+    (new / RECEIPTS).mkdir(parents=True, exist_ok=True)
+    numbers = [_number(path) for path in _receipts(folder)]
     said = {
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "what": what,
@@ -120,18 +154,31 @@ def write_receipt(folder: Path, what: str, site: str, ledger: Ledger, more: Mapp
         "hash_of_what_remains": ledger.fingerprint(),
         **more,
     }
-    path = folder / RECEIPTS / f"{max(numbers, default=0) + 1:04d}-{what}.json"
-    write_bytes(path, sealed(said))
-    return path
+    name = f"{RECEIPTS}/{max(numbers, default=0) + 1:04d}-{what}.json"
+    write_bytes(new / name, sealed(said))
+    return name
 
 
 def read_receipts(folder: Path) -> list[dict[str, Any]]:
     """All receipts that can be read, the oldest first."""
     found = []
-    for path in sorted((folder / RECEIPTS).glob("*.json")):
+    for path in _receipts(folder):
         with suppress(OSError, ValueError, RecursionError):
-            found.append(dict(json.loads(path.read_bytes())))
+            said = json.loads(path.read_bytes())
+            if isinstance(said, dict):
+                found.append(said)
     return found
+
+
+def _receipts(folder: Path) -> list[Path]:
+    """Their files, by number, which has more than four digits after 9999."""
+    there = [*(folder / RECEIPTS).glob("*.json"), *(folder / NEXT / RECEIPTS).glob("*.json")]
+    return sorted(there, key=lambda path: (_number(path), path.name))
+
+
+def _number(path: Path) -> int:
+    match = re.match(r"([0-9]{1,18})-", path.name)
+    return int(match[1]) if match else 0
 
 
 def _write(path: Path, names: tuple[str, ...], domains: Sequence[str], messages: Sequence[Message]) -> None:
