@@ -136,10 +136,10 @@ class OtherClient:
             spread = self._spread(c)
         if prototype is not None:
             return Cell(1, prototype, spread)  # one row, for all that the others know
-        own = [rows for i in drawing if len(rows := self._of_class(i, c))]
-        if spread is None or not own:
+        own = max((self._of_class(i, c) for i in drawing), key=len, default=())  # the likeliest to have been shared
+        if spread is None or not len(own):
             return None
-        return Cell(0, own[0].mean(axis=0), spread)
+        return Cell(0, np.mean(own, axis=0), spread)  # a mean of rows behind a shape lies in their span
 
     def _of_class(self, i: int, c: int) -> Float:
         rows = self._clients.parts[i]
