@@ -120,7 +120,7 @@ def audit(point: Settings, seed: int, min_count: int = 0, model: Model | None = 
     names, kind = client_names(table, sent.clients.parts), sent.kind
     total = Total(sent) if kind is not None else None
     if total is not None and not total.message.count.any():
-        raise GgeurError(f"With a min_count of {min_count} nothing is shared: no site has so many rows of a class.")
+        raise GgeurError(f"With a min_count of {min_count} nothing is shared: no message has so many rows of a class.")
     if model is not None:
         sure = _sureness(model, dealer.split(point.data, seed))
     else:
