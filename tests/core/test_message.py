@@ -77,3 +77,15 @@ def test_bytes_are_those_of_the_arrays_with_matrices_as_triangles(kind):
     m = statistics().of_kind(kind)
     triangles = m.second[:, *np.triu_indices(4)]
     assert message_bytes(kind, 3, 4) == m.count.nbytes + m.sum.nbytes + triangles.nbytes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_added_can_be_taken_away_whatever_the_kind(kind):
+    rng = np.random.default_rng(0)
+    parts = [
+        Message.from_embeddings(rng.normal(size=(20, 3)), rng.integers(k, size=20), 4).of_kind(kind) for k in (3, 4)
+    ]
+    left = (parts[0] + parts[1]) - parts[1]
+    assert left.kind == kind and left.second.shape == parts[0].second.shape
+    for name in ("count", "sum", "second"):
+        np.testing.assert_allclose(getattr(left, name), getattr(parts[0], name), atol=1e-12)

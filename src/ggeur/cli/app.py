@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from ggeur.cli.add import add
+from ggeur.cli.audit import audit
 from ggeur.cli.datasets import datasets
 from ggeur.cli.demo import demo
 from ggeur.cli.embed import embed
@@ -22,7 +23,7 @@ from ggeur.cli.reproduce import reproduce
 from ggeur.cli.run import run
 
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(demo, fit, run, embed, inspect, reproduce, report, predict, add, forget),
+    *(demo, fit, run, embed, inspect, reproduce, report, predict, add, forget, audit),
     *(methods, datasets, encoders, plan),
 )
 

@@ -156,12 +156,10 @@ class ClassStatistics:
                 "those statistics were never added."
             )
         here = count > 0  # an emptied class is exactly empty, free of rounding
-        return replace(
-            self,
-            count=count,
-            sum=np.where(here[:, None], self.sum - other.sum, 0.0),
-            second=np.where(here[:, None, None], self.second - other.second, 0.0),
-        )
+        second = self.second - other.second
+        if len(second) == len(count):  # not where moments are pooled over the classes
+            second = np.where(here[:, None, None], second, 0.0)
+        return replace(self, count=count, sum=np.where(here[:, None], self.sum - other.sum, 0.0), second=second)
 
     def _check_alike(self, other: "ClassStatistics") -> None:
         if self.sum.shape != other.sum.shape or len(self.second) != len(other.second):

@@ -1,0 +1,132 @@
+"""`ggeur audit`: what each party to a federation can find out about its rows."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Column, Table
+
+from ggeur.cli.screen import console, notes, say, titled_table
+from ggeur.core.errors import GgeurError
+
+if TYPE_CHECKING:
+    from ggeur.experiment.audit import Audit, Finding, Party
+
+_SHOWN = 40  # cells of a long table, unless all are asked for
+_NAME = 13  # letters of a client or class, so that all verdicts fit into 80 columns
+
+
+def audit(
+    source: Annotated[Path, typer.Argument(metavar="TABLE|RUN", help="Embedding table (.npz), or run folder.")],
+    partition: Annotated[
+        str | None,
+        typer.Option(help="Of a table: dirichlet, domain or label-and-domain. Default: by the number of domains."),
+    ] = None,
+    clients: Annotated[int, typer.Option(min=1, help="Of a table: clients of a dirichlet partition.")] = 10,
+    beta: Annotated[float, typer.Option(help="Of a table: skew of the labels.")] = 0.1,
+    statistics: Annotated[
+        str | None,
+        typer.Option(help="Of a table: what sites send, per-class, pooled or means.", show_default="per-class"),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of a table: seed of split and partition.")] = 0,
+    min_count: Annotated[
+        int, typer.Option(min=0, help="What would be left if cells under so many rows were not shared.")
+    ] = 0,
+    fail_on: Annotated[
+        str | None, typer.Option(help="exact: end with exit code 1 if any row can be recovered exactly.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Show every cell, however many there are.")] = False,
+) -> None:
+    """Attack what sites send, as each party sees it, and show what it gives away."""
+    from ggeur.experiment.audit import audit as audit_of
+    from ggeur.experiment.audit import audit_run, table_settings
+
+    if fail_on not in (None, "exact"):
+        raise GgeurError(f"--fail-on takes exact, not '{fail_on}'.")
+    with notes():
+        if source.is_dir():
+            if partition is not None or statistics is not None:
+                raise GgeurError("A run says itself how it was dealt out and what sites sent; give those for a table.")
+            found = audit_run(source, min_count)
+        else:
+            point = table_settings(source, partition, clients, beta, statistics or "per-class", seed)
+            found = audit_of(point, seed, min_count)
+    console.print(_table(found, every=all_))
+    _summary(found, min_count)
+    if fail_on and found.exact:
+        raise typer.Exit(1)
+
+
+def _table(found: "Audit", *, every: bool) -> Table:
+    from ggeur.experiment.audit import ORDER, PARTIES
+
+    cells: dict[tuple[int, int], dict[str, Finding]] = {}
+    for f in found.findings:
+        cells.setdefault((f.client, f.label), {})[f.party] = f
+    shown = sorted(cells)
+    if not every and len(cells) > _SHOWN:
+        worst = sorted(cells, key=lambda at: (-max(ORDER.index(f.found) for f in cells[at].values()), _rows(cells[at])))
+        shown = sorted(worst[:_SHOWN])
+    left = f" The worst {len(shown)} of {len(cells):,} cells; --all shows every one." if len(shown) < len(cells) else ""
+    table = titled_table(
+        f"what follows from {found.kind or 'no'} statistics, by who looks",
+        *(Column(name, overflow="ellipsis", no_wrap=True, max_width=_NAME) for name in ("client", "class")),
+        Column("rows", justify="right", no_wrap=True),
+        *(Column(party, no_wrap=True) for party in PARTIES),
+        caption="exact: rows recovered to a millionth. span: tells who is among the rows without error. AUC: how often "
+        f"it tells a row from one held out; 0.5 is a coin. -: nothing found.{left}",
+        padding=(0, 0),
+    )
+    for k, c in shown:
+        here = cells[k, c]
+        names = escape(found.clients[k]), escape(found.classes[c])
+        table.add_row(*names, f"{_rows(here):,}", *(_short(here[party]) for party in PARTIES))
+    return table
+
+
+def _rows(cell: dict[str, "Finding"]) -> int:
+    return cell["server"].rows
+
+
+def _short(f: "Finding") -> str:
+    if f.found == "exact rows":
+        return "[red]exact[/]" if f.recovered == f.rows else f"[red]exact {f.recovered}/{f.rows}[/]"
+    return {"membership": f"AUC {f.auc or 0:.2f}", "nothing found": "-"}.get(f.found, f.found)
+
+
+_WHO: dict["Party", str] = {
+    "server": "The server, which sees every message",
+    "other client": "Another client, from what it is sent to train",
+    "total": "Whoever holds the total, or one of two sites that hold a class and the total",
+    "model": "Who has the model alone",
+}
+
+
+def _summary(found: "Audit", min_count: int) -> None:
+    """A sentence for each party, and one on what is withheld."""
+    for party, who in _WHO.items():
+        say(f"{who}: {_sentence(found.of(party))}")
+    if min_count:
+        say(f"Cells under {min_count} rows were taken as not shared; ggeur does not hold them back yet.")
+    rows = sum(f.rows for f in found.of("server"))
+    say(f"In all {found.exact:,} of {rows:,} rows can be recovered exactly by somebody.")
+
+
+def _sentence(findings: list["Finding"]) -> str:
+    by = {name: [f for f in findings if f.found == name] for name in ("exact rows", "span", "membership", "not sent")}
+    parts = []
+    if by["exact rows"]:
+        rows = sum(f.recovered for f in findings)
+        parts.append(f"recovers {rows:,} {'row' if rows == 1 else 'rows'}, in {len(by['exact rows']):,}")
+    if by["span"]:
+        parts.append(f"tells without error who is among the rows of {len(by['span']):,}")
+    if by["membership"]:
+        best = max(f.auc or 0 for f in by["membership"])
+        parts.append(f"guesses it better than a coin in {len(by['membership']):,} (AUC up to {best:.2f})")
+    if by["not sent"]:
+        parts.append(f"is sent nothing of {len(by['not sent']):,}")
+    rest = [f.auc for f in findings if f.found == "nothing found" and f.auc is not None]
+    if rest:
+        parts.append(f"finds nothing sure in {len(rest):,} (mean AUC {sum(rest) / len(rest):.2f})")
+    return f"of {len(findings):,} cells {', '.join(parts) or 'finds nothing'}."

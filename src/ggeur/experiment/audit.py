@@ -1,0 +1,219 @@
+"""An audit: what each party to a federation can find out about the rows of each client, attacked and measured.
+
+The attacks take what a party sees; the rows themselves only tell how well they worked.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.message import Message, Statistics
+from ggeur.core.message import Total as MessageTotal
+from ggeur.core.types import Float, Int
+from ggeur.data.table import EmbeddingTable
+from ggeur.experiment.dealing import Dealer, client_names, task_of
+from ggeur.experiment.parties import OtherClient, Sent, Total
+from ggeur.experiment.setup import Setup
+from ggeur.federation.start import solved_head
+from ggeur.methods import resolve_solved
+from ggeur.privacy.attacks import Cell, auc, cells, chance, in_span, likelihood_ratio, recovered_rows
+from ggeur.runs.model import Model
+from ggeur.settings.grid import Experiment
+from ggeur.settings.schema import Settings, settings
+
+Party = Literal["server", "other client", "total", "model"]
+PARTIES: tuple[Party, ...] = ("server", "other client", "total", "model")
+Found = Literal["not sent", "nothing found", "membership", "span", "exact rows"]
+ORDER: tuple[Found, ...] = ("not sent", "nothing found", "membership", "span", "exact rows")  # from the least
+
+_SAME = 1e-6  # of a row's norm: a recovered row so near is that row
+_SURE = 3.0  # standard deviations of chance that an AUC must lie above a coin's
+_FLOAT32 = 1e-4  # what may be left outside a span whose matrix travelled in float32
+
+
+class Finding(NamedTuple):
+    """What one `party` can find out about the `rows` rows of a class at a client."""
+
+    party: Party
+    client: int
+    label: int
+    rows: int
+    found: Found
+    recovered: int = 0  # rows found exactly
+    auc: float | None = None  # of telling members from rows held out
+
+    @property
+    def verdict(self) -> str:
+        """In a few words."""
+        if self.found == "exact rows" and self.recovered < self.rows:
+            return f"exact rows ({self.recovered} of {self.rows})"
+        return f"membership AUC {self.auc:.2f}" if self.found == "membership" else self.found
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The findings by client, class and party, and whose they are."""
+
+    findings: list[Finding]
+    clients: list[str]
+    classes: tuple[str, ...]
+    kind: Statistics | None  # of the messages
+
+    def of(self, party: Party) -> list[Finding]:
+        """Those of one `party`."""
+        return [f for f in self.findings if f.party == party]
+
+    @property
+    def exact(self) -> int:
+        """How many rows somebody can recover."""
+        most: dict[tuple[int, int], int] = {}
+        for f in self.findings:
+            most[f.client, f.label] = max(most.get((f.client, f.label), 0), f.recovered)
+        return sum(most.values())
+
+
+def table_settings(table: Path, kind: str | None, clients: int, beta: float, statistics: str, seed: int) -> Settings:
+    """GGEUR on a `table` dealt out by a partition of that `kind`; default: by labels and, if several, by domains.
+
+    A domain that is one client has no shapes from `statistics` = "means"; what is sent of means then are prototypes.
+    """
+    if kind is None:
+        kind = "dirichlet" if EmbeddingTable.load(table).n_domains == 1 else "label-and-domain"
+    own = {"dirichlet": {"clients": clients, "beta": beta}, "label-and-domain": {"beta": beta}}.get(kind, {})
+    alone = kind != "dirichlet"
+    return settings(
+        {
+            "data": {"table": str(table)},
+            "partition": {"kind": kind, **own},
+            "augment": {"kind": "prototypes"} if alone and statistics == "means" else {"statistics": statistics},
+            "run": {"seeds": [seed]},
+        }
+    )
+
+
+def audit_run(run: Path, min_count: int = 0) -> Audit:
+    """The audit of the last cell of a `run` folder, with the model that it trained.
+
+    The model stays as it is, whatever `min_count` would have kept from it.
+    """
+    if not (run / "config.toml").exists():
+        raise GgeurError(f"{run} is no run folder: it holds no config.toml. Name a table (.npz) or a run.")
+    experiment = Experiment.load(run / "config.toml")
+    last = len(experiment.points) * len(experiment.seeds) - 1
+    return audit(experiment.points[-1], experiment.seeds[-1], min_count, Model.load(run, cell=last))
+
+
+def audit(point: Settings, seed: int, min_count: int = 0, model: Model | None = None) -> Audit:
+    """What each party can find out where cells under `min_count` rows are not shared.
+
+    Without a `model` one is solved from the messages, which is what they are good for at the least.
+    """
+    dealer, setup = Dealer(), Setup.of(point)
+    table, _ = dealer.rows(setup, seed)
+    sent = Sent(setup, dealer.clients(setup, seed), seed, min_count)
+    held = _Held(table, sent.clients.homes)
+    names, kind = client_names(table, sent.clients.parts), sent.kind
+    total = Total(sent) if kind is not None else None
+    if total is not None and not total.message.count.any():
+        raise GgeurError(f"With a min_count of {min_count} nothing is shared: no message has so many rows of a class.")
+    if model is not None:
+        sure = _sureness(model, dealer.split(point.data, seed))
+    else:
+        assert total is not None  # what is audited without a model sends messages
+        sure = _sureness(_solved(total.message, table, seed), table)
+    other = OtherClient(sent)
+    findings: list[Finding] = []
+    for k, own in enumerate(sent.clients.parts):
+        seen: dict[int, list[tuple[Cell, Int]]] = {}
+        for rows, message in sent.messages(k) if kind is not None else ():
+            for c, cell in cells(message).items():
+                seen.setdefault(c, []).append((cell, rows[table.y[rows] == c]))
+        for c in np.unique(table.y[own]).tolist():
+            mine = own[table.y[own] == c]
+            views: list[tuple[Party, Iterable[tuple[Cell | None, Int]], float]] = [
+                ("server", seen.get(c, []), 1e-6),
+                ("other client", [(other.cell(k, c), mine)], _FLOAT32),
+                ("total", [(total.cell(k, c) if total else None, mine)], 1e-6),
+            ]
+            for party, looks, inside in views:
+                each = [held.look(cell, rows, k, inside) for cell, rows in looks if cell is not None]
+                findings.append(Finding(party, k, c, len(mine), *_worst(each)))
+            findings.append(Finding("model", k, c, len(mine), *held.told(sure[mine], sure, k, c)))
+    return Audit(findings, names, table.class_names, kind)
+
+
+Look = tuple[Found, int, float | None]
+
+
+def _worst(looks: Sequence[Look]) -> Look:
+    """Of several messages about one cell."""
+    if not looks:
+        return "not sent", 0, None
+    found, _, sharp = max(looks, key=lambda look: (ORDER.index(look[0]), look[2] or 0.0))
+    return found, sum(look[1] for look in looks), sharp
+
+
+class _Held(NamedTuple):
+    """The rows that attacks are measured on: members, and test rows that nobody shared anything of."""
+
+    table: EmbeddingTable
+    homes: Sequence[int | None]
+
+    def others(self, k: int, c: int) -> Int:
+        """Test rows of class `c`, of the domain of client `k` if it has one, so that only membership differs."""
+        t, home = self.table, self.homes[k]
+        assert t.test is not None  # the table has been split
+        alike = t.test & (t.y == c)
+        return np.flatnonzero(alike if home is None else alike & (t.domains == home))
+
+    def look(self, cell: Cell, members: Int, k: int, inside: float) -> Look:
+        """What `cell` gives away about the rows `members` of client `k`."""
+        x: NDArray[Any] = self.table.x[members].astype(np.float64)
+        others = self.table.x[self.others(k, int(self.table.y[members[0]]))]
+        rows = recovered_rows(cell)
+        if rows is not None and len(rows) and (hits := _matched(rows, x)):
+            return "exact rows", hits, None
+        span = None if cell.spread is None else in_span(cell.mean, cell.spread, np.concatenate([x, others]), inside)
+        if span is None:
+            scores = likelihood_ratio(cell, np.concatenate([x, others]))
+        elif len(others) and span[: len(x)].all() and not span[len(x) :].any():
+            return "span", 0, 1.0
+        else:
+            scores = span.astype(np.float64)
+        return _membership(scores[: len(x)], scores[len(x) :])
+
+    def told(self, members: Float, sure: Float, k: int, c: int) -> Look:
+        """What the model gives away by being surer of its `members` than of rows it has not seen."""
+        return _membership(members, sure[self.others(k, c)])
+
+
+def _membership(members: Float, others: Float) -> Look:
+    if not len(others):
+        return "nothing found", 0, None
+    found = auc(members, others)
+    sure = found > 0.5 + _SURE * chance(len(members), len(others))
+    return ("membership" if sure else "nothing found"), 0, found
+
+
+def _matched(rows: Float, x: Float) -> int:
+    """How many of the rows `x` are among the recovered `rows`."""
+    far = np.linalg.norm(x[:, None] - rows[None], axis=2).min(axis=1)
+    return int((far <= _SAME * np.linalg.norm(x, axis=1)).sum())
+
+
+def _solved(total: Message, table: EmbeddingTable, seed: int) -> Model:
+    name = "ncm" if total.kind == "means" else "lda"
+    whole = MessageTotal(total.count, total.sum, total.second, total.center)
+    params = solved_head(resolve_solved(name, {}), name, whole, task_of(table), seed)
+    return Model(params, "linear", table.dimension, table.class_names, {})
+
+
+def _sureness(model: Model, table: EmbeddingTable) -> Float:
+    """(N,): the log of the probability that the model gives each row's own class."""
+    found = model.probabilities(table)[np.arange(len(table)), table.y]
+    return np.log(np.maximum(found.astype(np.float64), 1e-38))

@@ -1,0 +1,158 @@
+"""The audit: every party sees what the code sends, and the verdicts are what the attacks come to."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ggeur.core.errors import GgeurError
+from ggeur.data.table import EmbeddingTable
+from ggeur.deploy.server.round_zero import RoundZero
+from ggeur.experiment.audit import PARTIES, audit, table_settings
+from ggeur.experiment.dealing import Dealer
+from ggeur.experiment.parties import OtherClient, Sent, Total
+from ggeur.experiment.setup import Setup
+from ggeur.federation import simulated
+from ggeur.federation.settlement import settle
+from ggeur.settings.schema import settings
+
+P = 16
+# Rows of each class (columns) that each domain (rows) holds for training; each is a client.
+COUNT = np.array([[1, 2, 3, 40, 0], [12, 2, 8, 40, 2], [12, 0, 9, 40, 0]])
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A table with small cells, whose test rows are as many in every cell."""
+    cell = np.argwhere(np.ones_like(COUNT))
+    at = np.concatenate([np.repeat(cell, COUNT.ravel(), axis=0), np.repeat(cell, 30, axis=0)])
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3, P))[at[:, 0]] + 2 * rng.normal(size=(5, P))[at[:, 1]] + rng.normal(size=(len(at), P))
+    table = EmbeddingTable(
+        x=x.astype(np.float32),
+        y=at[:, 1],
+        domain=at[:, 0],
+        test=np.arange(len(at)) >= COUNT.sum(),
+        class_names=("a", "b", "c", "d", "e"),
+        domain_names=("art", "photo", "sketch"),
+    )
+    made = tmp_path_factory.mktemp("audit") / "t.npz"
+    table.save(made)
+    return made
+
+
+def point(path, statistics="per-class", **train):
+    if not train:
+        return table_settings(path, "domain", 10, 0.1, statistics, 0)
+    return settings({"data": {"table": str(path)}, "partition": {"kind": "domain"}, "train": train})
+
+
+def found(done, party):
+    """(K, C) of what a party found; None where a client holds none of a class."""
+    made = np.full(COUNT.shape, None)
+    for f in done.of(party):
+        made[f.client, f.label] = f.found
+    return made
+
+
+def test_the_server_recovers_every_cell_of_one_and_two_rows(path):
+    done = audit(point(path), 0)
+    server = found(done, "server")
+    assert (server[(COUNT == 1) | (COUNT == 2)] == "exact rows").all()
+    assert (server[(COUNT > 2) & (COUNT <= P)] == "span").all()
+    assert (server[COUNT > P] == "membership").all() and (server[COUNT == 0] == None).all()  # noqa: E711
+    assert sum(f.recovered for f in done.of("server")) == COUNT[COUNT <= 2].sum() == done.exact
+    assert all(f.auc > 0.6 and f.verdict == f"membership AUC {f.auc:.2f}" for f in done.of("server") if f.rows == 40)
+
+
+@pytest.mark.parametrize("statistics", ["pooled", "means"])
+def test_pooled_moments_and_means_give_away_single_rows_alone(path, statistics):
+    server = found(audit(point(path, statistics), 0), "server")
+    assert (server[COUNT == 1] == "exact rows").all() and not (server[COUNT > 1] == "exact rows").any()
+
+
+def test_another_client_reads_a_single_row_off_a_prototype(path):
+    other = found(audit(point(path), 0), "other client")
+    assert (other[COUNT == 1] == "exact rows").all() and not (other[COUNT > 1] == "exact rows").any()
+
+
+def test_the_total_gives_away_a_class_of_one_site_and_of_two(path):
+    """Class e is at one site; of class b, at two, each takes its own rows off."""
+    total = found(audit(point(path), 0), "total")
+    assert total[1, 4] == total[0, 1] == total[1, 1] == "exact rows"
+    assert total[0, 0] != "exact rows"  # three hold class a
+
+
+@pytest.mark.parametrize("statistics", ["per-class", "pooled", "means"])
+def test_with_a_threshold_nobody_recovers_a_row(path, statistics):
+    done = audit(point(path, statistics), 0, min_count=10)
+    assert done.exact == 0
+    server = found(done, "server")
+    assert (server[(COUNT > 0) & (COUNT < 10)] == "not sent").all() and not (server[COUNT >= 10] == "not sent").any()
+
+
+def test_a_threshold_above_every_cell_is_refused(path):
+    with pytest.raises(GgeurError, match="nothing is shared"):
+        audit(point(path), 0, min_count=1000)
+
+
+def test_an_audit_repeats_itself_to_the_bit(path):
+    assert audit(point(path), 0).findings == audit(point(path), 0).findings
+
+
+def test_the_audit_looks_at_what_leaves_a_site(path, monkeypatch):
+    """What `protect` takes out of a message, nobody finds."""
+    keep = np.array([True, False, True, True, True])
+    monkeypatch.setattr(simulated, "protect", lambda message: message.only(keep))
+    done = audit(point(path), 0)
+    for party in ("server", "total"):
+        assert set(found(done, party)[:2, 1]) == {"not sent"}
+    assert "exact rows" not in found(done, "other client")[:, 1]
+
+
+def sent(path, **train):
+    dealer, setup = Dealer(), Setup.of(point(path, **train))
+    return Sent(setup, dealer.clients(setup, 0), 0)
+
+
+def test_another_client_is_credited_with_what_a_server_sends_it(path):
+    made = sent(path)
+    a, c = made.setup.augmentation, made.clients
+    layout, shapes, _ = settle(made, a, c.counts(), c.homes, P, "")
+    clients = [SimpleNamespace(index=k) for k in range(3)]
+    arrays = RoundZero(None, clients, layout, shapes).for_client(1)
+    cell = OtherClient(made).cell(0, 1)  # of the first domain, whose prototypes come first
+    np.testing.assert_array_equal(cell.mean, arrays["prototypes"][0, 1])
+    assert arrays["factor_of"][1] >= 0 and cell.spread is not None
+
+
+def test_messages_and_total_are_those_of_a_run(path):
+    made = sent(path)
+    run = simulated.merged_total(made.clients, "per-class")
+    np.testing.assert_allclose(Total(made).message.second, run.second, rtol=1e-12)
+    ((rows, message),) = made.messages(1)
+    np.testing.assert_array_equal(message.sum, made.clients.message(rows, "per-class").sum)
+
+
+@pytest.mark.parametrize(("method", "parts"), [("lda", 1), ("auto", 4)])
+def test_a_solved_head_sends_others_nothing_and_a_chosen_one_sums_of_folds(path, method, parts):
+    made = sent(path, method=method)
+    assert len(made.parts(2)) == parts and sum(map(len, made.parts(2))) == COUNT[2].sum()
+    assert set(found(audit(point(path, method=method), 0), "other client")[COUNT > 0]) == {"not sent"}
+
+
+def test_a_bound_is_no_federation(path):
+    with pytest.raises(GgeurError, match="no federation"):
+        audit(point(path, method="central"), 0)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("statistics", "small"), [("per-class", 2), ("pooled", 1)])
+def test_on_real_embeddings_all_small_cells_fall_and_none_with_a_threshold(shared, statistics, small):
+    table = shared / "data" / "embeddings" / "office_caltech10.tinyvit.npz"
+    asked = table_settings(table, "dirichlet", 10, 0.1, statistics, 0)
+    done = audit(asked, 0)
+    cells = [f for f in done.of("server") if f.rows <= small]
+    assert len(cells) > 10 and all(f.found == "exact rows" and f.recovered == f.rows for f in cells)
+    assert {f.party for f in done.findings} == set(PARTIES)
+    assert audit(asked, 0, min_count=10).exact == 0

@@ -1,0 +1,113 @@
+"""The attacks are right: what follows from a message is found, and nothing else is claimed."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.message import Message
+from ggeur.privacy.attacks import Cell, auc, cells, in_span, likelihood_ratio, recovered_rows, remainder
+from ggeur.privacy.threshold import withheld
+
+P = 12
+
+
+def rows(n, seed=0, p=P):
+    return 3 + np.random.default_rng(seed).normal(size=(n, p))
+
+
+def cell(x, kind="per-class"):
+    return cells(Message.from_embeddings(x, np.zeros(len(x), int), 1).of_kind(kind))[0]
+
+
+def same(found, x):
+    """Whether these are the rows `x` in any order, to a millionth."""
+    assert found is not None and found.shape == x.shape
+    far = np.linalg.norm(found[:, None] - x[None], axis=2)
+    return far.min(axis=0).max() < 1e-6 and far.min(axis=1).max() < 1e-6
+
+
+@given(n=st.integers(1, 2), seed=st.integers(0, 10**6))
+def test_one_and_two_rows_follow_exactly(n, seed):
+    assert same(recovered_rows(cell(rows(n, seed))), rows(n, seed))
+
+
+@given(seed=st.integers(0, 10**6), norm=st.sampled_from([1.0, 7.0]))
+def test_three_rows_of_one_norm_follow_exactly(seed, norm):
+    x = rows(3, seed)
+    x *= norm / np.linalg.norm(x, axis=1, keepdims=True)
+    assert same(recovered_rows(cell(x)), x)
+
+
+@pytest.mark.parametrize("n", [3, 4, 10])
+def test_more_rows_do_not_follow_and_none_are_claimed(n):
+    assert recovered_rows(cell(rows(n))) is None
+
+
+def test_rows_that_are_all_alike_follow():
+    assert same(recovered_rows(cell(np.ones((3, P)))), np.ones((3, P)))
+
+
+def test_pooled_moments_give_one_row_and_two_only_of_a_class_that_is_alone():
+    x = rows(5)
+    several = cells(Message.from_embeddings(x, [0, 1, 1, 2, 2], 3).of_kind("pooled"))
+    assert same(recovered_rows(several[0]), x[:1]) and recovered_rows(several[1]) is None
+    alone = cells(Message.from_embeddings(x[:4], [0, 1, 1, 2], 3).of_kind("pooled"))
+    assert same(recovered_rows(alone[1]), x[1:3])  # classes of one row add nothing to what is pooled
+
+
+def test_means_give_one_row_only():
+    assert same(recovered_rows(cell(rows(1), "means")), rows(1))
+    assert recovered_rows(cell(rows(2), "means")) is None
+
+
+@pytest.mark.parametrize("n", [2, 5, P])
+def test_the_span_tells_who_is_among_up_to_p_rows(n):
+    known = cell(rows(n))
+    assert in_span(known.mean, known.spread, rows(n)).all()
+    assert not in_span(known.mean, known.spread, rows(50, seed=1)).any()
+
+
+def test_more_than_p_rows_have_no_span_to_tell_by():
+    known = cell(rows(P + 1))
+    assert in_span(known.mean, known.spread, rows(3)) is None
+
+
+@pytest.mark.parametrize(("n", "least", "most"), [(2 * P, 0.8, 1.0), (400 * P, 0.45, 0.58)])
+def test_membership_is_guessed_the_better_the_fewer_rows_there_are(n, least, most):
+    x, others = rows(n), rows(2000, seed=1)
+    known = cell(x)
+    assert least < auc(likelihood_ratio(known, x), likelihood_ratio(known, others)) < most
+
+
+def test_auc_counts_ties_half():
+    assert auc(np.array([1.0, 2.0]), np.array([1.0, 0.0])) == (0.5 + 1 + 1 + 1) / 4
+    assert auc(np.zeros(3), np.zeros(5)) == 0.5
+
+
+@pytest.mark.parametrize("kind", ["per-class", "pooled", "means"])
+def test_what_one_of_two_sites_takes_off_leaves_the_other(kind):
+    a, b = (Message.from_embeddings(rows(4, seed), [0, 0, 1, 2 - seed], 3).of_kind(kind) for seed in (0, 1))
+    left = remainder(a + b, a)
+    assert left.kind == kind and np.array_equal(left.count, b.count)
+    np.testing.assert_allclose(left.sum, b.sum, atol=1e-12)
+    np.testing.assert_allclose(left.second, b.second, atol=1e-11)
+    assert cells(left).keys() == cells(b).keys()
+
+
+@given(st.integers(0, 6), st.lists(st.integers(0, 3), min_size=1, max_size=12))
+def test_withheld_cells_are_empty_and_the_others_are_as_they_were(least, y):
+    message = Message.from_embeddings(rows(len(y)), y, 4)
+    left = withheld(message, least)
+    kept = message.count >= least
+    assert not left.count[~kept].any() and not left.sum[~kept].any() and not left.second[~kept].any()
+    np.testing.assert_array_equal(left.second[kept], message.second[kept])
+    assert all(isinstance(found, Cell) and found.n >= max(least, 1) for found in cells(left).values())
+
+
+def test_a_class_cannot_leave_what_has_been_pooled():
+    message = Message.from_embeddings(rows(3), [0, 0, 1], 2).of_kind("pooled")
+    assert withheld(message, 1) is not None
+    with pytest.raises(GgeurError, match="before they are pooled"):
+        withheld(message, 2)
