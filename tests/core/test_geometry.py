@@ -40,7 +40,7 @@ def test_the_eigenpairs_are_the_singular_pairs_of_the_centred_data(seed, n, p):
         expected = np.concatenate([singular, np.zeros(max(p - len(singular), 0))])
         digits = (
             1e-9 * expected[0] + 1e-14 * (x**2).max()
-        )  # moments about zero are rounded in units of the mean's square
+        )  # moments about zero round by the mean's square
         np.testing.assert_allclose(g.eigenvalues[c], expected, rtol=1e-9, atol=digits)
         v = g.eigenvectors[c]
         np.testing.assert_allclose(v.T @ v, np.eye(p), atol=1e-10)
