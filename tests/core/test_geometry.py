@@ -38,9 +38,7 @@ def test_the_eigenpairs_are_the_singular_pairs_of_the_centred_data(seed, n, p):
         own = x[y == c] - x[y == c].mean(axis=0)
         singular = np.linalg.svd(own, compute_uv=False) ** 2 / len(own)
         expected = np.concatenate([singular, np.zeros(max(p - len(singular), 0))])
-        digits = (
-            1e-9 * expected[0] + 1e-14 * (x**2).max()
-        )  # moments about zero round by the mean's square
+        digits = 1e-9 * expected[0] + 1e-14 * (x**2).max()  # moments about zero round by the mean's square
         np.testing.assert_allclose(g.eigenvalues[c], expected, rtol=1e-9, atol=digits)
         v = g.eigenvectors[c]
         np.testing.assert_allclose(v.T @ v, np.eye(p), atol=1e-10)
