@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.geometry import Scale
@@ -15,10 +15,9 @@ from ggeur.federation.augmentation import Augmentation, steps_of
 from ggeur.federation.augmentation import build as build_augmentation
 from ggeur.methods import checked_parameters, factory
 from ggeur.settings.choices import RANDOM, AugmentationName, HeadName, StartName, check_heads, of_train
+from ggeur.settings.privacy import Privacy
+from ggeur.settings.section import Above, Section, Share, Size
 
-# Numbers are strict: `true` is not 1, and "3" is not 3.
-Size = Annotated[int, Field(strict=True, gt=0, le=10**7)]  # past which memory would run out, not sense begin
-Share = Annotated[float, Field(strict=True, gt=0, le=1)]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
 
 
@@ -49,15 +48,6 @@ NOT_YET = {
 }
 
 
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @property
-    def key(self) -> str:
-        """Equal for sections that say the same; parameters of a user's own need not be hashable."""
-        return repr(self.model_dump())  # not JSON, to which inf and nan are one
-
-
 class Data(Section):
     """Where the embeddings come from: a table, or a dataset and the encoder to embed it with."""
 
@@ -78,7 +68,7 @@ class Data(Section):
 class Partition(Section):
     kind: Literal["dirichlet", "domain", "label-and-domain"] = "dirichlet"
     clients: Size = 10
-    beta: Annotated[float, Field(strict=True, gt=0)] = 0.1
+    beta: Above = 0.1
     min_per_class: Annotated[int, Field(strict=True, ge=0)] = 1
     share: Share = 1.0
 
@@ -117,7 +107,7 @@ class Train(Section):
     local_epochs: Size = 10
     local_steps: Size | None = None
     batch: Size = 64
-    rate: Annotated[float, Field(strict=True, gt=0)] = 0.01
+    rate: Above = 0.01
     optimiser: Literal["sgd", "adam"] = "sgd"
     momentum: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.9
     weight_decay: Annotated[float, Field(strict=True, ge=0)] = 1e-5
@@ -140,26 +130,13 @@ class Train(Section):
         return self
 
 
-class Privacy(Section):
-    min_count: Size | None = None
-    epsilon: Annotated[float, Field(strict=True, gt=0)] | None = None
-    delta: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = None
-    unit: Literal["record", "client"] | None = None
-
-    @model_validator(mode="after")
-    def later(self) -> Self:
-        if self.model_fields_set:
-            raise ValueError("privacy settings are not there yet; leave [privacy] out")
-        return self
-
-
 class Federate(Section):
     """Real machines: how many sites there are, and how long and for how many of them to wait."""
 
     nodes: Size | None = None
     min_nodes: Size = 2  # with fewer the run stops, and can be resumed
-    wait: Annotated[float, Field(strict=True, gt=0)] = 300.0  # seconds for sites to connect
-    timeout: Annotated[float, Field(strict=True, gt=0)] = 600.0  # seconds for a site to answer
+    wait: Above = 300.0  # seconds for sites to connect
+    timeout: Above = 600.0  # seconds for a site to answer
     test_table: str | None = None  # on the server, scored beside the sites' own test rows
 
 
