@@ -92,7 +92,7 @@ def test_with_a_threshold_nobody_recovers_a_row(path, statistics):
 
 
 def test_a_threshold_above_every_cell_is_refused(path):
-    with pytest.raises(GgeurError, match="nothing is shared"):
+    with pytest.raises(GgeurError, match="above every cell"):
         audit(point(path), 0, min_count=1000)
 
 

@@ -5,10 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggeur.core.errors import GgeurError
 from ggeur.core.message import Message
-from ggeur.privacy.attacks import Cell, auc, cells, in_span, likelihood_ratio, recovered_rows, remainder
-from ggeur.privacy.threshold import withheld
+from ggeur.privacy.attacks import auc, cells, in_span, likelihood_ratio, recovered_rows, remainder
 
 P = 12
 
@@ -94,20 +92,3 @@ def test_what_one_of_two_sites_takes_off_leaves_the_other(kind):
     np.testing.assert_allclose(left.sum, b.sum, atol=1e-12)
     np.testing.assert_allclose(left.second, b.second, atol=1e-11)
     assert cells(left).keys() == cells(b).keys()
-
-
-@given(st.integers(0, 6), st.lists(st.integers(0, 3), min_size=1, max_size=12))
-def test_withheld_cells_are_empty_and_the_others_are_as_they_were(least, y):
-    message = Message.from_embeddings(rows(len(y)), y, 4)
-    left = withheld(message, least)
-    kept = message.count >= least
-    assert not left.count[~kept].any() and not left.sum[~kept].any() and not left.second[~kept].any()
-    np.testing.assert_array_equal(left.second[kept], message.second[kept])
-    assert all(isinstance(found, Cell) and found.n >= max(least, 1) for found in cells(left).values())
-
-
-def test_a_class_cannot_leave_what_has_been_pooled():
-    message = Message.from_embeddings(rows(3), [0, 0, 1], 2).of_kind("pooled")
-    assert withheld(message, 1) is not None
-    with pytest.raises(GgeurError, match="before they are pooled"):
-        withheld(message, 2)

@@ -108,7 +108,7 @@ def _summary(found: "Audit", min_count: int) -> None:
     for party, who in _WHO.items():
         say(f"{who}: {_sentence(found.of(party))}")
     if min_count:
-        say(f"Cells under {min_count} rows were taken as not shared; ggeur does not hold them back yet.")
+        say(f"Cells under {min_count} rows were taken as not shared, as [privacy] min_count = {min_count} has it.")
     rows = sum(f.rows for f in found.of("server"))
     say(f"In all {found.exact:,} of {rows:,} rows can be recovered exactly by somebody.")
 

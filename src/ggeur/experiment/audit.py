@@ -16,7 +16,7 @@ from ggeur.core.message import Message, Statistics
 from ggeur.core.message import Total as MessageTotal
 from ggeur.core.types import Float, Int
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.dealing import Dealer, client_names, task_of
+from ggeur.experiment.dealing import Dealer, client_names, clients_of, task_of
 from ggeur.experiment.parties import OtherClient, Sent, Total
 from ggeur.experiment.setup import Setup
 from ggeur.federation.start import solved_head
@@ -115,12 +115,12 @@ def audit(point: Settings, seed: int, min_count: int = 0, model: Model | None = 
     """
     dealer, setup = Dealer(), Setup.of(point)
     table, _ = dealer.rows(setup, seed)
-    sent = Sent(setup, dealer.clients(setup, seed), seed, min_count)
-    held = _Held(table, sent.clients.homes)
-    names, kind = client_names(table, sent.clients.parts), sent.kind
+    least = max(min_count, point.privacy.least_rows)
+    everybody = clients_of(table, point.partition, seed)
+    sent = Sent(setup, clients_of(table, point.partition, seed, least), seed, least)
+    held = _Held(table, everybody.homes)
+    names, kind = client_names(table, everybody.parts), sent.kind
     total = Total(sent) if kind is not None else None
-    if total is not None and not total.message.count.any():
-        raise GgeurError(f"With a min_count of {min_count} nothing is shared: no message has so many rows of a class.")
     if model is not None:
         sure = _sureness(model, dealer.split(point.data, seed))
     else:
@@ -128,11 +128,12 @@ def audit(point: Settings, seed: int, min_count: int = 0, model: Model | None = 
         sure = _sureness(_solved(total.message, table, seed), table)
     other = OtherClient(sent)
     findings: list[Finding] = []
-    for k, own in enumerate(sent.clients.parts):
+    for k, own in enumerate(everybody.parts):
         seen: dict[int, list[tuple[Cell, Int]]] = {}
-        for rows, message in sent.messages(k) if kind is not None else ():
+        for rows, message in sent.seen(k) if kind is not None else ():
             for c, cell in cells(message).items():
-                seen.setdefault(c, []).append((cell, rows[table.y[rows] == c]))
+                if len(mine := rows[table.y[rows] == c]):  # under noise, cells without a row are sent as well
+                    seen.setdefault(c, []).append((cell, mine))
         for c in np.unique(table.y[own]).tolist():
             mine = own[table.y[own] == c]
             views: list[tuple[Party, Iterable[tuple[Cell | None, Int]], float]] = [

@@ -25,6 +25,9 @@ from ggeur.federation.simulated import Clients, TrainingSets, augment_clients, m
 from ggeur.federation.start import client_weights, random_head, solved_head, to_train
 from ggeur.heads.head import Head, Params
 from ggeur.methods.algorithm import Chosen, Solved, Task
+from ggeur.methods.auto import by_rule
+from ggeur.privacy.ball import Ball
+from ggeur.privacy.repair import floor
 from ggeur.settings.schema import Data, Partition
 
 _TABLES = 2  # held at once; cells of one table mostly come together
@@ -45,12 +48,15 @@ def partition_rows(table: EmbeddingTable, p: Partition, seed: int) -> list[Int]:
     return partition.label_and_domain(table.y, table.domains, p.beta, test=table.test, seed=seed)
 
 
-def clients_of(table: EmbeddingTable, p: Partition, seed: int) -> Clients:
-    """The clients of a table that has been split; at least one must hold something."""
+def clients_of(table: EmbeddingTable, p: Partition, seed: int, least: int = 0) -> Clients:
+    """The clients of a table that has been split, with classes of at `least` so many rows; one must hold something."""
     parts = partition_rows(table, p, seed)
     if not any(len(rows) for rows in parts):
         raise GgeurError(f"The federation has no training samples at all (seed {seed}).")
-    return Clients.of(table.x, table.y, table.domains, table.n_classes, parts)
+    clients = Clients.of(table.x, table.y, table.domains, table.n_classes, parts, least)
+    if not any(len(rows) for rows in clients.parts):
+        raise GgeurError(f"[privacy] min_count = {least} is above every cell: no class has so many rows at any client.")
+    return clients
 
 
 def client_names(table: EmbeddingTable, parts: Sequence[Int]) -> list[str]:
@@ -75,16 +81,33 @@ def in_units(table: EmbeddingTable, units: Units) -> EmbeddingTable:
     return replace(table, x=units.apply(table.x), text=text)
 
 
+def in_ball(table: EmbeddingTable, ball: Ball) -> EmbeddingTable:
+    """The table with rows, and text embeddings if it has any, in a ball; its meta says what dimensions they had."""
+    text = None if table.text is None else ball.apply(table.text)
+    was = {} if ball.projection is None else {"dimension": table.dimension}
+    return replace(table, x=ball.apply(table.x), text=text, meta={**table.meta, **was})
+
+
+def chosen_by_rule(setup: Setup, p: int, clients: int) -> Choice:
+    """What `auto` takes under noise, of which it knows what is public: `p` dimensions and how many `clients`."""
+    privacy = setup.settings.privacy
+    assert privacy.mechanism is not None and privacy.rows is not None
+    noise = privacy.mechanism.noise("pooled", clients).of_sum(clients)
+    taken, why = by_rule(privacy.rows, p, floor(noise, p), privacy.mechanism.radius)
+    return Choice(taken, None, None, why=why)
+
+
 class Dealer:
     """The tables of a run and what is dealt out of them; cells that share any of it get the same."""
 
     def __init__(self) -> None:
         self._tables: dict[Data, EmbeddingTable] = {}
         self._splits: dict[tuple[Data, int], EmbeddingTable] = {}
-        self._rows: tuple[Hashable, EmbeddingTable, Units] | None = None  # of a seed, in units: those of one are kept
+        self._rows: tuple[Hashable, EmbeddingTable, Units | None] | None = None  # of a seed: those of one are kept
         self._looked_at: set[Data] = set()
         self._augmented: dict[Hashable, TrainingSets] = {}
-        self._clients: tuple[EmbeddingTable, Partition, int, Clients] | None = None
+        self._clients: tuple[EmbeddingTable, Partition, int, int, Clients] | None = None
+        self._balls: dict[tuple[Data, Ball], EmbeddingTable] = {}
         self._tests: WeakValueDictionary[Hashable, TestSet] = WeakValueDictionary()  # of cells in flight
 
     def table(self, data: Data) -> EmbeddingTable:
@@ -114,24 +137,35 @@ class Dealer:
             self._splits[data, seed] = self.table(data).split(seed)
         return self._splits[data, seed]
 
+    def _in_ball(self, data: Data, ball: Ball, seed: int) -> EmbeddingTable:
+        """The same with all rows in a ball, which are brought there once."""
+        whole, split = self.table(data), self.split(data, seed)
+        if (data, ball) not in self._balls:
+            while len(self._balls) >= _TABLES:
+                self._balls.pop(next(iter(self._balls)))
+            self._balls[data, ball] = in_ball(whole, ball)
+        return replace(self._balls[data, ball], test=split.test)
+
     def rows(self, setup: Setup, seed: int) -> tuple[EmbeddingTable, Units | None]:
         """The split table as the setup takes it, and the units that its rows are then in, if not as they lie there."""
-        s = setup.settings
-        table = self.split(s.data, seed)
-        if not setup.standardise:
-            return table, None
-        key = setup.rows(seed)
+        s, ball = setup.settings, setup.settings.privacy.ball
+        if ball is None and not setup.standardise:
+            return self.split(s.data, seed), None
+        key = (setup.rows(seed), seed)
         if self._rows is None or self._rows[0] != key:
-            units = merged_units(clients_of(table, s.partition, seed))
-            self._rows = key, in_units(table, units), units
+            table, units = self.split(s.data, seed) if ball is None else self._in_ball(s.data, ball, seed), None
+            if setup.standardise:
+                units = merged_units(clients_of(table, s.partition, seed, s.privacy.least_rows))
+                table = in_units(table, units)
+            self._rows = key, table, units
         return self._rows[1:]
 
     def clients(self, setup: Setup, seed: int) -> Clients:
         """Who holds which of these rows; the last are kept, for training sets and first head alike."""
-        (table, _), p = self.rows(setup, seed), setup.settings.partition
-        if self._clients is None or self._clients[0] is not table or self._clients[1:3] != (p, seed):
-            self._clients = table, p, seed, clients_of(table, p, seed)
-        return self._clients[3]
+        (table, _), p, least = self.rows(setup, seed), setup.settings.partition, setup.settings.privacy.least_rows
+        if self._clients is None or self._clients[0] is not table or self._clients[1:4] != (p, seed, least):
+            self._clients = table, p, seed, least, clients_of(table, p, seed, least)
+        return self._clients[4]
 
     def _look_at_units(self, setup: Setup, seed: int) -> None:
         """Once for each table that is trained on as it lies there: whether its units suit that."""
@@ -157,7 +191,9 @@ class Dealer:
         s = setup.settings
         key = (setup.dealt, seed)
         if key not in self._augmented:
-            clients = self.clients(setup, seed)
+            clients, needs = self.clients(setup, seed), setup.augmentation.needs
+            if needs is not None:
+                clients = clients._replace(guard=setup.guard(needs, seed))
             with blaming(s.augment.kind, "augmentation"):
                 made = augment_clients(clients, setup.augmentation, seed)
             if not 0 < sum(leaf.nbytes for leaf in jax.tree.leaves((made.bank, made.shapes))) <= _KEPT_BYTES:
@@ -170,12 +206,16 @@ class Dealer:
     def solved(self, solved: Solved, name: str, setup: Setup, seed: int) -> Params:
         """The head that `solved` makes of what the clients send."""
         table, _ = self.rows(setup, seed)
-        total = merged_total(self.clients(setup, seed), solved.needs, apart=solved.apart)
+        clients = self.clients(setup, seed)._replace(guard=setup.guard(solved.needs, seed))
+        total = merged_total(clients, solved.needs, apart=solved.apart)
         return solved_head(solved, name, total, task_of(table), seed)
 
-    def choice(self, chosen: Chosen, setup: Setup, seed: int) -> tuple[Choice, SimulatedFolds]:
+    def choice(self, chosen: Chosen, setup: Setup, seed: int) -> tuple[Choice, SimulatedFolds | None]:
         """Which candidate does best on what is left out."""
-        (table, _), folds = self.rows(setup, seed), SimulatedFolds.of(self.clients(setup, seed), chosen, seed)
+        (table, _), clients = self.rows(setup, seed), self.clients(setup, seed)
+        if setup.settings.privacy.mechanism is not None:
+            return chosen_by_rule(setup, table.dimension, len(clients.parts)), None
+        folds = SimulatedFolds.of(clients, chosen, seed, setup.settings.privacy.least_rows)
         return choose(chosen, folds.count(), folds, task_of(table), seed), folds
 
     def run(self, setup: Setup, seed: int, augmented: TrainingSets) -> Run:

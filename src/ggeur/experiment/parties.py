@@ -3,7 +3,7 @@
 What they see is made by the functions that a run calls, so it is what the code sends.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,21 +14,21 @@ from ggeur.core.message import Message, Statistics
 from ggeur.core.types import Bool, Float, Int
 from ggeur.experiment.setup import Setup
 from ggeur.federation.choosing import row_folds
-from ggeur.federation.settlement import Settlement, about_center, settle
+from ggeur.federation.noisy import Guard
+from ggeur.federation.settlement import Settlement, about_center, by_home, settle
 from ggeur.federation.simulated import Clients
 from ggeur.methods.algorithm import Bound, Chosen, Solved, Trained
 from ggeur.privacy.attacks import Cell, Spread, cells, remainder
-from ggeur.privacy.threshold import withheld
 
 
 @dataclass(frozen=True)
 class Sent:
-    """The messages that clients send in round 0, made when they are asked for; without cells under `min_count` rows."""
+    """The messages that clients send in round 0, made when they are asked for; folds have `least` rows of a cell."""
 
     setup: Setup
     clients: Clients
     seed: int
-    min_count: int = 0
+    least: int = 0
 
     @cached_property
     def kind(self) -> Statistics | None:
@@ -47,20 +47,35 @@ class Sent:
         domains = self.clients.domains[rows] if start is not None and start.apart is not None else np.zeros_like(rows)
         fold = np.zeros_like(rows)
         if isinstance(algorithm, Chosen):
-            fold = row_folds(self.clients.y[rows], self.clients.domains[rows], algorithm.folds, self.seed, k)
+            fold = row_folds(
+                self.clients.y[rows], self.clients.domains[rows], algorithm.folds, self.seed, k, self.least
+            )
         both = np.unique(np.stack([domains, fold]), axis=1).T
         return [rows[(domains == d) & (fold == f)] for d, f in both]
 
+    @cached_property
+    def guard(self) -> Guard | None:
+        """What makes messages noisy, if anything does."""
+        return None if self.kind is None else self.setup.guard(self.kind, self.seed)
+
     def messages(self, k: int) -> Iterator[tuple[Int, Message]]:
         """Each message of client `k`, with the rows behind it."""
-        return ((rows, self._message(rows, self.center)) for rows in self.parts(k))
+        for number, rows in enumerate(self.parts(k)):
+            message = self._message(rows, self.center)
+            if self.guard is not None:
+                message = self.guard.message(message, k, number, len(self.clients.parts))
+            yield rows, message
+
+    def seen(self, k: int) -> Iterator[tuple[Int, Message]]:
+        """The same as a server looks at them; of secure sums it sees none."""
+        if self.setup.settings.privacy.secure_sum:
+            return
+        for rows, message in self.messages(k):
+            yield rows, message if self.guard is None else self.guard.repaired(message, 1, "dropped")
 
     def _message(self, rows: Int, center: Float | None) -> Message:
         assert self.kind is not None
-        if not self.min_count:
-            return self.clients.message(rows, self.kind, center)
-        apart: Statistics = "per-class" if self.kind == "pooled" else self.kind  # a class leaves before all are pooled
-        return withheld(self.clients.message(rows, apart, center), self.min_count).of_kind(self.kind)
+        return self.clients.message(rows, self.kind, center)
 
     def of_client(self, k: int) -> Message:
         """All that client `k` sends, added up."""
@@ -71,17 +86,24 @@ class Sent:
     def center(self) -> Float | None:
         """About which the server asks for moments, where zero would lose digits."""
         parts = [rows for k in range(len(self.clients.parts)) for rows in self.parts(k)]
+        if self.setup.settings.privacy.epsilon is not None:  # moments are about zero, a public point
+            return None
         found = about_center(lambda center: Message.merge(self._message(rows, center) for rows in parts)).center
         return found if found.any() else None
 
     def total(self, classes: Bool | None = None) -> Message:
         """The sum of all messages; of client k only the `classes` (K, C) marked in its row."""
         each = ((k, self.of_client(k)) for k in range(len(self.clients.parts)))
-        return Message.merge(m if classes is None else m.only(classes[k]) for k, m in each)
+        total = Message.merge(m if classes is None else m.only(classes[k]) for k, m in each)
+        return total if self.guard is None else self.guard.repaired(total, len(self.clients.parts), "dropped")
 
     def means(self) -> Iterator[Message]:
         """Each client's message without second moments."""
         return (self.of_client(k).of_kind("means") for k in range(len(self.clients.parts)))
+
+    def by_home(self, homes: Sequence[int | None]) -> dict[int, Message]:
+        """Those of the clients of each domain added up."""
+        return by_home(self.means(), homes)
 
 
 class Total:
@@ -89,8 +111,7 @@ class Total:
 
     def __init__(self, sent: Sent) -> None:
         self._sent, self._total = sent, sent.total()
-        each = [m.count for m in sent.means()]
-        self.holders = np.stack(each) > 0  # (K, C)
+        self.holders = sent.clients.counts() > 0  # (K, C)
         self._cells = cells(self._total)
         self._without: dict[int, dict[int, Cell]] = {}
 
@@ -103,12 +124,12 @@ class Total:
         if not self.holders[k, c]:
             return None
         others = np.flatnonzero(self.holders[:, c] & (np.arange(len(self.holders)) != k))
-        if len(others) != 1:
-            return self._cells[c]
+        if len(others) != 1 or self._sent.guard is not None:  # of noisy messages, what is left is as the server saw it
+            return self._cells.get(c)
         spy = int(others[0])
         if spy not in self._without:
             self._without[spy] = cells(remainder(self._total, self._sent.of_client(spy)))
-        return self._without[spy][c]
+        return self._without[spy].get(c)
 
 
 class OtherClient:

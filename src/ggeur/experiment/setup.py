@@ -7,10 +7,12 @@ from functools import cached_property
 from ggeur.core.message import Statistics, largest
 from ggeur.engine.training import LocalOptimiser, Training
 from ggeur.federation.augmentation import Augmentation
+from ggeur.federation.noisy import Guard
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import Head
 from ggeur.methods import resolve, resolve_solved
-from ggeur.methods.algorithm import Algorithm, Bound, Given, Solved, Trained
+from ggeur.methods.algorithm import Algorithm, Bound, Chosen, Given, Solved, Trained
+from ggeur.methods.auto import in_public
 from ggeur.settings.schema import Settings
 
 
@@ -29,12 +31,15 @@ class Setup:
         t = settings.train
         head = resolve_head(t.head, softmax=t.softmax, **settings.head_parameters)
         algorithm = resolve(t.method, head, settings.method.get(t.method, {}), settings.augment.statistics)
+        if isinstance(algorithm, Chosen) and settings.privacy.mechanism is not None:
+            algorithm = in_public()
         return cls(settings, head, algorithm, settings.augment.build(), training_of(settings))
 
     @cached_property
     def dealt(self) -> Hashable:
         """Equal for setups whose clients hold and draw the same, whatever they then do."""
-        return self.settings.data, self.settings.partition, self.settings.augment.key
+        s = self.settings
+        return s.data, s.partition, s.augment.key, s.privacy
 
     @property
     def standardise(self) -> bool:
@@ -44,7 +49,13 @@ class Setup:
     def rows(self, seed: int) -> Hashable:
         """Equal for cells of the same rows in the same units, whatever their test mask."""
         s = self.settings
-        return (s.data, s.partition, seed) if self.standardise else s.data
+        lies = s.data, s.privacy.ball
+        return (*lies, s.partition, s.privacy.least_rows, seed) if self.standardise else lies
+
+    def guard(self, kind: Statistics, seed: int | None) -> Guard | None:
+        """How clients protect a message of that `kind`; simulated ones by the seed."""
+        p = self.settings.privacy
+        return None if p.mechanism is None else Guard(p.mechanism, kind, p.min_count, seed)
 
     @property
     def trained(self) -> Trained | None:

@@ -44,10 +44,13 @@ class Choice(NamedTuple):
     expected: Float | None  # (candidates,)
     error: Float | None  # (candidates,) standard errors, over cells, of the difference to the best
     of_cells: bool = False  # whether whole cells were left out, too
+    why: str = ""  # where a rule took it, that looks at no row
 
     def sentence(self, candidates: Sequence[Candidate]) -> str:
         """What was taken, what it expects and how far the others are."""
         names = [c.label for c in candidates]
+        if self.why:
+            return self.why
         if self.expected is None:
             return f"Took {names[self.taken]}, the default: no class is held in two domains, so none can be left out."
         e = self.expected
@@ -61,13 +64,17 @@ class Choice(NamedTuple):
         )
 
 
-def row_folds(y: Int, domains: Int, n_folds: int, seed: int, client: int) -> Int:
-    """(n,) the fold of every row of a client: its rows of every class and domain are spread evenly, by chance."""
+def row_folds(y: Int, domains: Int, n_folds: int, seed: int, client: int, least: int = 0) -> Int:
+    """(n,) the fold of every row of a client: its rows of every class and domain are spread evenly, by chance.
+
+    Sums of a fold are sent, or follow by subtraction, so that each has at `least` so many rows of a cell, or none.
+    """
     rng = generator(seed, "folds", client)
     fold = np.zeros(len(y), np.int64)
     for cell in np.unique(np.stack([domains, y]), axis=1).T:
         rows = np.flatnonzero((domains == cell[0]) & (y == cell[1]))
-        fold[rng.permutation(rows)] = (np.arange(len(rows)) + rng.integers(n_folds)) % n_folds
+        several = min(n_folds, max(len(rows) // least, 1)) if least else n_folds
+        fold[rng.permutation(rows)] = (np.arange(len(rows)) % several + rng.integers(n_folds)) % n_folds
     return fold
 
 

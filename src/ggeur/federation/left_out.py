@@ -24,9 +24,10 @@ class SimulatedFolds:
     bytes_down: int = 0
 
     @classmethod
-    def of(cls, clients: Clients, chosen: Chosen, seed: int) -> "SimulatedFolds":
+    def of(cls, clients: Clients, chosen: Chosen, seed: int, least: int = 0) -> "SimulatedFolds":
+        """With at `least` so many rows of a cell in each fold that has any of it."""
         each = [
-            row_folds(clients.y[rows], clients.domains[rows], chosen.folds, seed, k)
+            row_folds(clients.y[rows], clients.domains[rows], chosen.folds, seed, k, least)
             for k, rows in enumerate(clients.parts)
         ]
         return cls(clients, chosen, each)

@@ -24,6 +24,9 @@ class Messages(Protocol):
     def means(self) -> Iterator[Message]:
         """One by one, in the clients' order, without second moments."""
 
+    def by_home(self, homes: Sequence[int | None]) -> dict[int, Message]:
+        """Those of the clients of each domain added up, without second moments; `homes` are the clients' domains."""
+
 
 class Settlement(NamedTuple):
     """What round 0 comes to, and what people should hear of it."""
@@ -41,19 +44,26 @@ def settle(
     `count` (K, C) is who holds how much of what, `homes` whose rows are of which domain, and `not_several` says why the
     domains are not several, if they are not.
     """
-    by_home: dict[int, Message] = {}
+    of_homes: dict[int, Message] = {}
     notes: list[str] = []
     if with_prototypes(a, homes):
-        for home, message in zip(homes, messages.means(), strict=True):
-            if home is not None:
-                by_home[home] = by_home[home] + message if home in by_home else message
+        of_homes = messages.by_home(homes)
     elif a.prototypes:
         notes.append(f"Step 2 adds nothing: {not_several}, so there are no prototypes of others.")
     shapes = Shapes.none(count.shape[1], p)
     if a.noise is not None:
         shapes = _global_shapes(messages, a, count, homes)
         notes += filter(None, [note_on_units(shapes, a)])
-    return Settlement(Layout.of(count, homes, by_home, p, a), shapes, notes)
+    return Settlement(Layout.of(count, homes, of_homes, p, a), shapes, notes)
+
+
+def by_home(means: Iterator[Message], homes: Sequence[int | None]) -> dict[int, Message]:
+    """The `means` of clients, in their order, added up by domain; who is of none is left out."""
+    found: dict[int, Message] = {}
+    for home, message in zip(homes, means, strict=True):
+        if home is not None:
+            found[home] = found[home] + message if home in found else message
+    return found
 
 
 def _global_shapes(messages: Messages, a: Augmentation, count: Int, homes: Sequence[int | None]) -> Shapes:

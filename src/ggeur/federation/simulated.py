@@ -1,7 +1,7 @@
 """Round 0 of clients whose rows lie in one table: the same functions that real sites and servers call, in a loop."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +14,11 @@ from ggeur.core.types import Bool, Float, Int
 from ggeur.core.units import RowSums, Units
 from ggeur.core.virtual import NoisePlace, VirtualSet, training_set
 from ggeur.federation.augmentation import Augmentation
-from ggeur.federation.settlement import about_center, settle
-from ggeur.federation.summary import digits_note, protect, summarise
+from ggeur.federation.noisy import ALL, Guard
+from ggeur.federation.settlement import about_center, by_home, settle
+from ggeur.federation.summary import digits_note, summarise
+from ggeur.privacy.repair import Under
+from ggeur.privacy.threshold import large_cells
 
 _LOT_ROWS = 2048  # of clients that are summed up together
 
@@ -29,10 +32,15 @@ class Clients(NamedTuple):
     parts: Sequence[Int]  # each client's rows
     homes: Sequence[int | None]  # the domain of each client's rows; None where they mix, or there are none
     domains: Int  # (N,)
+    guard: Guard | None = None  # how they protect what they send
 
     @classmethod
-    def of(cls, x: NDArray[Any], y: Int, domains: Int, n_classes: int, parts: Sequence[Int]) -> "Clients":
-        """Of a table's columns, its `domains` (N,) among them."""
+    def of(
+        cls, x: NDArray[Any], y: Int, domains: Int, n_classes: int, parts: Sequence[Int], min_count: int = 0
+    ) -> "Clients":
+        """Of a table's columns, its `domains` (N,) among them; in cells under `min_count` rows take no part."""
+        if min_count:
+            parts = [rows[large_cells(y[rows], domains[rows], min_count)] for rows in parts]
         each = [np.unique(domains[rows]) for rows in parts]
         homes = [int(d[0]) if len(d) == 1 else None for d in each]
         return cls(x, y, n_classes, parts, homes, domains)
@@ -42,8 +50,8 @@ class Clients(NamedTuple):
         return np.stack([np.bincount(self.y[rows], minlength=self.n_classes) for rows in self.parts])
 
     def message(self, rows: Int, kind: Statistics, center: Float | None = None) -> Message:
-        """What is sent of these rows."""
-        return protect(summarise(self.x[rows], self.y[rows], self.n_classes, kind, center))
+        """What is to be sent of these rows."""
+        return summarise(self.x[rows], self.y[rows], self.n_classes, kind, center)
 
 
 class TrainingSets(NamedTuple):
@@ -55,18 +63,26 @@ class TrainingSets(NamedTuple):
     shapes: LowRank | None = None  # of draws whose expected loss takes their place
 
 
-def merged_total(clients: Clients, kind: Statistics, classes: Bool | None = None, apart: Apart | None = None) -> Total:
+def merged_total(
+    clients: Clients,
+    kind: Statistics,
+    classes: Bool | None = None,
+    apart: Apart | None = None,
+    under: Under = "raised",
+) -> Total:
     """The total of all messages, about a center where zero would lose digits; of client k only `classes[k]`.
 
-    Where messages are kept `apart`, a client whose rows are of several domains sends one for each.
+    Where messages are kept `apart`, a client whose rows are of several domains sends one for each. Of a total with
+    noise in it, what is `under` the noise is raised, for a head, or dropped, for shapes.
     """
     kept = clients.parts
     if classes is not None:
         kept = [rows[classes[k, clients.y[rows]]] for k, rows in enumerate(kept)]
-    alone = apart is not None and apart.of == "client"
-    domains = [-1] if apart is None else np.unique(clients.domains).tolist()
-
+    domains = [ALL] if apart is None else np.unique(clients.domains).tolist()
     own = {d: kept if d < 0 else [rows[clients.domains[rows] == d] for rows in kept] for d in domains}
+    if clients.guard is not None:
+        return _noisy_total(clients, clients.guard, own, kind, apart, under)
+    alone = apart is not None and apart.of == "client"
     parts = [(d, rows) for d, mine in own.items() for rows in (filter(len, mine) if alone else _lots(mine))]
     total = about_center(
         lambda center: Total.of(((d, clients.message(rows, kind, center)) for d, rows in parts), apart)
@@ -74,6 +90,27 @@ def merged_total(clients: Clients, kind: Statistics, classes: Bool | None = None
     if note := digits_note(total):
         warnings.warn(note, GgeurWarning, stacklevel=2)
     return total
+
+
+def _noisy_total(
+    clients: Clients,
+    guard: Guard,
+    own: Mapping[int, Sequence[Int]],
+    kind: Statistics,
+    apart: Apart | None,
+    under: Under,
+) -> Total:
+    """Of which domains a client is, is public; of these it sends every class, whether it has rows of it or not."""
+    held = {d: [k for k, rows in enumerate(mine) if d == ALL or len(rows)] for d, mine in own.items()}
+    many = {d: len(those) for d, those in held.items() if those}
+
+    def sent() -> Iterator[tuple[int, Message]]:
+        for d, those in held.items():
+            for k in those:
+                message = clients.message(own[d][k], guard.kind)
+                yield d, guard.message(message, k, d, many[d]).of_kind(kind)
+
+    return guard.total(sent(), many, apart, under)
 
 
 def merged_units(clients: Clients) -> Units:
@@ -107,10 +144,21 @@ class _Messages(NamedTuple):
 
     def total(self, classes: Bool | None = None) -> Message:
         assert self.kind is not None
-        return merged_total(self.clients, self.kind, classes)
+        return merged_total(self.clients, self.kind, classes, under="dropped")
 
     def means(self) -> Iterator[Message]:
-        return (self.clients.message(rows, "means") for rows in self.clients.parts)
+        c, guard = self.clients, self.clients.guard
+        for k, rows in enumerate(c.parts):
+            if guard is None:
+                yield c.message(rows, "means")
+            else:
+                yield guard.message(c.message(rows, guard.kind), k, ALL, len(c.parts)).of_kind("means")
+
+    def by_home(self, homes: Sequence[int | None]) -> dict[int, Message]:
+        found, guard = by_home(self.means(), homes), self.clients.guard
+        if guard is None:
+            return found
+        return {home: guard.repaired(message, homes.count(home), "dropped") for home, message in found.items()}
 
 
 def augment_clients(clients: Clients, a: Augmentation, seed: int) -> TrainingSets:

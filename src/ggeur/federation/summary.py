@@ -9,6 +9,7 @@ from ggeur.core.errors import GgeurWarning
 from ggeur.core.means import class_sums
 from ggeur.core.message import Message, Statistics
 from ggeur.core.types import Bool, Float, Int
+from ggeur.privacy.noise import Mechanism, Normals, system_normals
 
 _FAR = 1e3  # mean over spread beyond which second moments about zero lose half of their sixteen digits
 
@@ -26,9 +27,9 @@ def summarise(
     return message if kind == "per-class" else message.of_kind(kind)
 
 
-def protect(message: Message) -> Message:
-    """What leaves the site in place of `message`: itself, as nothing protects it yet."""
-    return message
+def protect(message: Message, mechanism: Mechanism | None, clients: int, normals: Normals = system_normals) -> Message:
+    """What leaves a site, one of so many `clients`, in place of `message`: itself, or what noise makes of it."""
+    return message if mechanism is None else mechanism.apply(message, clients, normals)
 
 
 def far_center(total: Message) -> Float | None:

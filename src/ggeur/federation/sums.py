@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from ggeur.core.errors import GgeurError
 from ggeur.core.message import KINDS, Apart, Message, Statistics, Total
 from ggeur.core.types import Float, Int
-from ggeur.federation.summary import protect, summarise
+from ggeur.federation.summary import summarise
 
 
 class Sums(NamedTuple):
@@ -68,7 +68,7 @@ def sums_of(
             rows = np.flatnonzero(domain == d)
             center = np.asarray(np.mean(x[rows], axis=0, dtype=np.float64))
             message = summarise(x[rows], y[rows], len(class_names), kind, center)
-            messages[domain_names[d]] = protect(message.about(center) if kind == "means" else message)
+            messages[domain_names[d]] = message.about(center) if kind == "means" else message
     return Sums(name, class_names, kind, messages)
 
 

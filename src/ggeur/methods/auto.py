@@ -24,6 +24,7 @@ CANDIDATES: tuple[Mapping[str, Any], ...] = (
     {"method": "limit+gated"},
     {"method": "limit+gated", "t": 0.1},
 )
+_DROWNED = 8.0  # times a mean eigenvalue: noise beyond which second moments cost more than they tell
 Folds = Annotated[int, Field(ge=2, le=20)]
 
 
@@ -51,3 +52,24 @@ def auto(
     if not found:
         raise GgeurError("[method.auto] candidates: name at least one.")
     return Chosen(tuple(found), folds)
+
+
+def in_public() -> Chosen:
+    """What is chosen from where no row may be left out and scored: class means alone, or second moments, too."""
+    from ggeur.methods import resolve_solved
+
+    return Chosen(tuple(Candidate(name, {}, resolve_solved(name, {}, "pooled")) for name in ("ncm", "ridge")), 1)
+
+
+def by_rule(rows: int, p: int, floor: float, radius: float) -> tuple[int, str]:
+    """Which of these to take, and why: of so many `rows`, second moments would be wrong by `floor`.
+
+    Rows no longer than `radius` have eigenvalues of at most n R^2 / p on average, which the noise is measured in.
+    """
+    drowned = floor * p / (rows * radius**2)
+    taken = int(drowned < _DROWNED)
+    name, why = (("ncm", "drown in"), ("ridge", "stand out of"))[taken]
+    return taken, (
+        f"Took {name} by a public rule: with {rows:,} rows of {p} dimensions second moments {why} the noise "
+        f"({drowned:.2g} of their mean eigenvalue, against {_DROWNED:g})."
+    )

@@ -1,24 +1,17 @@
-"""Cells too small to share are left out of a message."""
+"""Cells too small to share: their rows take no part."""
 
-from typing import TypeVar
+import numpy as np
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.message import Message
-
-M = TypeVar("M", bound=Message)
+from ggeur.core.types import Int
 
 
-def withheld(message: M, min_count: int) -> M:
-    """The `message` without its classes of fewer than `min_count` rows.
+def large_cells(y: Int, domains: Int, min_count: int) -> Int:
+    """Which of a site's rows are in cells of at least `min_count`, by number; `y` (n,) and `domains` (n,) say of which.
 
-    Pooled moments are of all rows together, and a message does not say what a class adds to them: a class must leave
-    before moments are pooled.
-
-    >>> m = Message.from_embeddings([[0.0], [2.0], [5.0]], [0, 0, 1], 2)
-    >>> withheld(m, 2).count
-    array([2., 0.])
+    >>> large_cells(np.array([0, 0, 1, 0]), np.array([0, 0, 0, 1]), 2)
+    array([0, 1])
     """
-    shared = message.count >= min_count
-    if message.kind == "pooled" and not shared[message.present].all():
-        raise GgeurError("Pooled moments hold the rows of every class; leave a class out before they are pooled.")
-    return message.only(shared)
+    if not min_count or not len(y):
+        return np.arange(len(y))
+    _, cell, size = np.unique(np.stack([domains, y]), axis=1, return_inverse=True, return_counts=True)
+    return np.flatnonzero(size[cell.ravel()] >= min_count)

@@ -6,6 +6,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,6 +20,7 @@ from ggeur.heads.head import Params
 from ggeur.runs.checkpoint import Checkpoints, InFlight, Snapshot
 from ggeur.runs.interrupt import uninterrupted
 from ggeur.runs.model import Model
+from ggeur.runs.promise import promise
 from ggeur.runs.result import Cell, Result
 from ggeur.runs.resuming import check_same, lines_kept, not_empty, note_other_versions, startable
 from ggeur.runs.sealed import sealed_line
@@ -130,12 +132,19 @@ class RunFolder:
         """
         with uninterrupted():
             if params is not None:
-                encoder = {k: table.meta[k] for k in ("encoder", "weights", "preprocessing") if k in table.meta}
+                about = ("encoder", "weights", "preprocessing", "dimension")
+                encoder = {k: table.meta[k] for k in about if k in table.meta}
                 head = solved or point.train.head
                 parameters = sizes(head, params) if solved else described(head, point.head_parameters)
                 model = Model(params, head, table.dimension, table.class_names, encoder, parameters, units)
+                model = replace(model, ball=point.privacy.ball, privacy=promise(point, simulated=not self.real))
                 model.save(self._model(number))
             self._checkpoints.finish_cell(number, cell)
+
+    @property
+    def real(self) -> bool:
+        """Whether the run is over real machines, whose journal lies here then."""
+        return (self.path / "federation.jsonl").exists()
 
     def finish(self, result: Result) -> None:
         """Write the result; the checkpoints have served."""

@@ -25,12 +25,13 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads import sizes
 from ggeur.heads.head import Params, double_logits
+from ggeur.privacy.ball import Ball
 from ggeur.runs.change import current, settled
 from ggeur.runs.result import Result
 from ggeur.runs.sealed import sealed, unsealed
 
-_MORE = ("algorithm", "settings", "metrics")  # which older models do not say
-_KEYS = {"head", "parameters", "dimension", "class_names", "encoder", "units", *_MORE}
+_MORE = ("algorithm", "settings", "metrics", "privacy")  # which older models do not say
+_KEYS = {"head", "parameters", "dimension", "class_names", "encoder", "units", "ball", *_MORE}
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +40,8 @@ class Model:
 
     `units` are those of the rows that it takes, where they are not the encoder's; rows are brought to them here.
     Of a head that `ggeur fit` solved, `algorithm` is its method with its constants, `settings` what was asked for, and
-    `metrics` what its test rows say.
+    `metrics` what its test rows say. `privacy` is what was promised of its rows, and `ball` what rows are brought into
+    first.
     """
 
     params: Params
@@ -52,12 +54,20 @@ class Model:
     algorithm: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    privacy: Mapping[str, Any] = field(default_factory=dict)
+    ball: Ball | None = None
+
+    @property
+    def takes(self) -> int:
+        """How many dimensions the encoder's rows have; the head may see fewer, of a public projection."""
+        projected = self.ball is not None and self.ball.projection is not None
+        return int(self.encoder.get("dimension", self.dimension)) if projected else self.dimension
 
     def probabilities(self, table: EmbeddingTable) -> NDArray[np.float32]:
         """(N, C) class probabilities of the rows of `table`, as they come from the model's encoder."""
-        if table.dimension != self.dimension:
+        if table.dimension != self.takes:
             raise GgeurError(
-                f"The table has {table.dimension} dimensions and the model {self.dimension}: use one encoder for both."
+                f"The table has {table.dimension} dimensions and the model {self.takes}: use one encoder for both."
             )
         ours, theirs = self.encoder.get("weights"), table.meta.get("weights")
         if ours and theirs and ours != theirs:
@@ -66,7 +76,8 @@ class Model:
                 f"'{self.encoder.get('encoder')}' with other weights: use one encoder for both."
             )
         head = resolve_head(self.head, **self.parameters)
-        x = table.x if self.units is None else self.units.apply(table.x)
+        x = table.x if self.ball is None else self.ball.apply(table.x)
+        x = x if self.units is None else self.units.apply(x)
         logits: Any = double_logits(head, self.params, x)
         if logits is None:
             logits = head.logits(self.params, jnp.asarray(x, jnp.float32))
@@ -93,6 +104,8 @@ class Model:
         }
         if self.units is not None:
             about["units"] = {"shift": self.units.shift.tolist(), "scale": self.units.scale}
+        if self.ball is not None:
+            about["ball"] = self.ball._asdict()
         with write_atomically(folder / "model.json") as file:
             file.write(sealed(about))  # a date as text, which a date is read from
 
@@ -123,7 +136,8 @@ class Model:
             if dimension < 1:
                 raise ValueError("its dimension is not positive")
             units = _units(about["units"], dimension) if "units" in about else None
-            more = {key: dict(about.get(key, {})) for key in _MORE}
+            more: dict[str, Any] = {key: dict(about.get(key, {})) for key in _MORE}
+            more["ball"] = _ball(about["ball"], dimension) if "ball" in about else None
         except FileNotFoundError as error:
             raise GgeurError(f"There is no trained model at {folder}.") from error
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -159,6 +173,14 @@ def _units(about: Mapping[str, Any], dimension: int) -> Units:
     if units.shift.shape != (dimension,) or not np.isfinite(units.shift).all() or not 0 < units.scale < np.inf:
         raise ValueError("its units are not a shift and a scale")
     return units
+
+
+def _ball(about: Mapping[str, Any], dimension: int) -> Ball:
+    """As model.json has it."""
+    radius, projection = about["radius"], about["projection"]
+    if not (radius is None or 0 < float(radius) < np.inf) or projection not in (None, dimension):
+        raise ValueError("its ball is not a radius and a projection")
+    return Ball(None if radius is None else float(radius), projection)
 
 
 def _of_cell(run: Path, cell: int | str) -> Path:

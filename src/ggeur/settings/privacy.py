@@ -1,10 +1,19 @@
 """[privacy]: what leaves a site, and under which promise."""
 
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from ggeur.core.errors import GgeurError
+from ggeur.federation.augmentation import Augmentation
+from ggeur.methods import kind_of
+from ggeur.methods.algorithm import Chosen, Given, Solved
+from ggeur.privacy.ball import Ball
+from ggeur.privacy.noise import Mechanism
 from ggeur.settings.section import Above, Section, Size
+
+if TYPE_CHECKING:
+    from ggeur.settings.schema import Settings
 
 _WITH_EPSILON = ("delta", "unit", "clip", "rows")
 
@@ -42,3 +51,54 @@ class Privacy(Section):
         if self.unit == "client" and not self.secure_sum:
             raise ValueError('unit = "client" needs secure_sum = true: otherwise the server sees each site by itself')
         return self
+
+    @property
+    def ball(self) -> Ball | None:
+        """What rows are brought into before anything is made of them."""
+        return None if self.radius is None and self.projection is None else Ball(self.radius, self.projection)
+
+    @property
+    def mechanism(self) -> Mechanism | None:
+        """What makes messages noisy."""
+        if self.epsilon is None or self.radius is None:
+            return None
+        return Mechanism(self.epsilon, self.delta, self.radius, self.unit, self.clip, self.secure_sum)
+
+    @property
+    def least_rows(self) -> int:
+        """That a class must have at a site; under noise every site sends every class, and noisy totals are looked at."""
+        return 0 if self.epsilon is not None else self.min_count
+
+
+def check_privacy(s: "Settings", augmentation: Augmentation) -> None:
+    """GgeurError where the rest of the settings `s` would break, or not need, what [privacy] promises."""
+    p, kind = s.privacy, kind_of(s.train.method)
+    if p.epsilon is None or kind is Given:
+        return
+    if s.data.standardise:
+        raise GgeurError("[data] standardise needs exact sums of rows, which [privacy] epsilon does not allow.")
+    if kind is Chosen:
+        if p.rows is None:
+            raise GgeurError(
+                'Under [privacy] epsilon, method = "auto" chooses by a public rule alone: say how many training rows '
+                "there are with [privacy] rows."
+            )
+        if s.method.get(s.train.method, {}).get("candidates") is not None:
+            raise GgeurError("Under [privacy] epsilon the candidates of auto are fixed: ncm and ridge.")
+    if kind in (Solved, Chosen):
+        return
+    if augmentation.needs is None and s.train.solver is None:
+        raise GgeurError(
+            f"[privacy] epsilon protects the statistics that sites send, and here they send none: '{s.train.method}' "
+            "trains on their rows. Solve a head, such as ridge, or leave epsilon out."
+        )
+    if augmentation.needs is not None and s.train.solver is not None:
+        raise GgeurError(
+            "Under [privacy] epsilon sites send their statistics once: for train.start or for the augmentation, not both."
+        )
+    if augmentation.needs == "means" and augmentation.noise is not None:
+        raise GgeurError("Under [privacy] epsilon no shapes can be estimated from the means of single clients.")
+    if s.augment.guided < 1:
+        raise GgeurError("[augment] guided below 1 needs exact counts, which [privacy] epsilon does not allow.")
+    if p.secure_sum and augmentation.prototypes:
+        raise GgeurError("Under [privacy] secure_sum there are no prototypes of single domains; use steps = 1.")

@@ -15,7 +15,7 @@ from ggeur.federation.augmentation import Augmentation, steps_of
 from ggeur.federation.augmentation import build as build_augmentation
 from ggeur.methods import checked_parameters, factory
 from ggeur.settings.choices import RANDOM, AugmentationName, HeadName, StartName, check_heads, of_train
-from ggeur.settings.privacy import Privacy
+from ggeur.settings.privacy import Privacy, check_privacy
 from ggeur.settings.section import Above, Section, Share, Size
 
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
@@ -92,7 +92,7 @@ class Augment(Section):
     guided: Share = 1.0
     empty_cell: Literal["all", "first"] = "all"
     bank_mib: Size = BANK_BYTES // 2**20  # of noise vectors; what exceeds it is shared between clients
-    parameters: dict[str, Any] = {}  # of `expected`, or of one's own kind
+    parameters: dict[str, Any] = Field({})  # of `expected`, or of one's own kind
 
     def build(self) -> Augmentation:
         """The augmentation that this names."""
@@ -153,8 +153,8 @@ class Settings(Section):
     partition: Partition = Partition()
     augment: Augment = Augment()
     train: Train = Train()
-    method: dict[str, dict[str, Any]] = {}
-    head: dict[str, dict[str, Any]] = {}
+    method: dict[str, dict[str, Any]] = Field({})
+    head: dict[str, dict[str, Any]] = Field({})
     privacy: Privacy = Privacy()
     federate: Federate = Federate()
     run: RunSection = RunSection()
@@ -205,6 +205,7 @@ def settings(tree: Mapping[str, Any]) -> Settings:
     for name, values in result.method.items():
         checked_parameters(name, values, result.augment.statistics)
     check_heads(result)
+    check_privacy(result, result.augment.build())
     return result
 
 

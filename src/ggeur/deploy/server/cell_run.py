@@ -19,6 +19,7 @@ from ggeur.experiment.tracker import Tracker
 from ggeur.heads.head import Params
 from ggeur.runs.folder import RunFolder
 from ggeur.runs.result import Cell
+from ggeur.settings.schema import Settings
 
 
 class CellRun:
@@ -32,7 +33,7 @@ class CellRun:
             "run": secrets.token_hex(16),
             "cell": tracker.number,
             "seed": tracker.seed,
-            "point": tracker.point.model_dump(mode="json", exclude={"privacy"}),  # whole: a site adds no defaults
+            "point": _whole(tracker.point),
         }
         self._roster = Roster(grid, tracker.point.federate, journal, common)
 
@@ -55,6 +56,12 @@ class CellRun:
         about, seconds = _table_without_rows(agreement), time.monotonic() - self._began
         tracker.finish(head, by_class(last.confusion), seconds, about, units, tested, solved)
         return tracker.cell
+
+
+def _whole(point: Settings) -> dict[str, Any]:
+    """With all defaults, as a site adds none; but for [privacy], of which some go only with others that are set."""
+    privacy = {"privacy": point.privacy.model_dump(mode="json", exclude_defaults=True)}
+    return point.model_dump(mode="json") | privacy
 
 
 def _table_without_rows(agreement: Agreement) -> EmbeddingTable:

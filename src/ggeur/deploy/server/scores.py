@@ -17,7 +17,7 @@ from ggeur.deploy.server.agreement import Agreement, Client
 from ggeur.deploy.server.roster import Roster
 from ggeur.deploy.site.data import relabel
 from ggeur.deploy.wire.ask import Answer, Question
-from ggeur.experiment.dealing import in_units
+from ggeur.experiment.dealing import in_ball, in_units
 from ggeur.experiment.evaluation import TestSet, mean_accuracy
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.tracker import Tracker
@@ -95,6 +95,8 @@ class LateScores:
         if path is None:
             return None
         table, dimension = EmbeddingTable.load(path).split(self._tracker.seed), self._agreement.dimension
+        ball = self._setup.settings.privacy.ball
+        table = table if ball is None else in_ball(table, ball)
         if table.dimension != dimension:
             raise GgeurError(
                 f"{path} has {table.dimension} dimensions, the sites' tables {dimension}: use one encoder."

@@ -53,6 +53,14 @@ def check_deployable(experiment: Experiment) -> None:
     for p in experiment.points:
         if isinstance(Setup.of(p).algorithm, Bound | Given):
             raise GgeurError(f"'{p.train.method}' is not a federation; compare with it by `ggeur run`.")
+    for p in experiment.points:
+        if p.privacy.epsilon is not None and kind_of(p.train.method) is Trained:
+            raise GgeurError(
+                f"'{p.train.method}' lays training sets out by exact counts, which sites do not tell under [privacy] "
+                "epsilon; solve a head, such as ridge, or simulate it with `ggeur run`."
+            )
+    if first.privacy.epsilon is not None and len(experiment.points) > 1:
+        raise GgeurError("Every cell would cost sites its epsilon again; under [privacy] epsilon run one at a time.")
     f = first.federate
     if f.nodes is None:
         raise GgeurError("[federate] nodes is missing: say how many sites there are.")

@@ -5,7 +5,7 @@ A site that was late or lost, and is back before the end, is added: what the oth
 
 import shutil
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ggeur.core.message import Total
 from ggeur.core.units import Units
@@ -18,6 +18,7 @@ from ggeur.deploy.server.scores import LastScores, LateScores, last_scores
 from ggeur.deploy.wire.ask import Question
 from ggeur.deploy.wire.packing import tree_to_arrays
 from ggeur.deploy.wire.wanted import Wanted
+from ggeur.experiment.dealing import chosen_by_rule
 from ggeur.federation.choosing import Choice, choose
 from ggeur.federation.start import solved_head
 from ggeur.heads import resolve as resolve_head
@@ -85,13 +86,20 @@ class SolvedRun(CellRun):
             name, _, solved = solved.candidates[choice.taken]
         else:
             assert isinstance(solved, Solved)
-            wanted = Wanted(solved.needs, by_domain=solved.apart is not None)
-            opened = self._collect(lambda agreement: wanted)
+            opened = self._collect(lambda agreement: self._wanted(solved))
         assert opened.sums is not None
         messages = ((domain, message.of_kind(solved.needs)) for domain, message in opened.sums.by_domain())
-        total, task = Total.of(messages, solved.apart), _task(opened.agreement)
+        guard, task = self._setup.guard(solved.needs, None), _task(opened.agreement)
+        if guard is None:
+            total = Total.of(messages, solved.apart)
+        else:
+            total = guard.total(messages, opened.sums.clients(), solved.apart)
         params = solved_head(solved, name, total, task, self._tracker.seed)
         return _Solution(params, solved.head, opened.agreement, opened.units, set(opened.sums.files), choice)
+
+    def _wanted(self, solved: Solved) -> Wanted:
+        noisy = self._setup.settings.privacy.mechanism is not None
+        return Wanted(solved.needs, solved.apart is not None, protected="noise" if noisy else None)
 
     def _collect(self, wanted: Callable[[Agreement], Wanted]) -> Opened:
         folder = self._folder.sums(self._tracker.number)
@@ -100,10 +108,16 @@ class SolvedRun(CellRun):
     def _choose(self) -> tuple[Opened, Choice]:
         """Which candidate is taken; a site that does not answer for its rows is left out of the statistics, too."""
         roster, chosen, seed = self._roster, self._chosen, self._tracker.seed
+        privacy = self._setup.settings.privacy
+        if privacy.mechanism is not None:
+            return self._by_rule()
+        uneven: Any = "folds" if privacy.least_rows else None
         while True:
             for client in roster.absent:
                 roster.leave_out(client, 0, "it left before it scored the candidates")
-            opened = self._collect(lambda agreement: wanted_folds(chosen, rows_held(roster, agreement), seed))
+            opened = self._collect(
+                lambda agreement: wanted_folds(chosen, rows_held(roster, agreement), seed)._replace(protected=uneven)
+            )
             count, task = rows_held(roster, opened.agreement), _task(opened.agreement)
             choice = choose(chosen, count, SitesFolds(roster, opened, chosen), task, seed)
             assert opened.sums is not None
@@ -111,6 +125,20 @@ class SolvedRun(CellRun):
                 taken, why = chosen.candidates[choice.taken].label, choice.sentence(chosen.candidates)
                 roster.journal("chosen", taken=taken, why=why)
                 return opened, choice
+
+    def _by_rule(self) -> tuple[Opened, Choice]:
+        """The candidate that a public rule takes, which must be known before sites are asked."""
+        choice: Choice | None = None
+
+        def wanted(agreement: Agreement) -> Wanted:
+            nonlocal choice
+            choice = chosen_by_rule(self._setup, agreement.dimension, len(self._roster.clients))
+            return self._wanted(self._chosen.candidates[choice.taken].solved)
+
+        opened = self._collect(wanted)
+        assert choice is not None
+        self._roster.journal("chosen", taken=self._chosen.candidates[choice.taken].label, why=choice.why)
+        return opened, choice
 
     def _score(self, found: _Solution, clients: Sequence[Client]) -> LastScores:
         """The scores of the head by `clients`; whoever sends none is missing, but what it sent before counts."""

@@ -6,7 +6,8 @@ not when another site is late, nor in a run that is resumed.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from ggeur.deploy.wire.packing import MESSAGE, Arrays, pack_message, unpack_mess
 from ggeur.deploy.wire.records import VERSION
 from ggeur.deploy.wire.wanted import Part, Wanted
 from ggeur.federation.choosing import Fold
-from ggeur.federation.settlement import about_center
+from ggeur.federation.settlement import about_center, by_home
 from ggeur.federation.summary import digits_note
 
 
@@ -59,12 +60,20 @@ class Spool(NamedTuple):
         """One by one, in the clients' order, without second moments."""
         return self._of_clients(means=True)
 
+    def by_home(self, homes: Sequence[int | None]) -> dict[int, Message]:
+        """Those of the clients of each domain added up, without second moments."""
+        return by_home(self.means(), homes)
+
     def by_domain(self, without: Fold | None = None) -> Iterator[tuple[int, Message]]:
         """Every message with its domain: domain by domain, as a simulation adds up; `without` the rows of a fold."""
         for domain in sorted({d for file in self.files.values() for d in file.domains}):
             for _, file in sorted(self.files.items()):
                 if domain in file.domains:
                     yield domain, self._message(file, domain, without)
+
+    def clients(self) -> dict[int, int]:
+        """How many sites have sent a message of each domain."""
+        return dict(Counter(domain for file in self.files.values() for domain in file.domains))
 
     def _of_clients(self, *, means: bool = False) -> Iterator[Message]:
         for _, file in sorted(self.files.items()):
@@ -101,6 +110,9 @@ def collect(roster: Roster, agreement: Agreement, wanted: Wanted, folder: Path, 
         sums = Spool(wanted, _ask(roster, agreement, wanted, question, folder), center)
         return sums.total()
 
+    if wanted.protected == "noise":  # moments are about zero, and nobody is asked again
+        collected(None)
+        return sums
     total = about_center(collected)
     if not total.count.any():
         raise GgeurError("The federation has no training samples at all.")
@@ -143,7 +155,7 @@ def _ask(roster: Roster, agreement: Agreement, wanted: Wanted, question: Questio
 
 
 def _file(path: Path, messages: Mapping[Part, Message]) -> File:
-    return File(path, {part: message.count.astype(np.int64) for part, message in messages.items()})
+    return File(path, {part: np.round(message.count).astype(np.int64) for part, message in messages.items()})
 
 
 def _name(question: Question, agreement: Agreement, client: Client) -> str:

@@ -1,5 +1,7 @@
 """A site's data: the table or image folder its node was started with, split and labelled as the federation agreed."""
 
+import hmac
+import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,6 +13,7 @@ import numpy as np
 from ggeur.core.errors import GgeurError
 from ggeur.core.types import Bool
 from ggeur.data.caches import cache_folder
+from ggeur.data.files import write_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.site.store import Store
 from ggeur.settings.schema import Settings
@@ -34,6 +37,14 @@ class Site:
             raise GgeurError('Start the node with either table="FILE.npz" or images="FOLDER" in --node-config.')
         self._imports = config.get("own-methods") is True
         self.root = Path(str(config.get("store") or cache_folder() / "federate"))
+
+    def salted(self, fingerprint: str) -> str:
+        """A name for these data that nobody can guess who holds them, or a row less: a keyed hash of `fingerprint`."""
+        key = self.root / "key"
+        if not key.exists():
+            self.root.mkdir(parents=True, exist_ok=True)
+            write_bytes(key, secrets.token_bytes(32))
+        return hmac.new(key.read_bytes(), fingerprint.encode(), "sha256").hexdigest()
 
     def check_imports(self, what: str, name: str) -> None:
         """Raise unless the node was told to import what the server names: `name`, a `what`."""

@@ -10,30 +10,37 @@ from ggeur.core.units import RowSums
 from ggeur.core.virtual import BankPiece, NoisePlace, training_set
 from ggeur.deploy.site.data import test_rows
 from ggeur.deploy.site.local_round import first_message
+from ggeur.deploy.site.release import released
 from ggeur.deploy.site.request import Reply, Request
 from ggeur.deploy.wire.packing import Arrays, pack_message, unpack_factors
 from ggeur.deploy.wire.wanted import Wanted
 from ggeur.federation.shapes import Shapes
-from ggeur.federation.summary import protect, summarise
+from ggeur.federation.summary import summarise
 from ggeur.settings.schema import Settings
+
+ENCODER = ("encoder", "weights", "preprocessing", "dimension")  # what a table's meta says of its encoder
 
 
 def hello(request: Request) -> Reply:
     """Who this site is, what its table is about, and whether it has its training set of the run of `request`."""
-    table = request.table(fresh=True)
-    test = test_rows(table)
+    table, fingerprint = request.table(fresh=True), ""
+    test, hidden = test_rows(table), request.point.privacy.epsilon is not None
     count = np.zeros((table.n_domains, table.n_classes), np.int64)
     np.add.at(count, (table.domains[~test], table.y[~test]), 1)
+    fingerprint = table.fingerprint()
+    if hidden:  # of which domains a site is, is public; how many rows it has, and a hash of them, is not
+        count[:] = count.any(axis=1, keepdims=True)
+        fingerprint = request.site.salted(fingerprint)
     return {
         "partition": request.site.client,
         "classes": table.class_names,
         "domains": table.domain_names,
         "dimension": table.dimension,
-        "encoder": {k: table.meta[k] for k in ("encoder", "weights", "preprocessing") if k in table.meta},
+        "encoder": {k: table.meta[k] for k in ENCODER if k in table.meta},
         "count": count.tolist(),
-        "fingerprint": table.fingerprint(),
+        "fingerprint": fingerprint,
         "test": int(test.sum()),
-        "ready": request.store.has_set(table.fingerprint()),
+        "ready": request.store.has_set(fingerprint),
     }, {}
 
 
@@ -46,18 +53,20 @@ def sums(request: Request) -> Reply:
 def statistics(request: Request) -> Reply:
     """The messages of this site's training rows that `request` asks for, of a kind and about a center that it names."""
     table, center = request.table(), request.arrays.get("center")
-    wanted, own = Wanted.read(request.facts, request.arrays), ~test_rows(table)
+    wanted, own, privacy = Wanted.read(request.facts, request.arrays), ~test_rows(table), request.point.privacy
     x, y, domains = table.x[own], table.y[own], table.domains[own]
+    if privacy.mechanism is not None:
+        return {}, released(request, wanted, (x, y, domains))
     fold = np.zeros_like(y)
     if wanted.folds:
         from ggeur.federation.choosing import row_folds
 
-        fold = row_folds(y, domains, wanted.folds, request.seed, request.site.client)
+        fold = row_folds(y, domains, wanted.folds, request.seed, request.site.client, privacy.least_rows)
     arrays: Arrays = {}
     for part in wanted.parts(np.unique(domains).tolist()):
         rows = wanted.rows(part, y, domains, fold)
         message = summarise(x[rows], y[rows], table.n_classes, wanted.kind, center)
-        arrays |= pack_message(protect(message), part.prefix)
+        arrays |= pack_message(message, part.prefix)
     return {}, arrays
 
 

@@ -3,12 +3,16 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ggeur.core.names import is_own
 from ggeur.core.units import Units
 from ggeur.data.table import EmbeddingTable
-from ggeur.deploy.site.data import Site, relabel
+from ggeur.deploy.site.data import Site, relabel, test_rows
 from ggeur.deploy.site.store import Store
 from ggeur.deploy.wire.packing import Arrays
+from ggeur.experiment.dealing import in_ball
+from ggeur.privacy.threshold import large_cells
 from ggeur.settings.schema import Settings
 
 Facts = dict[str, Any]
@@ -33,8 +37,17 @@ class Request:
 
         Its rows are in the units that the message brings, if it does.
         """
-        table = self.site.load(self.point, self.seed, self.store, fresh=fresh)
+        table = self._protected(self.site.load(self.point, self.seed, self.store, fresh=fresh))
         if fresh:
             return table
         table, units = relabel(table, self.facts["classes"], self.facts["domains"]), self.arrays.get("units")
         return table if units is None else replace(table, x=Units.unpack(units).apply(table.x))
+
+    def _protected(self, table: EmbeddingTable) -> EmbeddingTable:
+        """The rows that take part, all of them in the ball that [privacy] names."""
+        privacy, test = self.point.privacy, test_rows(table)
+        if privacy.least_rows:
+            own = np.flatnonzero(~test)
+            kept = own[large_cells(table.y[own], table.domains[own], privacy.least_rows)]
+            table = table.subset(np.sort(np.concatenate([kept, np.flatnonzero(test)])))
+        return table if privacy.ball is None else in_ball(table, privacy.ball)

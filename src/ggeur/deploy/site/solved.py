@@ -16,7 +16,8 @@ def right(request: Request) -> Reply:
     facts, table = request.facts, request.table()
     own, shape = ~test_rows(table), (table.n_domains, table.n_classes)
     x, y, domains = table.x[own], table.y[own], table.domains[own]
-    fold = row_folds(y, domains, int(facts["folds"]), request.seed, request.site.client)
+    least = request.point.privacy.least_rows
+    fold = row_folds(y, domains, int(facts["folds"]), request.seed, request.site.client, least)
     rows = [fold == k for k in range(int(facts["folds"]))]
     rows += [cells[domains, y] for cells in request.arrays.get("cells", ())]
     kinds = [_allowed(request, kind) for kind in facts["kinds"]]

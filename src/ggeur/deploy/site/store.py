@@ -33,6 +33,7 @@ class Store:
     def __init__(self, root: Path, run: str, cell: int, client: int) -> None:
         if not re.fullmatch(r"[0-9a-f]{8,64}", run):  # it becomes part of a path
             raise GgeurError("the run's identity is not a number in hexadecimal digits")
+        self.identity = f"{run}-{int(client)}-{int(cell)}"
         self._run = root / run
         self.path = self._run / f"client-{int(client):05d}" / f"cell-{int(cell):05d}"
 

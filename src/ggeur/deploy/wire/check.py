@@ -38,7 +38,13 @@ def checked_messages(
     found = {}
     for part in parts:
         own = {name: arrays[part.prefix + name] for name in MESSAGE}
-        found[part] = checked_message(own, wanted.kind, held.shape[1], p, center, *wanted.announced(part, held))
+        if wanted.protected == "noise":
+            found[part] = checked_noise(own, wanted.kind, held.shape[1], p)
+            continue
+        announced, share = wanted.announced(part, held)
+        if wanted.protected == "folds" and share > 1:
+            announced, share = own["count"], 1  # as uneven as they come; what they add up to is seen below
+        found[part] = checked_message(own, wanted.kind, held.shape[1], p, center, announced, share)
     for domain in {part.domain for part in parts} if wanted.folds else ():
         folds = [Part(domain, k) for k in range(wanted.folds)]
         if not np.array_equal(
@@ -62,14 +68,7 @@ def checked_message(
     Its `arrays` are three, of `kind`, of so many `classes`; `count` (C,) are the rows that the site said before, of
     which these are one in `share`, spread evenly.
     """
-    held = matrices(kind, classes)
-    shapes = {"count": (classes,), "sum": (classes, p), "second": (held, triangle_size(p))}
-    for key, shape in shapes.items():
-        array, name = arrays[key], "second moments" if key == "second" else f"{key}s"
-        if array.shape != shape or array.dtype != np.float64:
-            raise GgeurError(f"its {name} have shape {array.shape} and type {array.dtype}, not {shape} and float64")
-        if not np.isfinite(array).all():
-            raise GgeurError(f"its {name} hold NaN or infinite values")
+    held = _check_numbers(arrays, kind, classes, p)
     n = arrays["count"]
     if (n < 0).any():
         raise GgeurError(f"its count of class {int(np.argmin(n))} is negative")
@@ -88,6 +87,27 @@ def checked_message(
     for c in np.flatnonzero(most > 0):
         _check_scatter(message, int(c))
     return message
+
+
+def checked_noise(arrays: Mapping[str, NDArray[Any]], kind: Statistics, classes: int, p: int) -> Message:
+    """The same of a message with noise in it, which may be anything that is not absurd."""
+    _check_numbers(arrays, kind, classes, p)
+    if any((np.abs(array) > _MOST_ROWS * LARGEST**2).any() for array in arrays.values()):
+        raise GgeurError("its statistics are absurdly large")
+    return unpack_message(arrays, None)
+
+
+def _check_numbers(arrays: Mapping[str, NDArray[Any]], kind: Statistics, classes: int, p: int) -> int:
+    """Raise unless they are numbers, as many as there must be; how many second moments."""
+    held = matrices(kind, classes)
+    shapes = {"count": (classes,), "sum": (classes, p), "second": (held, triangle_size(p))}
+    for key, shape in shapes.items():
+        array, name = arrays[key], "second moments" if key == "second" else f"{key}s"
+        if array.shape != shape or array.dtype != np.float64:
+            raise GgeurError(f"its {name} have shape {array.shape} and type {array.dtype}, not {shape} and float64")
+        if not np.isfinite(array).all():
+            raise GgeurError(f"its {name} hold NaN or infinite values")
+    return held
 
 
 def checked_sums(arrays: Mapping[str, NDArray[Any]], p: int, rows: int) -> RowSums:

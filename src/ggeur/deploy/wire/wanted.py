@@ -1,7 +1,7 @@
 """Which messages a site is asked for, and of which of its rows each is: both ends count them out alike."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +29,14 @@ class Wanted(NamedTuple):
 
     To leave rows out, a message for each of so many `folds` of rows. To leave `cells` (folds, D, C) out of moments that
     are pooled, from which they cannot be dropped later, also one of all rows but those, for each fold of cells.
+    What is `protected` cannot be held against what a site said before: there is noise in it, or folds are uneven.
     """
 
     kind: Statistics
     by_domain: bool = False
     folds: int = 0
     cells: Bool | None = None
+    protected: Literal["noise", "folds"] | None = None
 
     @classmethod
     def read(cls, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Wanted":

@@ -1,0 +1,56 @@
+"""A site's statistics under noise: they leave it once, and whoever asks again is sent the same bytes.
+
+Another draw of the noise, or an answer to another question, would be a second message, and cost its epsilon again. So
+what was sent is kept, beyond the end of the run, and `privacy.jsonl` beside it is the site's book of what it has spent.
+"""
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.types import Int
+from ggeur.data.files import read_arrays, write_atomically
+from ggeur.deploy.site.request import Request
+from ggeur.deploy.wire.packing import Arrays, pack_message
+from ggeur.deploy.wire.wanted import Wanted
+from ggeur.federation.noisy import Guard
+from ggeur.federation.summary import summarise
+
+
+def released(request: Request, wanted: Wanted, rows: tuple[NDArray[Any], Int, Int]) -> Arrays:
+    """The noisy messages that `request` asks for, of `rows`: x, y and domains."""
+    folder = request.site.root / "sent"
+    asked = json.dumps([wanted.facts, request.facts["classes"], request.facts["domains"]])
+    name, question = request.store.identity, hashlib.sha256(asked.encode()).hexdigest()[:16]
+    path = folder / f"{name}-{question}.npz"
+    if path.exists():
+        return read_arrays(path)
+    if wanted.folds or "center" in request.arrays or next(folder.glob(f"{name}-*.npz"), None) is not None:
+        raise GgeurError("this site sends its statistics under epsilon once, and this would be a second message")
+    x, y, domains = rows
+    mechanism = request.point.privacy.mechanism
+    assert mechanism is not None
+    guard, clients = Guard(mechanism, wanted.kind), request.point.federate.nodes or 1
+    arrays: Arrays = {}
+    for part in wanted.parts(sorted(set(domains.tolist()))):
+        mine = wanted.rows(part, y, domains, y)
+        message = summarise(x[mine], y[mine], len(request.facts["classes"]), wanted.kind)
+        arrays |= pack_message(guard.message(message, request.site.client, part.domain, clients), part.prefix)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with write_atomically(path) as file:
+        np.savez(file, allow_pickle=False, **arrays)
+    _note(folder.parent / "privacy.jsonl", request)
+    return read_arrays(path)
+
+
+def _note(book: Path, request: Request) -> None:
+    p = request.point.privacy
+    spent = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "message": request.store.identity}
+    with book.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(spent | {"epsilon": p.epsilon, "delta": p.delta, "unit": p.unit}) + "\n")

@@ -1,0 +1,67 @@
+"""Messages under noise, and their total as a geometry again.
+
+In a simulation the noise is drawn from the run's seed, so that a run can be repeated: it shows what privacy costs, and
+protects nobody. On real machines it comes from the operating system.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.message import Apart, Message, Statistics, Total
+from ggeur.core.seeding import generator
+from ggeur.federation.summary import protect
+from ggeur.privacy.noise import Mechanism, Noise
+from ggeur.privacy.repair import Under, repaired
+
+ALL = -1  # domains
+FEWEST = 3  # clients whose sum is secure: of two, each could take its own off
+
+
+class Guard(NamedTuple):
+    """How clients protect what they send: one message each, of one kind, whatever is then read off it."""
+
+    mechanism: Mechanism
+    kind: Statistics
+    min_count: int = 0  # that a noisy total must have of a class
+    seed: int | None = None  # of a simulation's noise
+
+    def message(self, message: Message, client: int, domain: int, clients: int) -> Message:
+        """What `client`, one of so many, sends in place of `message`, of rows of `domain`."""
+        if self.seed is None:
+            return protect(message, self.mechanism, clients)
+        normals = generator(self.seed, "privacy", client, domain + 1).standard_normal
+        return protect(message, self.mechanism, clients, normals)
+
+    def repaired(self, total: Message, clients: int, under: Under) -> Message:
+        """The `total` of the noisy messages of so many `clients`."""
+        return repaired(total, self._noise(clients), self.min_count, under)
+
+    def _noise(self, clients: int) -> Noise:
+        return self.mechanism.noise(self.kind, clients).of_sum(clients)
+
+    def total(
+        self,
+        sent: Iterable[tuple[int, Message]],
+        clients: Mapping[int, int],
+        apart: Apart | None = None,
+        under: Under = "raised",
+    ) -> Total:
+        """What noisy messages that were `sent`, each with its domain, by so many `clients` of each, come to."""
+        if apart is not None and apart.of == "client":
+            raise GgeurError("Under [privacy] epsilon no head can be solved from the means of single clients.")
+        for domain, many in clients.items():
+            if self.mechanism.secure and many < FEWEST:
+                whose = "The federation" if domain == ALL else "A domain whose statistics are kept apart"
+                raise GgeurError(
+                    f"{whose} has {many} clients, and a secure sum needs {FEWEST}: "
+                    "of two, each could take its own part off."
+                )
+        total = Total.of(sent, apart)
+        noise = {domain: self._noise(many) for domain, many in clients.items()}
+        whole = sum(noise.values(), Noise(0.0, 0.0, 0.0))
+        parts = tuple(
+            repaired(part, noise[d], self.min_count, under) for d, part in zip(total.domain, total.apart, strict=True)
+        )
+        return replace(repaired(total, whole, self.min_count, under), apart=parts)

@@ -1,0 +1,28 @@
+"""How much Gaussian noise makes a promise (epsilon, delta) true: the analytic Gaussian mechanism.
+
+Balle and Wang (ICML 2018): noise of standard deviation s times the sensitivity is (epsilon, delta)-private just if
+
+    Phi(1/(2s) - epsilon s) - e^epsilon Phi(-1/(2s) - epsilon s) <= delta
+
+It is then mu-Gaussian private with mu = 1/s: who must tell whether one took part has to tell N(0, 1) from N(mu, 1).
+"""
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr
+
+_LEAST, _MOST = -30.0, 30.0  # log s: far beyond anything that anybody would ask for
+
+
+def spent_delta(s: float, epsilon: float) -> float:
+    """The smallest delta for which noise of `s` sensitivities is (`epsilon`, delta)-private."""
+    return float(ndtr(0.5 / s - epsilon * s) - np.exp(epsilon + log_ndtr(-0.5 / s - epsilon * s)))
+
+
+def gaussian_scale(epsilon: float, delta: float) -> float:
+    """s: how many sensitivities of noise make a message (`epsilon`, `delta`)-private, and no less would.
+
+    >>> round(gaussian_scale(1.0, 1e-5), 2)
+    3.73
+    """
+    return float(np.exp(brentq(lambda log_s: spent_delta(np.exp(log_s), epsilon) - delta, _LEAST, _MOST, xtol=1e-13)))

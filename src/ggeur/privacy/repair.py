@@ -1,0 +1,47 @@
+"""A total with noise in it made a geometry again: from what is public, so that it costs no privacy.
+
+A class whose count does not stand out of the noise is left out. A scatter is made symmetric, and its eigenvalues, which
+noise spreads by its spectral norm f, are set right:
+
+    raised    max(lambda, 0) + f    for what is solved: no head leans on a direction that noise has emptied
+    dropped   lambda if lambda > f, else 0    for what is drawn: no sample is drawn along a direction of noise
+"""
+
+from dataclasses import replace
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from ggeur.core.message import Message
+from ggeur.core.types import Float
+from ggeur.privacy.noise import Noise
+
+M = TypeVar("M", bound=Message)
+Under = Literal["raised", "dropped"]
+_SURE = 3.0  # standard deviations of noise that a count must be above
+
+
+def repaired(total: M, noise: Noise, min_count: int = 0, under: Under = "raised") -> M:
+    """The `total`, in which there is that `noise`, as statistics that some data could have."""
+    here = total.count >= max(1.0, min_count, _SURE * noise.count)
+    shown = total.only(here)
+    if not len(total.second):
+        return shown
+    pooled = total.kind == "pooled"
+    second = np.zeros_like(total.second)
+    for i in [0] if pooled else np.flatnonzero(here).tolist():
+        scatter = shown.scatter_of(i)
+        shift = shown.second[i] - scatter
+        second[i] = shift + _eigenvalues(scatter, floor(noise, total.dimension), under)
+    return replace(shown, second=second)
+
+
+def floor(noise: Noise, p: int) -> float:
+    """f: the spectral norm of the noise in a second moment, by the semicircle law."""
+    return float(noise.second * np.sqrt(2 * p))
+
+
+def _eigenvalues(scatter: Float, f: float, under: Under) -> Float:
+    values, vectors = np.linalg.eigh((scatter + scatter.T) / 2)
+    values = np.maximum(values, 0.0) + f if under == "raised" else np.where(values > f, values, 0.0)
+    return np.asarray(vectors * values @ vectors.T)

@@ -1,0 +1,61 @@
+"""What [privacy] promises of a model, as model.json keeps it and as people are told."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ggeur.methods import kind_of
+from ggeur.methods.algorithm import Chosen, Solved
+from ggeur.settings.schema import Settings
+
+_NEIGHBOURS = {
+    "record": "one record more or less, at whichever client",
+    "client": "one client more or less, with all its records",
+}
+
+
+def promise(point: Settings, *, simulated: bool) -> dict[str, Any]:
+    """The promise of a cell with these settings; nothing, where there is none."""
+    p = point.privacy
+    made: dict[str, Any] = {
+        "min_count": p.min_count or None,
+        "radius": p.radius,
+        "projection": p.projection,
+        "secure_sum": p.secure_sum or None,
+    }
+    if p.mechanism is not None:
+        made |= {"epsilon": p.epsilon, "delta": p.delta, "unit": p.unit, "clip": p.clip}
+        made |= {"mu": round(1 / p.mechanism.scale, 6), "neighbours": _NEIGHBOURS[p.unit]}
+        made["covers"] = "everything" if kind_of(point.train.method) in (Solved, Chosen) else "statistics"
+        made["noise"] = "simulated" if simulated else "operating system"
+    return {key: value for key, value in made.items() if value is not None}
+
+
+def sentences(made: Mapping[str, Any]) -> list[str]:
+    """A promise in words."""
+    said = []
+    if "epsilon" in made:
+        said.append(
+            f"Differentially private with epsilon = {made['epsilon']:g} and delta = {made['delta']:g} for "
+            f"{made['neighbours']} (unit: {made['unit']}), by Gaussian noise on what clients send "
+            f"(mu = {made['mu']:.3g})."
+        )
+        said.append(
+            "It covers everything that is made of the statistics, this model included; accuracies that sites report "
+            "of their test rows are outside it."
+            if made["covers"] == "everything"
+            else "It covers the statistics alone: clients then train on their own rows, and what they send in rounds, "
+            "this model included, is outside it."
+        )
+        if made["noise"] == "simulated":
+            said.append("The noise came from the run's seed: it shows what privacy costs, and protects nobody.")
+    if "radius" in made:
+        said.append(f"Rows longer than {made['radius']:g} are scaled down to that, also when the model is used.")
+    if "projection" in made:
+        said.append(f"Rows are first taken to a public subspace of {made['projection']} dimensions.")
+    if "min_count" in made:
+        what = "a noisy total of" if "epsilon" in made else ""
+        few = f"{what} fewer than {made['min_count']} rows".strip()
+        said.append(f"Classes with {few} took no part" + ("." if "epsilon" in made else " at that site."))
+    if "secure_sum" in made:
+        said.append("Sums were secure: a server sees the total of all sites, and no site's own.")
+    return said
