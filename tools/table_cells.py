@@ -71,6 +71,8 @@ def _difference(a: Row, b: Row) -> str:
         return ""
     if a.avg is None or b.avg is None:
         return "-"
+    if len(a.cells) == len(b.cells) == 1:
+        return f"{a.avg - b.avg:+.2f} (one seed)"
     found = ggeur.paired_difference(a, b)
     return f"{found.mean:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
 

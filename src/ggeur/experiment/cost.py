@@ -9,7 +9,7 @@ from ggeur.engine.trees import size_in_bytes
 from ggeur.experiment.setup import Setup
 from ggeur.federation.left_out import SimulatedFolds
 from ggeur.heads.head import Params
-from ggeur.methods.algorithm import Chosen, Solved
+from ggeur.methods.algorithm import Algorithm, Solved
 
 
 def shape_bytes(shapes: str, classes: int, p: int, rank: int | None = None) -> int:
@@ -38,10 +38,10 @@ def bytes_before_training(setup: Setup, table: EmbeddingTable, run: Run) -> tupl
 
 
 def bytes_of_solving(
-    setup: Setup, table: EmbeddingTable, head: Params, choosing: SimulatedFolds | None = None
+    setup: Setup, taken: Algorithm, table: EmbeddingTable, head: Params, choosing: SimulatedFolds | None = None
 ) -> tuple[int, int]:
-    """The same for a head that is solved, chosen or given: statistics up, if any, the head down."""
-    needs = setup.algorithm.needs if isinstance(setup.algorithm, Solved | Chosen) else None
+    """The same for a head that is solved or given, or what was `taken` of several: statistics up, the head down."""
+    needs = taken.needs if isinstance(taken, Solved) else None
     units_up, units_down = units_bytes(setup, needs, table.dimension)
     up, down = message_bytes(needs, table.n_classes, table.dimension), size_in_bytes(head)
     if choosing is not None:  # its sums of folds add up to those of all rows

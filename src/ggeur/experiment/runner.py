@@ -180,7 +180,9 @@ def _begin(job: _Job, steps: list[int], dealer: Dealer) -> None:
         cell.start_avg = mean_accuracy(job.test.accuracy(job.runs[0].params))
     cell.local_steps = steps
     if not isinstance(setup.algorithm, Bound):
-        cell.bytes_up, cell.bytes_down = bytes_before_training(setup, dealer.table(setup.settings.data), job.runs[0])
+        cell.bytes_up, cell.bytes_down = bytes_before_training(
+            setup, dealer.rows(setup, job.work.tracker.seed)[0], job.runs[0]
+        )
 
 
 def _finish(job: _Job, heads: list[object], seconds: float, dealer: Dealer) -> None:
@@ -212,7 +214,7 @@ def _solve(work: Work, dealer: Dealer) -> None:
     else:
         assert isinstance(algorithm, Solved)
         params, head = dealer.solved(algorithm, name, setup, seed), algorithm.head
-    tracker.cell.bytes_up, tracker.cell.bytes_down = bytes_of_solving(setup, table, params, folds)
+    tracker.cell.bytes_up, tracker.cell.bytes_down = bytes_of_solving(setup, algorithm, table, params, folds)
     own = head not in (None, setup.settings.train.head)
     test = dealer.test_set(setup, seed, resolve_head(str(head)) if own else None)
     by_class = None

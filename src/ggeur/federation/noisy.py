@@ -36,7 +36,7 @@ class Guard(NamedTuple):
 
     def repaired(self, total: Message, clients: int, under: Under) -> Message:
         """The `total` of the noisy messages of so many `clients`."""
-        return repaired(total, self._noise(clients), self.min_count, under)
+        return repaired(total, self._noise(clients), self.mechanism.radius, self.min_count, under)
 
     def _noise(self, clients: int) -> Noise:
         return self.mechanism.noise(self.kind, clients).of_sum(clients)
@@ -61,7 +61,16 @@ class Guard(NamedTuple):
         total = Total.of(sent, apart)
         noise = {domain: self._noise(many) for domain, many in clients.items()}
         whole = sum(noise.values(), Noise(0.0, 0.0, 0.0))
+        ball = self.mechanism.radius
         parts = tuple(
-            repaired(part, noise[d], self.min_count, under) for d, part in zip(total.domain, total.apart, strict=True)
+            repaired(part, noise[d], ball, self.min_count, under)
+            for d, part in zip(total.domain, total.apart, strict=True)
         )
-        return replace(repaired(total, whole, self.min_count, under), apart=parts)
+        made = repaired(total, whole, ball, self.min_count, under)
+        if not made.present.any():
+            raise GgeurError(
+                f"Nothing is left of any class under the noise of epsilon = {self.mechanism.epsilon:g}"
+                + (f" and min_count = {self.min_count}" if self.min_count else "")
+                + ": use a larger epsilon, secure sums, or more rows."
+            )
+        return replace(made, apart=parts)

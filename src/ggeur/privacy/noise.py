@@ -2,7 +2,7 @@
 
 A message is taken as one vector, (a n_c, sum_c / R, second / R^2) over all classes c. A row of length up to R is of one
 class, so to add or remove it moves that vector by at most D = sqrt(a^2 + 1 + 1), without second moments sqrt(a^2 + 1).
-The count has a smaller weight a than the others: heads need it least. Of a symmetric matrix the entries off the diagonal
+The count has a smaller weight a than the others: heads need it least. Of a symmetric matrix, entries off the diagonal
 stand twice in its norm, so that they take noise a root of two smaller: a half of Z + Z'.
 
 A client's whole message is scaled down to a length of at most `clip` rows, clip D, where a client is to be hidden.
@@ -12,6 +12,7 @@ import math
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -53,7 +54,7 @@ class Mechanism:
     clip: float | None = None  # rows' worth of a client's message, where a client is the unit
     secure: bool = False  # sums are secure, so that only a total is ever seen
 
-    @property
+    @cached_property
     def scale(self) -> float:
         """s: noise over sensitivity."""
         return gaussian_scale(self.epsilon, self.delta)
@@ -68,7 +69,7 @@ class Mechanism:
         return Noise(sigma / COUNT, sigma * self.radius, 0.0 if kind == "means" else sigma * self.radius**2)
 
     def apply(self, message: Message, clients: int, normals: Normals) -> Message:
-        """The noisy `message` of one of so many `clients`; every class has noise, whether there are rows of it or not."""
+        """The noisy `message` of one of so many `clients`; every class has noise, with rows of it or not."""
         m, noise = self._clipped(message), self.noise(message.kind, clients)
         half = normals(m.second.shape) / 2
         return replace(

@@ -1,7 +1,8 @@
 """A total with noise in it made a geometry again: from what is public, so that it costs no privacy.
 
-A class whose count does not stand out of the noise is left out. A scatter is made symmetric, and its eigenvalues, which
-noise spreads by its spectral norm f, are set right:
+A class whose noisy count is below one, or below what is asked for, is left out. A mean that noise has carried out of
+the ball is brought back. A scatter is made symmetric, and its eigenvalues, which noise spreads by its spectral norm f,
+are set right:
 
     raised    max(lambda, 0) + f    for what is solved: no head leans on a direction that noise has emptied
     dropped   lambda if lambda > f, else 0    for what is drawn: no sample is drawn along a direction of noise
@@ -18,13 +19,15 @@ from ggeur.privacy.noise import Noise
 
 M = TypeVar("M", bound=Message)
 Under = Literal["raised", "dropped"]
-_SURE = 3.0  # standard deviations of noise that a count must be above
 
 
-def repaired(total: M, noise: Noise, min_count: int = 0, under: Under = "raised") -> M:
-    """The `total`, in which there is that `noise`, as statistics that some data could have."""
-    here = total.count >= max(1.0, min_count, _SURE * noise.count)
+def repaired(total: M, noise: Noise, radius: float, min_count: int = 0, under: Under = "raised") -> M:
+    """The `total`, in which there is that `noise`, as statistics that data in a ball of this `radius` could have."""
+    here = total.count >= max(1.0, min_count)
     shown = total.only(here)
+    length = np.linalg.norm(shown.sum, axis=1)
+    inside = np.minimum(1.0, radius * shown.count / np.where(length > 0, length, 1.0))
+    shown = replace(shown, sum=shown.sum * inside[:, None])
     if not len(total.second):
         return shown
     pooled = total.kind == "pooled"
@@ -44,4 +47,5 @@ def floor(noise: Noise, p: int) -> float:
 def _eigenvalues(scatter: Float, f: float, under: Under) -> Float:
     values, vectors = np.linalg.eigh((scatter + scatter.T) / 2)
     values = np.maximum(values, 0.0) + f if under == "raised" else np.where(values > f, values, 0.0)
-    return np.asarray(vectors * values @ vectors.T)
+    made = vectors * values @ vectors.T
+    return np.asarray((made + made.T) / 2)

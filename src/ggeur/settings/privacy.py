@@ -66,7 +66,7 @@ class Privacy(Section):
 
     @property
     def least_rows(self) -> int:
-        """That a class must have at a site; under noise every site sends every class, and noisy totals are looked at."""
+        """That a class must have at a site. Under noise a site sends every class, and noisy totals are looked at."""
         return 0 if self.epsilon is not None else self.min_count
 
 
@@ -94,7 +94,7 @@ def check_privacy(s: "Settings", augmentation: Augmentation) -> None:
         )
     if augmentation.needs is not None and s.train.solver is not None:
         raise GgeurError(
-            "Under [privacy] epsilon sites send their statistics once: for train.start or for the augmentation, not both."
+            "Under [privacy] epsilon sites send statistics once: for train.start or for the augmentation, not both."
         )
     if augmentation.needs == "means" and augmentation.noise is not None:
         raise GgeurError("Under [privacy] epsilon no shapes can be estimated from the means of single clients.")
