@@ -1,0 +1,142 @@
+"""[privacy] on real machines: small cells stay, counts are not told, and a noisy message leaves a site once."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ggeur.core.errors import GgeurError
+from ggeur.deploy.wire.records import from_records
+from ggeur.experiment.runner import run
+from ggeur.runs.model import Model
+
+MIXED = {"kind": "dirichlet", "clients": 4, "beta": 0.5}
+FEW = {"auto": {"candidates": [["lda", "limit"]], "folds": 3}}
+NOISE = {"epsilon": 1e6, "radius": 1.0}
+
+
+def tree(head, privacy, **more):
+    return {"train": {"method": head}, "partition": MIXED, "privacy": privacy} | more
+
+
+def replies(site, kind):
+    """What `site` answers to a `kind` of question, as it is answered."""
+    seen = []
+
+    def look(asked, number, reply):
+        if asked == kind and reply is not None:
+            seen.append(from_records(reply.content))
+        return reply
+
+    site.change = look
+    return seen
+
+
+@pytest.mark.parametrize("method", ["lda", "limit", "gated"])
+def test_cells_that_are_too_small_take_no_part_in_either_engine(deploy, both, method):
+    deployment = deploy(tree(method, {"min_count": 4}))
+    greeted = replies(deployment.sites[0], "query.hello")
+    both(deployment)
+    count = np.array(greeted[0][0]["count"])
+    assert (count[count > 0] >= 4).all()
+
+
+def test_a_threshold_changes_what_is_solved(deploy):
+    heads = []
+    for name, privacy in (("all", {}), ("some", {"min_count": 6})):
+        deployment = deploy(tree("lda", privacy), name=name)
+        deployment.run()
+        heads.append(deployment.head()["W"])
+    assert np.abs(heads[0] - heads[1]).max() > 1e-3
+
+
+def test_auto_and_training_under_a_threshold_are_the_simulations(deploy, both):
+    both(deploy(tree("auto", {"min_count": 4}, method=FEW)))
+    train = {"rounds": 2, "batch": 8, "method": "fedavg"}
+    both(deploy(tree("fedavg", {"min_count": 4}, train=train, augment={"target": 20}), name="trained"))
+
+
+def test_no_fold_that_is_sent_has_fewer_rows_of_a_class(deploy):
+    deployment = deploy(tree("auto", {"min_count": 4}, method=FEW))
+    sent = [replies(site, "query.statistics") for site in deployment.sites]
+    deployment.run()
+    arrays = [answer[0][1] for answer in sent]
+    counts = np.concatenate([array for own in arrays for name, array in own.items() if name.endswith("count")])
+    assert counts.any() and (counts[counts > 0] >= 4).all()
+
+
+def test_under_noise_a_greeting_tells_neither_counts_nor_a_hash_of_the_rows(deploy):
+    deployment = deploy(tree("ridge", NOISE))
+    greeted = replies(deployment.sites[0], "query.hello")
+    deployment.run()
+    facts = greeted[0][0]
+    assert set(np.ravel(facts["count"])) <= {0, 1}
+    from ggeur.data.table import EmbeddingTable
+
+    known = EmbeddingTable.load(deployment.sites[0].config["table"]).split(0)
+    assert facts["fingerprint"] != known.fingerprint() and len(facts["fingerprint"]) == 64
+
+
+@pytest.mark.parametrize("method", ["ncm", "ridge", "limit", "gated"])
+def test_with_hardly_any_noise_the_head_is_the_simulations(deploy, method):
+    """Which is not drawn from the seed, so that heads are near and not equal."""
+    deployment = deploy(tree(method, NOISE | {"epsilon": 1e12}))
+    deployment.run()
+    run(deployment.simulated, out=deployment.folder / "simulated")
+    for name, ours in deployment.head().items():
+        theirs = deployment.head(out=deployment.folder / "simulated")[name]
+        assert 0 < np.abs(ours - theirs).max() <= 0.02 * np.abs(theirs).max(), name
+    model = Model.load(deployment.out)
+    assert model.privacy["noise"] == "operating system" and model.ball is not None
+    assert Model.load(deployment.folder / "simulated").privacy["noise"] == "simulated"
+
+
+def test_a_site_sends_the_same_bytes_again_and_no_second_message(deploy):
+    deployment = deploy(tree("ridge", {"epsilon": 1.0, "radius": 1.0}))
+    site, sent, asked = deployment.sites[2], [], []
+    app = deployment.grid.app
+
+    def twice(message, context):
+        reply = app(message, context)
+        if message.metadata.message_type == "query.statistics" and context.node_config["partition-id"] == 2:
+            sent.append(from_records(reply.content)[1])
+            sent.append(from_records(app(message, context).content)[1])
+            other = from_records(message.content)
+            other[0]["kind"] = "per-class"
+            asked.append(other)
+        return reply
+
+    deployment.grid.app = twice
+    deployment.run()
+    assert sent[0].keys() == sent[1].keys() and all(np.array_equal(sent[0][k], sent[1][k]) for k in sent[0])
+    from ggeur.deploy.site.data import Site
+    from ggeur.deploy.site.opening import statistics
+    from ggeur.deploy.site.request import Request
+
+    with pytest.raises(GgeurError, match="once"):
+        statistics(Request(Site(site.config), *asked[0]))
+    book = [json.loads(line) for line in (deployment.folder / "store-2" / "privacy.jsonl").read_text().splitlines()]
+    assert len(book) == 1 and (book[0]["epsilon"], book[0]["unit"]) == (1.0, "record")
+
+
+def test_auto_under_noise_takes_what_the_rule_says(deploy):
+    deployment = deploy(tree("auto", {"epsilon": 1.0, "radius": 1.0, "rows": 50_000}))
+    (cell,) = deployment.run().cells
+    (simulated,) = run(deployment.simulated).cells
+    assert cell.taken == simulated.taken == "ridge" and deployment.events("chosen")[0]["why"] in cell.message
+
+
+def test_what_noise_does_not_allow_is_refused_before_anybody_is_asked(deploy):
+    trained = deploy(tree("fedavg", NOISE, augment={"target": 20}))
+    with pytest.raises(GgeurError, match="exact counts"):
+        trained.run()
+    with pytest.raises(GgeurError, match="one at a time"):
+        deploy(tree(["ridge", "lda"], NOISE), name="two").run()
+    assert not trained.sites[0].asked
+
+
+def test_a_projection_reaches_the_sites_and_the_model(deploy, both):
+    deployment = deploy(tree("lda", {"radius": 1.0, "projection": 4}))
+    both(deployment)
+    model = Model.load(deployment.out)
+    assert model.dimension == 4 < model.takes
