@@ -11,7 +11,7 @@ from ggeur.cli.screen import console, notes, say, titled_table
 from ggeur.core.errors import GgeurError
 
 if TYPE_CHECKING:
-    from ggeur.experiment.audit import Audit, Finding, Party
+    from ggeur.experiment.audit import Audit, Finding
 
 _SHOWN = 40  # cells of a long table, unless all are asked for
 _NAME = 13  # letters of a client or class, so that all verdicts fit into 80 columns
@@ -41,6 +41,8 @@ def audit(
     """Attack what sites send, as each party sees it, and show what it gives away."""
     from ggeur.experiment.audit import audit as audit_of
     from ggeur.experiment.audit import audit_run, table_settings
+    from ggeur.experiment.audit_file import save
+    from ggeur.report.audit_section import audit_words
 
     if fail_on not in (None, "exact"):
         raise GgeurError(f"--fail-on takes exact, not '{fail_on}'.")
@@ -53,7 +55,12 @@ def audit(
             point = table_settings(source, partition, clients, beta, statistics or "per-class", seed)
             found = audit_of(point, seed, min_count)
     console.print(_table(found, every=all_))
-    _summary(found, min_count)
+    for sentence in audit_words(found):
+        say(sentence)
+    if min_count:
+        say(f"Cells under {min_count} rows were taken as not shared, as [privacy] min_count = {min_count} has it.")
+    elif source.is_dir():
+        say(f"{save(found, source)} keeps this for `ggeur report`.", soft_wrap=True)
     if fail_on and found.exact:
         raise typer.Exit(1)
 
@@ -93,40 +100,3 @@ def _short(f: "Finding") -> str:
     if f.found == "exact rows":
         return "[red]exact[/]" if f.recovered == f.rows else f"[red]exact {f.recovered}/{f.rows}[/]"
     return {"membership": f"AUC {f.auc or 0:.2f}", "nothing found": "-"}.get(f.found, f.found)
-
-
-_WHO: dict["Party", str] = {
-    "server": "The server, which sees every message",
-    "other client": "Another client, from what it is sent to train",
-    "total": "Whoever holds the total, or one of two sites that hold a class and the total",
-    "model": "Who has the model alone",
-}
-
-
-def _summary(found: "Audit", min_count: int) -> None:
-    """A sentence for each party, and one on what is withheld."""
-    for party, who in _WHO.items():
-        say(f"{who}: {_sentence(found.of(party))}")
-    if min_count:
-        say(f"Cells under {min_count} rows were taken as not shared, as [privacy] min_count = {min_count} has it.")
-    rows = sum(f.rows for f in found.of("server"))
-    say(f"In all {found.exact:,} of {rows:,} rows can be recovered exactly by somebody.")
-
-
-def _sentence(findings: list["Finding"]) -> str:
-    by = {name: [f for f in findings if f.found == name] for name in ("exact rows", "span", "membership", "not sent")}
-    parts = []
-    if by["exact rows"]:
-        rows = sum(f.recovered for f in findings)
-        parts.append(f"recovers {rows:,} {'row' if rows == 1 else 'rows'}, in {len(by['exact rows']):,}")
-    if by["span"]:
-        parts.append(f"tells without error who is among the rows of {len(by['span']):,}")
-    if by["membership"]:
-        best = max(f.auc or 0 for f in by["membership"])
-        parts.append(f"guesses it better than a coin in {len(by['membership']):,} (AUC up to {best:.2f})")
-    if by["not sent"]:
-        parts.append(f"is sent nothing of {len(by['not sent']):,}")
-    rest = [f.auc for f in findings if f.found == "nothing found" and f.auc is not None]
-    if rest:
-        parts.append(f"finds nothing sure in {len(rest):,} (mean AUC {sum(rest) / len(rest):.2f})")
-    return f"of {len(findings):,} cells {', '.join(parts) or 'finds nothing'}."

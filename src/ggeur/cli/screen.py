@@ -116,9 +116,11 @@ def progress_of_heads(what: str) -> Iterator["OnHead"]:
 
 def show_result(result: "Result", title: str) -> None:
     """The table of a run, and why cells did not finish, each reason once."""
+    from ggeur.runs.promise import promised
+
     console.print()
     console.print(result_table(result, title))
-    for message in dict.fromkeys(c.message for c in result.cells if c.message):
+    for message in [*dict.fromkeys(c.message for c in result.cells if c.message), *promised(result.cells)]:
         mark("note", message)
 
 

@@ -14,6 +14,7 @@ from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Candidate
 from ggeur.runs.checkpoint import InFlight
 from ggeur.runs.folder import RunFolder
+from ggeur.runs.promise import promise
 from ggeur.runs.result import Cell
 from ggeur.settings.schema import Settings
 
@@ -96,6 +97,7 @@ class Tracker:
             if by_class is not None:
                 self.cell.recall, self.cell.macro_f1 = by_class
         self.cell.message = " ".join(filter(None, [self.cell.message, missing_sentence(self.cell.missing)]))
+        self.cell.privacy = promise(self.point, simulated=self._folder is None or not self._folder.real)
         if self._folder is not None:
             one = head if self.cell.status == "ok" else None
             self._folder.finish_cell(self.number, self.cell, one, self.point, about, units, solved)

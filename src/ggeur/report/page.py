@@ -7,10 +7,12 @@ from typing import Any
 
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import write_bytes
+from ggeur.experiment.audit_file import load as load_audit
 from ggeur.experiment.helps import load as load_helps
 from ggeur.paper.paper_tables import Table
 from ggeur.paper.published import published_gains
 from ggeur.paper.reproduction import Reproduction
+from ggeur.report.audit_section import audit_section
 from ggeur.report.evidence import evidence, evidence_of_training
 from ggeur.report.helping_section import helping_section
 from ggeur.report.latex import to_latex
@@ -18,6 +20,7 @@ from ggeur.report.protocols import side_by_side
 from ggeur.report.run_folder import Run, find_helps, read_run
 from ggeur.report.template import render_page
 from ggeur.report.words import summary
+from ggeur.runs.promise import promised
 from ggeur.runs.versions import read_versions
 
 
@@ -55,15 +58,16 @@ def _context(run: Run, key: str) -> dict[str, Any]:
     data, missing = evidence(run.entries, run.experiment.seeds[0])
     training = evidence_of_training(run.entries, run.reading) if run.table.unit == "percent" else []
     of_paper = run.reading.notes if run.reading is not None else []
-    helps = load_helps(run.folder)
+    helps, found = load_helps(run.folder), load_audit(run.folder)
     messages = dict.fromkeys(cell.message for cell in run.result.cells if cell.message)
     return {
         "key": key,
         "run": run,
         "summary": summary(run.entries, run.table, run.reading),
-        "notes": [*of_paper, *missing, *_wrong_gains(run.reading), *messages],
+        "notes": [*of_paper, *missing, *_wrong_gains(run.reading), *messages, *promised(run.result.cells)],
         "figures": [*training, *data],
         "helps": "" if helps is None else helping_section(helps, f"{key}-helps"),
+        "audit": "" if found is None else audit_section(found, f"{key}-audit"),
         "again": _again(run),
         "versions": read_versions(run.folder),
     }

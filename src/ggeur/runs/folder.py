@@ -20,7 +20,6 @@ from ggeur.heads.head import Params
 from ggeur.runs.checkpoint import Checkpoints, InFlight, Snapshot
 from ggeur.runs.interrupt import uninterrupted
 from ggeur.runs.model import Model
-from ggeur.runs.promise import promise
 from ggeur.runs.result import Cell, Result
 from ggeur.runs.resuming import check_same, lines_kept, not_empty, note_other_versions, startable
 from ggeur.runs.sealed import sealed_line
@@ -137,7 +136,7 @@ class RunFolder:
                 head = solved or point.train.head
                 parameters = sizes(head, params) if solved else described(head, point.head_parameters)
                 model = Model(params, head, table.dimension, table.class_names, encoder, parameters, units)
-                model = replace(model, ball=point.privacy.ball, privacy=promise(point, simulated=not self.real))
+                model = replace(model, ball=point.privacy.ball, privacy=cell.privacy)
                 model.save(self._model(number))
             self._checkpoints.finish_cell(number, cell)
 

@@ -1,12 +1,14 @@
 """What [privacy] promises of a model, as model.json keeps it and as people are told."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ggeur.methods import kind_of
 from ggeur.methods.algorithm import Chosen, Solved
+from ggeur.runs.result import Cell
 from ggeur.settings.schema import Settings
 
+_MOST = 2  # promises that a page or a screen says in full
 _NEIGHBOURS = {
     "record": "one record more or less, at whichever client",
     "client": "one client more or less, with all its records",
@@ -28,6 +30,14 @@ def promise(point: Settings, *, simulated: bool) -> dict[str, Any]:
         made["covers"] = "everything" if kind_of(point.train.method) in (Solved, Chosen) else "statistics"
         made["noise"] = "simulated" if simulated else "operating system"
     return {key: value for key, value in made.items() if value is not None}
+
+
+def promised(cells: Iterable[Cell]) -> list[str]:
+    """What was promised of several `cells`, in words, each sentence once; of very different ones, that it differs."""
+    each = list({repr(sorted(cell.privacy.items())): cell.privacy for cell in cells if cell.privacy}.values())
+    if len(each) > _MOST:
+        return ["Rows differ in what they promise of privacy; the model.json of each says what."]
+    return list(dict.fromkeys(sentence for made in each for sentence in sentences(made)))
 
 
 def sentences(made: Mapping[str, Any]) -> list[str]:

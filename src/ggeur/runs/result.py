@@ -47,6 +47,7 @@ class Cell:
     start_avg: float | None = None  # of the head that training starts from, where it was solved
     taken: str = ""  # which of several heads was chosen
     expected: dict[str, float] = field(default_factory=dict)  # of each, avg by what was left out
+    privacy: dict[str, Any] = field(default_factory=dict)  # what was promised of the rows
 
 
 class Row(NamedTuple):

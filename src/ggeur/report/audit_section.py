@@ -1,0 +1,78 @@
+"""What an audit found, in words and as a figure: of how many cells who can find out what."""
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from ggeur.experiment.audit import ORDER, PARTIES, Audit, Finding, Found, Party
+from ggeur.report.canvas import INK, STYLE, grid
+from ggeur.report.captions import captioned
+from ggeur.report.template import templates
+
+_WHO: dict[Party, str] = {
+    "server": "The server, which sees every message",
+    "other client": "Another client, from what it is sent to train",
+    "total": "Whoever holds the total, or one of two sites that hold a class and the total",
+    "model": "Who has the model alone",
+}
+_SIZES = ((1, 1), (2, 2), (3, 9), (10, 99), (100, 10**9))
+_COLOURS: dict[Found, str] = {
+    "exact rows": "#D55E00",
+    "span": "#E69F00",
+    "membership": "#F0E442",
+    "nothing found": "#56B4E9",
+    "not sent": "#DDDDDD",
+}
+
+
+def audit_words(found: Audit) -> list[str]:
+    """A sentence for each party, and one for all."""
+    rows = sum(f.rows for f in found.of("server"))
+    said = [f"{who}: {_sentence(found.of(party))}" for party, who in _WHO.items()]
+    return [*said, f"In all {found.exact:,} of {rows:,} rows can be recovered exactly by somebody."]
+
+
+def audit_section(found: Audit, id: str) -> str:
+    """The part of a page about it, as HTML whose `id` no other part of the page has."""
+    figure = captioned("audit", audit_chart(found), kind=found.kind or "no")
+    return templates().get_template("audit.html.j2").render(id=id, sentences=audit_words(found), figure=figure)
+
+
+def audit_chart(found: Audit) -> Figure:
+    """For each party, cells by their number of rows, and what is found out of how many."""
+    sizes = [s for s in _SIZES if any(s[0] <= f.rows <= s[1] for f in found.findings)]
+    with rc_context(STYLE):
+        figure, axes = grid(len(PARTIES), 2, 7.6, 2.2, 0.9)
+        for ax, party in zip(axes, PARTIES, strict=True):
+            bottom = [0] * len(sizes)
+            for what in reversed(ORDER):
+                many = [sum(f.found == what and low <= f.rows <= high for f in found.of(party)) for low, high in sizes]
+                ax.bar(range(len(sizes)), many, bottom=bottom, color=_COLOURS[what], label=what, edgecolor=INK, lw=0.3)
+                bottom = [a + b for a, b in zip(bottom, many, strict=True)]
+            ax.set_xticks(range(len(sizes)), [_named(*size) for size in sizes])
+            ax.set(title=party, ylabel="cells", xlabel="rows of a class at a client")
+        handles, names = axes[0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=len(names), fontsize="small")
+    return figure
+
+
+def _named(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low}+" if high == 10**9 else f"{low}-{high}"
+
+
+def _sentence(findings: list[Finding]) -> str:
+    by = {name: [f for f in findings if f.found == name] for name in ("exact rows", "span", "membership", "not sent")}
+    parts = []
+    if by["exact rows"]:
+        rows = sum(f.recovered for f in findings)
+        parts.append(f"recovers {rows:,} {'row' if rows == 1 else 'rows'}, in {len(by['exact rows']):,}")
+    if by["span"]:
+        parts.append(f"tells without error who is among the rows of {len(by['span']):,}")
+    if by["membership"]:
+        best = max(f.auc or 0 for f in by["membership"])
+        parts.append(f"guesses it better than a coin in {len(by['membership']):,} (AUC up to {best:.2f})")
+    if by["not sent"]:
+        parts.append(f"is sent nothing of {len(by['not sent']):,}")
+    rest = [f.auc for f in findings if f.found == "nothing found" and f.auc is not None]
+    if rest:
+        parts.append(f"finds nothing sure in {len(rest):,} (mean AUC {sum(rest) / len(rest):.2f})")
+    return f"of {len(findings):,} cells {', '.join(parts) or 'finds nothing'}."
