@@ -24,15 +24,16 @@ def make(n=12, p=5, dtype=np.float32, **fields):
         "test": np.arange(n) % 3 == 0,
         "class_names": NAMES,
         "domain_names": ("art", "r\u00e9el"),
-        "text": rng.normal(size=(4, p)).astype(np.float32),
+        "text": {name: rng.normal(size=(4, p)).astype(np.float32) for name in ("single", "bare")},
         "meta": {"encoder": "none", "share": 0.3, "nested": {"a": [1, 2]}},
     }
     return EmbeddingTable(**(known | fields))
 
 
 def assert_same(a, b):
-    for name in ("x", "y", "domain", "test", "text"):
-        one, two = getattr(a, name), getattr(b, name)
+    assert list(a.text) == list(b.text)
+    arrays = [[*(getattr(t, name) for name in ("x", "y", "domain", "test")), *t.text.values()] for t in (a, b)]
+    for one, two in zip(*arrays, strict=True):
         assert one.dtype == two.dtype
         np.testing.assert_array_equal(one, two)
     assert (a.class_names, a.domain_names, a.meta) == (b.class_names, b.domain_names, b.meta)
@@ -86,7 +87,7 @@ def test_x_and_y_are_enough_and_the_rest_has_defaults(tmp_path):
     assert table.x.dtype == np.float32 and table.y.dtype == np.int64
     assert table.class_names == ("0", "1", "2") and table.domain_names == ("all",)
     assert table.domains.tolist() == [0, 0, 0] and table.meta == {}
-    assert table.test is None and table.text is None
+    assert table.test is None and table.text == {}
     assert (len(table), table.n_classes, table.n_domains, table.dimension) == (3, 3, 1, 3)
 
 

@@ -187,4 +187,7 @@ def test_zeroshot_is_the_class_with_the_greatest_cosine(seed):
     rng = np.random.default_rng(seed)
     text, x = rng.normal(size=(5, 6)) * rng.uniform(0.1, 10, (5, 1)), rng.normal(size=(20, 6))
     cosine = x @ text.T / np.linalg.norm(x, axis=1)[:, None] / np.linalg.norm(text, axis=1)
-    np.testing.assert_array_equal(decide(zeroshot().solve(Task(text.shape[1], (), text)), x), cosine.argmax(axis=1))
+    params = zeroshot().solve(Task(text.shape[1], (), {"single": text}))
+    found = np.asarray(resolve_head("cosine").logits(params, x.astype(np.float32)))
+    np.testing.assert_allclose(found, 100 * cosine, rtol=1e-4, atol=1e-3)
+    np.testing.assert_array_equal(found.argmax(axis=1), cosine.argmax(axis=1))

@@ -9,10 +9,10 @@ import typer
 
 from ggeur.cli.options import CLIP, Data, check_out_file
 from ggeur.cli.screen import mark, notes, progress_bar, say
-from ggeur.core.errors import GgeurError
 
 if TYPE_CHECKING:
     from ggeur.encode.job import OnBatch
+    from ggeur.encode.prompts import Prompts
 
 _LISTED = 20  # unreadable images named on the screen
 Colours = tuple[float, float, float]  # red, green, blue
@@ -32,7 +32,14 @@ def embed(
     ] = False,
     prompt: Annotated[
         list[str] | None,
-        typer.Option(help="Template for class names, with {}; may be repeated. Default: 'a photo of a {}'."),
+        typer.Option(help="Template of your own for class names, with {}; may be repeated. They make the set 'own'."),
+    ] = None,
+    prompts: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Class names in the prompts single, fedclip, bare, clip18, clip80, or of a file with a template on "
+            "each line; may be repeated. Default: the first three."
+        ),
     ] = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Scale embeddings to unit length.")] = False,
     size: Annotated[int | None, typer.Option(help="ONNX: side of the square that the model takes, in pixels.")] = None,
@@ -43,11 +50,9 @@ def embed(
 ) -> None:
     """Turn images into an embedding table: in batches, cached, and going on where it stopped."""
     check_out_file(out)  # better now than after hours of work
-    if any("{}" not in template for template in prompt or []):
-        raise GgeurError("A --prompt must contain {} where the name of the class goes.")
+    sets = _prompts(prompts, prompt)
     from ggeur.data.datasets import load
     from ggeur.encode.encoder import load_encoder
-    from ggeur.encode.job import TEMPLATES
     from ggeur.encode.job import embed as embed_images
 
     shape = {"size": size, "resize": resize, "interpolation": interpolation, "mean": mean, "std": std}
@@ -64,7 +69,7 @@ def embed(
                 tower,
                 batch=batch,
                 skip_unreadable=skip_unreadable,
-                templates=prompt or TEMPLATES,
+                prompts=sets,
                 on_batch=on_batch,
             )
     table.save(out)
@@ -73,8 +78,16 @@ def embed(
     if len(unreadable) > _LISTED:
         mark("skipped", f"{len(unreadable) - _LISTED} more")
     skipped = f"; left out as unreadable: {len(unreadable)}" if unreadable else ""
-    text = "" if table.text is None else " and the class names"
+    text = f" and the class names ({', '.join(table.text)})" if table.text else ""
     say(f"{len(table):,} embeddings{text} are in {out}{skipped}")
+
+
+def _prompts(names: list[str] | None, templates: list[str] | None) -> "dict[str, Prompts]":
+    """The sets of text that are asked for; with templates of one's own alone, those and no others."""
+    from ggeur.encode.prompts import OWN, USUAL, Prompts, prompt_sets
+
+    found = prompt_sets(names or (() if templates else USUAL))
+    return found | ({OWN: Prompts.of(templates)} if templates else {})
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The one error that a user's mistake may raise, and the one warning."""
+"""The one error that a user's mistake may raise, a kind of it that a run outlives, and the one warning."""
 
 
 class GgeurError(Exception):
@@ -6,6 +6,10 @@ class GgeurError(Exception):
 
     The command line prints it and exits with code 2; everything else is a defect of ours.
     """
+
+
+class Unavailable(GgeurError):
+    """What is asked for needs what is not there: an arm that does is left out of a run, and the others go on."""
 
 
 class GgeurWarning(UserWarning):

@@ -23,6 +23,7 @@ from ggeur.engine import trees
 from ggeur.engine.chunks import Chunks
 from ggeur.engine.local import Lanes, aggregation, batch_order, local_training, power_of_two, preparation
 from ggeur.engine.messages import add_prepared
+from ggeur.engine.own_head import frozen, shown
 from ggeur.engine.stack import Run, few_sizes, stack_runs
 from ggeur.engine.training import Training
 from ggeur.methods.algorithm import Trained
@@ -72,7 +73,7 @@ class Simulation:
     ) -> None:
         self.runs = runs
         each_trained = [trained] * len(runs) if isinstance(trained, Trained) else list(trained)
-        self._methods = [one.method for one in each_trained]
+        self._trained, self._methods = each_trained, [one.method for one in each_trained]
         trainings = [training] * len(runs) if isinstance(training, Training) else list(training)
         self.training, self.n_clients = trainings[0], len(runs[0].sets)
         self._recipe = each_trained[0].recipe
@@ -87,7 +88,9 @@ class Simulation:
         each = [t.numbers(one) for t, one in zip(trainings, each_trained, strict=True)]
         self._numbers = jax.tree.map(lambda *a: np.array(a, self._dtype), *each)  # stacked over runs
         self._prepared_bytes = 0  # of a client's message before round 1
-        self._chunks = Chunks(self.training.batch, self._base.shape[1])
+        own = self._methods[0].own
+        self._frozen = frozen(each_trained[0])  # one for all, as the recipe is
+        self._chunks = Chunks(self.training.batch, self._base.shape[1], own is not None and own.heavy)
 
     @property
     def local_steps(self) -> list[list[int]]:
@@ -129,7 +132,8 @@ class Simulation:
 
     def heads(self, state: State) -> list[Tree]:
         """The global head of every run, as of `state`."""
-        return [sent["params"] for sent in self._sent(state)]
+        each = zip(self._trained, self._sent(state), strict=True)
+        return [shown(trained, sent, self._frozen) for trained, sent in each]
 
     def _sent(self, state: State) -> list[dict[str, Tree]]:
         return [method.broadcast(server) for method, server in zip(self._methods, state.servers, strict=True)]
@@ -208,6 +212,7 @@ class Simulation:
             self._base,
             self._bank,
             self._shapes[run[0]],
+            self._frozen,
             self._lane_data(filled),
             order,
             np.append(steps, np.zeros(size - len(lanes), steps.dtype)).astype(np.int32),

@@ -13,7 +13,7 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.paper.paper_tables import Part, PartEmbeddings, Row, Table
 from ggeur.paper.reproduction import AbsentRow, Arm, Column, Reproduction
 from ggeur.settings.grid import Experiment
-from ggeur.settings.schema import NOT_YET, PROTOCOLS, Train
+from ggeur.settings.schema import PROTOCOLS, Train
 
 CLIP = "clip-vit-base-patch16"
 SCRIPTED = ("scaffold", "moon", "feddyn", "fedopt", "fedproto", "fedntd")  # released beside FedAvg's
@@ -67,8 +67,6 @@ def not_yet(row: Row) -> str:
     """Why a row cannot run on any embeddings, or nothing."""
     if row.needs:
         return f"needs an {row.needs}"
-    if row.method in NOT_YET.get(("train", "method"), ()):
-        return f"the method {row.method} is not there yet"
     return ""
 
 
@@ -76,7 +74,7 @@ def _why_not(row: Row, protocol: str, embeddings: EmbeddingTable) -> str:
     """Why a row cannot run on these embeddings, or nothing."""
     if why := not_yet(row):
         return why
-    if row.method == "zeroshot" and embeddings.text is None:
+    if row.method == "zeroshot" and not embeddings.text:
         return "needs embeddings of the class names, which this table does not hold"
     if protocol == "released" and row.method in SCRIPTED:
         return "its released script does not do what the method does"

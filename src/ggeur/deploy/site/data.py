@@ -99,7 +99,7 @@ def relabel(table: EmbeddingTable, classes: Sequence[str], domains: Sequence[str
         domain=_codes(table.domain_names, domains)[table.domains],
         class_names=tuple(classes),
         domain_names=tuple(domains),
-        text=None,
+        text={},
     )
 
 
