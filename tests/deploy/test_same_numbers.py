@@ -4,16 +4,24 @@ import numpy as np
 import pytest
 
 from ggeur.experiment.runner import run
-from ggeur.methods import names
+from ggeur.methods import has_own_head, names
 from ggeur.methods.algorithm import Trained
 from ggeur.runs.model import Model
 
 SHORT = {"rounds": 3, "local_epochs": 2, "batch": 8}
 
 
-@pytest.mark.parametrize("method", names(Trained))
+@pytest.mark.parametrize("method", [name for name in names(Trained) if not has_own_head(name)])
 def test_every_method_finds_the_simulations_head(deploy, method, both):
     both(deploy({"train": {**SHORT, "method": method}, "augment": {"target": 20, "per_prototype": 5}}))
+
+
+@pytest.mark.parametrize("more", [{}, {"train": {"clients_per_round": 1}}, {"train": {"broadcast": False}}], ids=str)
+@pytest.mark.parametrize("method", ["fedclip", "fedtpg"])
+def test_methods_of_text_find_the_simulations_head(deploy, language, method, more, both):
+    tree = {"method": {"fedtpg": {"clip": language.folder}}, "augment": {"target": 20, "per_prototype": 5}}
+    train = {**SHORT, "method": method} | more.get("train", {})
+    both(deploy(tree | {"train": train, "data": {"standardise": not more}}, table=language.table()))
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ class EmbeddingTable:
     def fingerprint(self) -> str:
         """A hash of everything that a result depends on: embeddings, labels, domains, mask, names and text."""
         digest = hashlib.sha256(json.dumps([self.class_names, self.domain_names]).encode())
-        text = list(self.text.values()) or [None]
+        text: list[NDArray[Any] | None] = [*self.text.values()] or [None]
         if tuple(self.text) not in ((), (FIRST_TEXT,)):  # as tables were before text had names
             digest.update(json.dumps(list(self.text)).encode())
         for array in (self.x, self.y, self.domains, self.test, *text):

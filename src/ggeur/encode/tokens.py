@@ -24,11 +24,12 @@ class BytePairs:
         try:
             if (path / "tokenizer.json").exists():
                 model = json.loads((path / "tokenizer.json").read_text(encoding="utf-8"))["model"]
-                self._code, merges = dict(model["vocab"]), model["merges"]
+                codes, merges = model["vocab"], model["merges"]
             else:
-                self._code = json.loads((path / "vocab.json").read_text(encoding="utf-8"))
+                codes = json.loads((path / "vocab.json").read_text(encoding="utf-8"))
                 lines = (path / "merges.txt").read_text(encoding="utf-8").splitlines()
                 merges = [line for line in lines if line and not line.startswith("#version")]
+            self._code: dict[str, int] = dict(codes)
             pairs = [tuple(pair.split()) if isinstance(pair, str) else tuple(pair) for pair in merges]
             self._rank: dict[tuple[str, ...], int] = {pair: i for i, pair in enumerate(pairs)}
             self.start, self.end = self._code[_START], self._code[_END]

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.types import Bool
+from ggeur.core.names import is_own
+from ggeur.core.types import Bool, FloatArray
 from ggeur.data.caches import cache_folder
 from ggeur.data.files import write_bytes
 from ggeur.data.table import EmbeddingTable
@@ -50,6 +51,22 @@ class Site:
         """Raise unless the node was told to import what the server names: `name`, a `what`."""
         if not self._imports:
             raise GgeurError(f"this site does not import the {what} '{name}'; start its node with --own-methods")
+
+    def allowed(self, name: str, what: str) -> str:
+        """The `name` of a `what`, which this site has or may import."""
+        if is_own(name):
+            self.check_imports(what, name)
+        return name
+
+    @property
+    def clip(self) -> str:
+        """The folder of a CLIP model with which the node was started as its encoder, if it was with one."""
+        named = str(self._config.get("encoder") or "")
+        return named if (Path(named) / "config.json").is_file() else ""
+
+    def text(self, point: Settings, seed: int, store: Store, prompts: str) -> FloatArray | None:
+        """Text embeddings of this site's own class names by these `prompts`, if its table has them."""
+        return self.load(point, seed, store, fresh=False).text.get(prompts)
 
     def load(self, point: Settings, seed: int, store: Store, *, fresh: bool) -> EmbeddingTable:
         """The table with its test mask, its own or drawn by `seed`; `point` says how images are embedded.

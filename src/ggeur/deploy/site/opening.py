@@ -70,6 +70,13 @@ def statistics(request: Request) -> Reply:
     return {}, arrays
 
 
+def text(request: Request) -> Reply:
+    """Text embeddings of this site's class names, which are public; none where its table has none."""
+    wanted = str(request.facts["prompts"])
+    found = request.site.text(request.point, request.seed, request.store, wanted)
+    return {}, {} if found is None else {"text": np.asarray(found, np.float32)}
+
+
 def augment(request: Request) -> Reply:
     """Draw this site's training set along the global shapes that `request` brings, and keep it.
 

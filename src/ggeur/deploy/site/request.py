@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from ggeur.core.names import is_own
 from ggeur.core.units import Units
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.site.data import Site, relabel, test_rows
@@ -27,8 +26,7 @@ class Request:
         self.point = p = Settings.model_validate(facts["point"])
         methods = [("method", p.train.method), ("method", p.train.start)]
         for what, name in (*methods, ("augmentation", p.augment.kind), ("head", p.train.head)):
-            if is_own(name):
-                site.check_imports(what, name)
+            site.allowed(name, what)
         self.seed = int(facts["seed"])
         self.store = Store(site.root, str(facts["run"]), int(facts["cell"]), site.client)
 

@@ -1,0 +1,39 @@
+"""Text embeddings of the class names, which sites have beside their rows: public, and the same wherever a class is."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.types import FloatArray
+from ggeur.deploy.server.agreement import Agreement, Client
+from ggeur.deploy.server.roster import Roster
+from ggeur.deploy.wire.ask import Answer, Question
+
+_ALIKE = 1e-2  # share of its length by which a text may differ between sites, whose machines round differently
+
+
+def collect_text(roster: Roster, agreement: Agreement, prompts: str) -> Mapping[str, FloatArray]:
+    """The set of text by these `prompts`, of all classes that were agreed on, as the sites of `roster` have it."""
+    found: dict[str, FloatArray] = {}
+
+    def read(client: Client, answer: Answer) -> FloatArray:
+        text, classes = answer.arrays.get("text", np.zeros(0)), client.hello.classes
+        if text.size and (text.shape != (len(classes), agreement.dimension) or not np.isfinite(text).all()):
+            raise GgeurError("its text embeddings are not of its classes")
+        for name, row in zip(classes, text, strict=False):
+            known = found.setdefault(name, row)
+            if np.linalg.norm(known - row) > _ALIKE * np.linalg.norm(known):
+                raise GgeurError(f"its text embedding of '{name}' is not the others'")
+        return np.asarray(text, np.float32)
+
+    question = Question("query.text", {"prompts": prompts}, {})
+    for client, _, text in roster.ask(roster.present, lambda client: question, read, 0, "no text: "):
+        roster.journal("text", client=client.index, classes=len(text))
+    lacking = [name for name in agreement.classes if name not in found]
+    if lacking:
+        raise GgeurError(
+            f"No site has a text embedding '{prompts}' of '{lacking[0]}': make it by `ggeur embed --prompts {prompts}`, "
+            "or name as prompts a set that the sites' tables have."
+        )
+    return {prompts: np.stack([found[name] for name in agreement.classes])}
