@@ -33,7 +33,7 @@ def collect_text(roster: Roster, agreement: Agreement, prompts: str) -> Mapping[
     lacking = [name for name in agreement.classes if name not in found]
     if lacking:
         raise GgeurError(
-            f"No site has a text embedding '{prompts}' of '{lacking[0]}': make it by `ggeur embed --prompts {prompts}`, "
+            f"No site has a text embedding '{prompts}' of '{lacking[0]}': `ggeur embed --prompts {prompts}` makes them; "
             "or name as prompts a set that the sites' tables have."
         )
     return {prompts: np.stack([found[name] for name in agreement.classes])}
