@@ -10,9 +10,9 @@ from ggeur.core.errors import GgeurError
 from ggeur.encode.tokens import BytePairs
 
 # The merges that these words take, in CLIP's order, and the numbers that CLIP gives to what comes of them.
-MERGES = """a n|a r|t o</w>|i c|o f</w>|u r|i r|i s|h o|d o|q u|p l|ur e</w>|p ho|p ic|t ure</w>|u m</w>|is h</w>
-|pho to</w>|ar i|a ir|pic ture</w>|pl an|do g</w>|f ish</w>|a qu|plan e</w>|ari um</w>|air plane</w>|aqu arium</w>""".replace(
-    "\n", ""
+MERGES = (
+    "a n|a r|t o</w>|i c|o f</w>|u r|i r|i s|h o|d o|q u|p l|ur e</w>|p ho|p ic|t ure</w>|u m</w>|is h</w>|pho to</w>|"
+    "ar i|a ir|pic ture</w>|pl an|do g</w>|f ish</w>|a qu|plan e</w>|ari um</w>|air plane</w>|aqu arium</w>"
 )
 CODES = {
     "a</w>": 320,

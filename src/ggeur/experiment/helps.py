@@ -47,6 +47,7 @@ def helping(
     table = table.split(seed)
     clients, task = clients_of(table, partition, seed), replace(task_of(table), key=jax.random.key(seed))
     if isinstance(method, Chosen):
+        method = method.of_task(task)
         folds = SimulatedFolds.of(clients, method, seed)
         taken = method.candidates[choose(method, folds.count(), folds, task, seed).taken]
         name, method = taken.label, taken.solved

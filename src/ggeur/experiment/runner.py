@@ -208,6 +208,7 @@ def _solve(work: Work, dealer: Dealer) -> None:
     head: str | None = None
     choice, folds = None, None
     if isinstance(algorithm, Chosen):
+        algorithm = algorithm.of_task(task_of(table))
         choice, folds = dealer.choice(algorithm, setup, seed)
         candidates = algorithm.candidates
         name, algorithm = candidates[choice.taken].name, candidates[choice.taken].solved

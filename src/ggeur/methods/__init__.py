@@ -45,6 +45,7 @@ _KINDS: dict[str, type[Algorithm]] = {
     "limit": Solved,
     "gated": Solved,
     "limit+gated": Solved,
+    "text_prior": Solved,
     "auto": Chosen,
     "local": Bound,
     "central": Bound,

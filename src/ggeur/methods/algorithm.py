@@ -6,7 +6,7 @@ there is no federation, for comparison.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -114,6 +114,11 @@ class Chosen:
 
     candidates: tuple[Candidate, ...]  # the simplest first
     folds: int  # how many parts are left out in turn
+    by_text: tuple[Candidate, ...] = ()  # more of them, for a task that has text
+
+    def of_task(self, task: Task) -> "Chosen":
+        """The same with all that this task can be chosen from."""
+        return replace(self, candidates=self.candidates + self.by_text, by_text=()) if task.text else self
 
     @property
     def needs(self) -> Statistics:

@@ -15,13 +15,13 @@ from ggeur.deploy.server.opening import TrainingSets, open_federation
 from ggeur.deploy.server.round_zero import RoundZero
 from ggeur.deploy.server.rounds import Rounds
 from ggeur.deploy.server.scores import LateScores
-from ggeur.deploy.server.text import collect_text
+from ggeur.deploy.server.text import asked_text, collect_text
 from ggeur.deploy.wire.ask import Grid
 from ggeur.engine.simulate import State
 from ggeur.experiment.tracker import Tracker
 from ggeur.federation.start import random_head, solved_head, to_train
 from ggeur.heads.head import Params
-from ggeur.methods import has_own_head, parameters
+from ggeur.methods import has_own_head
 from ggeur.methods.algorithm import Task
 from ggeur.runs.checkpoint import Snapshot
 from ggeur.runs.folder import RunFolder
@@ -121,9 +121,8 @@ class TrainedRun(CellRun):
         point, encoder = self._tracker.point, str(agreement.encoder.get("encoder", ""))
         method = point.train.method
         if text is None:
-            values = {key: p.default for key, p in parameters(method).items()} | point.method.get(method, {})
-            asks = has_own_head(method) and "prompts" in values
-            text = collect_text(self._roster, agreement, str(values["prompts"])) if asks else {}
+            prompts = asked_text(method, point.method.get(method, {})) if has_own_head(method) else False
+            text = {} if prompts is False else collect_text(self._roster, agreement, prompts)
         task = Task(agreement.dimension, agreement.classes, text, encoder=encoder)
         self._roster.common["encoder"] = encoder
         self._setup = self._setup.of_task(task)

@@ -64,9 +64,10 @@ class Site:
         named = str(self._config.get("encoder") or "")
         return named if (Path(named) / "config.json").is_file() else ""
 
-    def text(self, point: Settings, seed: int, store: Store, prompts: str) -> FloatArray | None:
-        """Text embeddings of this site's own class names by these `prompts`, if its table has them."""
-        return self.load(point, seed, store, fresh=False).text.get(prompts)
+    def text(self, point: Settings, seed: int, store: Store, prompts: str | None) -> FloatArray | None:
+        """Text embeddings of this site's own class names by these `prompts`, or any, if its table has them."""
+        sets = self.load(point, seed, store, fresh=False).text
+        return sets.get(prompts) if prompts is not None else next(iter(sets.values()), None)
 
     def load(self, point: Settings, seed: int, store: Store, *, fresh: bool) -> EmbeddingTable:
         """The table with its test mask, its own or drawn by `seed`; `point` says how images are embedded.

@@ -72,8 +72,7 @@ def statistics(request: Request) -> Reply:
 
 def text(request: Request) -> Reply:
     """Text embeddings of this site's class names, which are public; none where its table has none."""
-    wanted = str(request.facts["prompts"])
-    found = request.site.text(request.point, request.seed, request.store, wanted)
+    found = request.site.text(request.point, request.seed, request.store, request.facts["prompts"])
     return {}, {} if found is None else {"text": np.asarray(found, np.float32)}
 
 
