@@ -377,3 +377,38 @@ def test_a_table_that_cannot_be_saved_leaves_the_old_one(tmp_path, monkeypatch):
 def test_names_that_would_steer_a_terminal_are_refused(name):
     with pytest.raises(GgeurError, match="control characters"):
         EmbeddingTable(x=np.zeros((2, 2)), y=[0, 1], class_names=("a", name))
+
+
+# ---------------------------------------------------------------- text
+
+TEXT = np.random.default_rng(1).normal(size=(4, 5)).astype(np.float32)
+
+
+def test_text_of_a_table_from_before_it_had_names_is_single(tmp_path):
+    table = make(text=TEXT)
+    assert list(table.text) == ["single"]
+    old = {name: getattr(table, name) for name in ("x", "y", "domain", "test", "class_names", "domain_names")}
+    np.savez(tmp_path / "old.npz", **old, text=TEXT)
+    loaded = EmbeddingTable.load(tmp_path / "old.npz")
+    np.testing.assert_array_equal(loaded.text["single"], TEXT)
+    assert loaded.fingerprint() == table.fingerprint(), "a run that was begun on it goes on"
+
+
+def test_the_fingerprint_knows_what_text_is_called():
+    one, other = (make(text={name: TEXT}) for name in ("single", "bare"))
+    assert one.fingerprint() != other.fingerprint() != make(text={}).fingerprint()
+
+
+@pytest.mark.parametrize("text", [{"": TEXT}, {"a\nb": TEXT}])
+def test_sets_of_text_have_plain_names(text):
+    with pytest.raises(GgeurError, match="names must be plain text"):
+        make(text=text)
+
+
+def test_names_without_their_text_are_a_damaged_file(tmp_path):
+    make().save(tmp_path / "t.npz")
+    with np.load(tmp_path / "t.npz") as file:
+        arrays = {name: file[name] for name in file if name != "text"}
+    np.savez(tmp_path / "t.npz", **arrays)
+    with pytest.raises(GgeurError, match="is damaged"):
+        EmbeddingTable.load(tmp_path / "t.npz")
