@@ -86,9 +86,11 @@ def test_the_page_of_a_model_too(opened, model_page, screen):
     for i in range(figures.count()):
         box = figures.nth(i).bounding_box()
         assert box and box["width"] > 250 and box["height"] > 80
-    dots = page.evaluate("[...document.querySelectorAll('[id$=map] svg use')].map(u => getComputedStyle(u).fill)")
-    ground = page.evaluate("getComputedStyle(document.querySelector('[id$=map]')).backgroundColor")
-    assert dots and ground not in dots and "rgb(0, 0, 0)" not in dots, "each is seen on the page, light or dark"
+    dots = page.evaluate(
+        "[...document.querySelectorAll('#helps-map [id*=PathCollection] use')].map(u => getComputedStyle(u).fill)"
+    )
+    ground = page.evaluate("getComputedStyle(document.querySelector('#helps-map')).backgroundColor")
+    assert len(dots) == 16 and not {ground, "rgb(0, 0, 0)"} & set(dots), "each is seen on the page, light or dark"
 
 
 def test_tables_sort_both_ways_with_blanks_last(opened):

@@ -88,8 +88,9 @@ class OneMessageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         first = not hasattr(self, "sums_")
         X, y = validate_data(self, X, y, dtype=np.float64, reset=first)
         with _value_errors():
-            known = self.classes_.tolist() if not first else [] if classes is None else np.asarray(classes).tolist()
-            check_labels([*known, *y.tolist()], "y or classes")
+            given: Any = classes if first else vars(self)["classes_"]
+            known = [] if given is None else np.asarray(given).tolist()
+            check_labels([*known, *np.asarray(y).tolist()], "y or classes")
             check_classification_targets(y)
             self._check_given("partial_fit")
             solution = Solution.given(self.method, self.parameters or {}, self.statistics, self.seed)

@@ -102,7 +102,8 @@ def site_map(h: Helping) -> Figure:
             x, y = place[i]
             look: Any = {"s": 70, "alpha": 0.75, "lw": 0, "color": COLOURS[0]}
             if named:
-                look |= {"color": COLOURS[i % 8], "marker": MARKERS[(i + i // 8) % 8], "label": name}
+                colour = COLOURS[i % 8].replace("#000000", INK)  # as black is lost in the dark
+                look |= {"color": colour, "marker": MARKERS[(i + i // 8) % 8], "label": name}
             ax.scatter(x, y, **look)
         ax.set_aspect("equal", adjustable="datalim")  # distances are the point of it
         ax.margins(0.15)

@@ -29,7 +29,7 @@ def inline_svg(figure: Figure, name: str, title: str, *, on_page: bool) -> str:
     text = re.sub(r'(xlink:href)="#([^"]+)"', rf'\1="#{name}-\2"', text)
     text = _shortened(text)
     if on_page:
-        text = re.sub(f"{INK}|#000000", "currentColor", text, flags=re.I)  # the palette's black would be lost, too
+        text = re.sub(INK, "currentColor", text, flags=re.I)
     head, _, rest = text.partition(">")
     width, height = re.findall(r'(?:width|height)="([\d.]+)pt"', head)[:2]
     head = re.sub(r'\s(?:width|height)="[^"]*"', "", head)
