@@ -20,8 +20,8 @@ for row in np.random.default_rng(0).permutation(len(digits.x))[:1200]:
     Image.fromarray(digits.x[row]).save(folder / f"{site}-{row}.png")
 
 # %% [markdown]
-# Each site's pictures are embedded and summed up; the head is solved from the sums, and no round is needed. A foundation model
-# goes in place of `builtin`: `onnx:tower.onnx`, or the name of one on the Hugging Face hub.
+# Each site's pictures are embedded and summed up, and the head is solved from the sums, without rounds. A foundation
+# model goes in place of `builtin`: `onnx:tower.onnx`, or the name of one on the Hugging Face hub.
 
 # %%
 sites = {name: work / name for name in digits.domain_names}

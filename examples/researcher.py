@@ -1,7 +1,7 @@
 # %% [markdown]
 # # For a researcher: a federated method of one's own, compared with others
-# A method is a few pure functions; what is left out is FedAvg's. This one takes the median of the clients' heads, number by
-# number, in place of their mean, which a client far from all others cannot move far.
+# A method is a few pure functions; what is left out is FedAvg's. This one takes the median of clients' heads, number
+# by number, in place of their mean: a client far from all others cannot move it far.
 
 # %%
 import jax
@@ -20,8 +20,8 @@ def median(head):
 
 
 # %% [markdown]
-# It is named like any other, and compared over the same seeds, splits and first heads. In a module of yours its name would be
-# `module:median`.
+# It is named like any other, and compared over the same seeds, splits and first heads. In a module of yours it would
+# be `module:median`.
 
 # %%
 experiment = ggeur.Experiment.of(

@@ -27,8 +27,8 @@ Noise = Callable[[Geometry], Float]  # (shapes of m classes) -> (m, p, p), which
 class Augmentation:
     """What is drawn, around what, with which noise, and what sites must send for it.
 
-    >>> round_noise = Augmentation("noise", DrawRule(target=100), noise=lambda shapes: 0.1 * shapes.factors("eigenvalue"))
-    >>> round_noise.needs
+    >>> faint = Augmentation("faint", DrawRule(target=100), noise=lambda shapes: 0.1 * shapes.factors("eigenvalue"))
+    >>> faint.needs
     'per-class'
     """
 
