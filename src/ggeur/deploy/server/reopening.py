@@ -23,8 +23,8 @@ def reopen(out: Path, experiment: Experiment) -> None:
         return
     if experiment.points[0].privacy.epsilon is not None:
         raise GgeurError(
-            f"Opening {out} again would have all sites send a second message and spend [privacy] epsilon again; if they "
-            "agree to that, start a new run."
+            f"Opening {out} again would have all sites send a second message and spend [privacy] epsilon again; if "
+            "they agree to that, start a new run."
         )
     solved = [kind_of(point.train.method) is not Trained for point in experiment.points]
     again = [n for n, cell in enumerate(result.cells) if solved[n] and cell.missing]
