@@ -71,7 +71,7 @@ def test_the_app_is_one_that_flower_takes(experiment, tmp_path):
 
     ggeur("federate", "app", experiment, tmp_path / "app", "--out", tmp_path / "run")
     config, _ = load_and_validate(tmp_path / "app" / "pyproject.toml")
-    assert config["tool"]["flwr"]["app"]["config"] == {"out": str(tmp_path / "run"), "resume": False}
+    assert config["tool"]["flwr"]["app"]["config"] == {"out": str(tmp_path / "run"), "resume": False, "reopen": False}
     assert build_fab_from_disk(tmp_path / "app")
     inner = tomllib.loads((tmp_path / "app" / "ggeur_app" / "experiment.toml").read_text())
     assert inner["data"]["table"] == str(tmp_path / "t.npz")

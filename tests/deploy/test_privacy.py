@@ -135,6 +135,17 @@ def test_what_noise_does_not_allow_is_refused_before_anybody_is_asked(deploy):
     assert not trained.sites[0].asked
 
 
+def test_a_finished_run_is_not_reopened_at_the_price_of_every_sites_epsilon(deploy):
+    deployment = deploy(tree("ridge", NOISE))
+    deployment.experiment = deployment.without(1)
+    deployment.run()
+    asked = [len(site.asked) for site in deployment.sites]
+    deployment.sites[1].online = True
+    with pytest.raises(GgeurError, match="spend .privacy. epsilon again"):
+        deployment.run(again=True)
+    assert [len(site.asked) for site in deployment.sites] == asked and deployment.result().cells[0].missing == {1: [0]}
+
+
 def test_a_projection_reaches_the_sites_and_the_model(deploy, both):
     deployment = deploy(tree("lda", {"radius": 1.0, "projection": 4}))
     both(deployment)

@@ -63,6 +63,12 @@ class Solution:
         return self.label or self.method
 
     @property
+    def candidates(self) -> list[str]:
+        """The methods that `auto` was told to choose from; none where it had its own."""
+        asked = self.asked.get("candidates") or []
+        return [one if isinstance(one, str) else str(one.get("method", "")) for one in asked]
+
+    @property
     def solved(self) -> Solved:
         """The head itself."""
         return resolve_solved(self.method, self.constants, self.statistics)

@@ -13,6 +13,7 @@ from ggeur.deploy.server.agreement import Agreement, Client
 from ggeur.deploy.server.cell_run import CellRun
 from ggeur.deploy.server.folds import SitesFolds, rows_held, wanted_folds
 from ggeur.deploy.server.opening import Opened, agree_and_collect
+from ggeur.deploy.server.reopening import check_all_are_back
 from ggeur.deploy.server.round_zero import packed
 from ggeur.deploy.server.scores import LastScores, LateScores, last_scores
 from ggeur.deploy.wire.ask import Question
@@ -56,6 +57,7 @@ class SolvedRun(CellRun):
                 found = self._solve()
                 last = self._score(found, roster.present)
         missing = sorted(set(range(tracker.point.federate.nodes or 1)) - found.clients)
+        check_all_are_back(self._folder.path, tracker.number, missing)
         scores = LateScores(tracker, self._setup, found.agreement, found.units, resolve_head(found.head))
         tracker.trained(0, [found.params], 0.0, missing)
         scores.expect(found.params, 0.0, missing)
