@@ -11,6 +11,7 @@ from ggeur.federation.choosing import row_folds
 from ggeur.federation.noisy import Guard
 from ggeur.federation.simulated import merged_total
 from ggeur.privacy.ball import Ball
+from ggeur.privacy.calibration import gaussian_scale
 from ggeur.runs.model import Model
 from ggeur.settings.schema import settings
 
@@ -145,10 +146,12 @@ def test_training_is_covered_in_its_statistics_alone(table, tmp_path):
 
 
 def test_auto_looks_at_what_is_public(table):
-    few = run(table, NOISE | {"rows": 10}, "auto").cells[0]
-    many = run(table, NOISE | {"rows": 99_000}, "auto").cells[0]
-    assert few.taken == "ncm" and "drown" in few.message and not few.expected
-    assert many.taken == "ridge" and "stand out" in many.message
+    """Two clients, each with noise of s sqrt(0.3^2 + 2) in a sum: 80 times that of both is what a class must have."""
+    noise = gaussian_scale(2.0, 1e-5) * np.sqrt(2.09) * np.sqrt(2)
+    few = run(table, NOISE | {"rows": int(0.99 * 80 * 4 * noise)}, "auto").cells[0]
+    many = run(table, NOISE | {"rows": int(1.01 * 80 * 4 * noise)}, "auto").cells[0]
+    assert few.taken == "ncm" and "class means alone" in few.message and not few.expected
+    assert many.taken == "ridge" and "second moments too" in many.message
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from typing import Any
 
 from ggeur.federation.ledger import Ledger
 from ggeur.runs.model import Model
+from ggeur.runs.promise import sentences
 
 
 def card(model: Model, ledger: Ledger, sealed: bool, history: Sequence[Mapping[str, Any]]) -> str:
@@ -16,8 +17,7 @@ def card(model: Model, ledger: Ledger, sealed: bool, history: Sequence[Mapping[s
         "# Model card",
         "",
         f"A classifier of {len(model.class_names)} classes on frozen embeddings of {model.dimension} dimensions, "
-        f"solved by `ggeur fit` from sums that {many} sent once. Sums are not anonymous: of a class with one row "
-        "at a site they are that row, and a head may show it.",
+        f"solved by `ggeur fit` from sums that {many} sent once. {_privacy(model.privacy)}",
         "",
         f"- Classes: {', '.join(model.class_names)}",
         f"- Encoder: {encoder.get('encoder', 'not known')}, weights {encoder.get('weights', 'not known')}, "
@@ -42,6 +42,18 @@ def card(model: Model, ledger: Ledger, sealed: bool, history: Sequence[Mapping[s
         "",
     ]
     return "\n".join(lines)
+
+
+def _privacy(made: Mapping[str, Any]) -> str:
+    if not made:
+        return (
+            "Sums are not anonymous: of a class with one row at a site they are that row, and a head may show it. "
+            "Nothing was promised of privacy."
+        )
+    return (
+        f"{' '.join(sentences(made))} So no row can be read off the sums; who was among the rows still can be found "
+        "out from them, and they are not differentially private."
+    )
 
 
 def _cell(text: str) -> str:
