@@ -41,6 +41,13 @@ def test_cells_that_are_too_small_take_no_part_in_either_engine(deploy, both, me
     assert (count[count > 0] >= 4).all()
 
 
+@pytest.mark.parametrize(("privacy", "said"), [({}, 1), ({"min_count": 2}, 0), (NOISE, 0)])
+def test_a_federation_says_that_nothing_holds_small_cells_back(deploy, privacy, said):
+    deployment = deploy(tree("ridge", privacy))
+    deployment.run()
+    assert sum("Nothing holds small cells back" in note["why"] for note in deployment.events("note")) == said
+
+
 def test_a_threshold_changes_what_is_solved(deploy):
     heads = []
     for name, privacy in (("all", {}), ("some", {"min_count": 6})):
