@@ -147,3 +147,13 @@ def test_a_projection_reaches_the_sites_and_the_model(deploy, both):
     both(deployment)
     model = Model.load(deployment.out)
     assert model.dimension == 4 < model.takes
+
+
+def test_what_no_site_can_do_ends_in_a_sentence(deploy):
+    with pytest.raises(GgeurError, match="none in cells of .privacy. min_count rows"):
+        deploy(tree("lda", {"min_count": 1000})).run()
+    wide = deploy(tree("lda", {"radius": 1.0, "projection": 99}, federate={"wait": 0.5}), name="wide")
+    with pytest.raises(GgeurError):
+        wide.run()
+    assert all("99 is more than the" in event["why"] for event in wide.events("silent"))
+    assert len(wide.events("silent")) == 4

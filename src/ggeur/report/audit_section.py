@@ -9,7 +9,7 @@ from ggeur.report.captions import captioned
 from ggeur.report.template import templates
 
 _WHO: dict[Party, str] = {
-    "server": "The server, which sees every message",
+    "server": "The server, from every site's own message",
     "other client": "Another client, from what it is sent to train",
     "total": "Whoever holds the total, or one of two sites that hold a class and the total",
     "model": "Who has the model alone",
