@@ -148,9 +148,12 @@ class OneMessageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """(n, C): the probability of each class, in the order of `classes_`, of each row of `X` (n, p)."""
         return np.asarray(softmax(self._logits(X), axis=1))
 
-    def solve_sites(self, sites: Sequence[Site]) -> Self:
-        """Choose where that is asked for, sum up and solve, for `sites` as `read_sites` gives them."""
-        self.solution_ = decide(sites, self.method, self.parameters or {}, self.statistics, self.seed)
+    def solve_sites(self, sites: Sequence[Site], min_count: int = 0) -> Self:
+        """Choose where that is asked for, sum up and solve, for `sites` as `read_sites` gives them.
+
+        What is summed up to choose has at least `min_count` rows of a cell; whether `sites` have, is theirs to see to.
+        """
+        self.solution_ = decide(sites, self.method, self.parameters or {}, self.statistics, self.seed, min_count)
         names = class_names_of([s.class_names for s in sites])
         label = {str(label): label for s in sites for label in s.labels}
         self.classes_, self.n_features_in_ = np.array([label[name] for name in names]), sites[0].x.shape[1]

@@ -49,9 +49,14 @@ class Opened(NamedTuple):
             raise GgeurError(f"{folder / 'model.json'} says '{solution.method}', which is no solved head.")
         return cls(folder, model, kept, solution, own)
 
+    @property
+    def min_count(self) -> int:
+        """How many rows of a class a site must have to share them."""
+        return int(self.model.settings.get("min_count", 0))
+
     def read(self, paths: Sequence[Path], encoder: str | None) -> list[Site]:
-        """The sites at `paths`, whose rows must come from the model's encoder."""
-        sites = read_sites(paths, encoder)
+        """The sites at `paths`, whose rows must come from the model's encoder, with what they share of them."""
+        sites = [site.shared(self.min_count) for site in read_sites(paths, encoder)]
         check_alike(sites, self.model.encoder, self.model.dimension)
         return sites
 
@@ -154,7 +159,7 @@ def _settle(
         for method in solution.candidates:
             _check_own(method, opened.own)
         sites = sorted(given.values(), key=lambda s: s.name)
-        solution = decide(sites, "auto", solution.asked, solution.statistics, solution.seed)
+        solution = decide(sites, "auto", solution.asked, solution.statistics, solution.seed, opened.min_count)
         before, changed = [], [site.sums(solution.kind) for site in sites]
         ledger = Ledger(())
     ledger = Ledger.of([*ledger.entries, *(Entry.of(sums, given[sums.name].encoder) for sums in changed)])

@@ -20,6 +20,7 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.encode.encoder import Encoder, load_encoder
 from ggeur.encode.job import embed
 from ggeur.federation.sums import Sums, number_of, sums_of, union_of_classes
+from ggeur.privacy.threshold import large_cells
 
 GivenSite = Any  # a path, an EmbeddingTable, or a pair (x, y)
 _UNNAMED = ("all", "0")  # what a table calls its only domain where nobody gave it a name
@@ -38,6 +39,20 @@ class Site(NamedTuple):
     domain_names: tuple[str, ...]
     test: Bool  # rows that are left out, and scored
     encoder: Mapping[str, Any]
+
+    def shared(self, min_count: int) -> "Site":
+        """Without training rows of a class and domain of which it has fewer than `min_count`."""
+        if not min_count:
+            return self
+        own = np.flatnonzero(~self.test)
+        kept = own[large_cells(self.y[own], self.domain[own], min_count)]
+        if not len(kept):
+            raise GgeurError(
+                f"min_count = {min_count} is above every cell of the site '{self.name}', which then has nothing to "
+                "share: leave it out, or take a smaller one."
+            )
+        rows = np.sort(np.concatenate([kept, np.flatnonzero(self.test)]))
+        return self._replace(x=self.x[rows], y=self.y[rows], domain=self.domain[rows], test=self.test[rows])
 
     def sums(self, kind: Statistics) -> Sums:
         """What it sends of its training rows."""

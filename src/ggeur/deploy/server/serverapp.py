@@ -70,6 +70,16 @@ def check_deployable(experiment: Experiment) -> None:
         raise GgeurError(f"[federate] min_nodes = {f.min_nodes} is more than the {f.nodes} nodes there are.")
 
 
+def unprotected(experiment: Experiment) -> str:
+    """What to say where sites would send small cells as they are; nothing where none of them does."""
+    if all(p.privacy.min_count or p.privacy.epsilon is not None for p in experiment.points):
+        return ""
+    return (
+        "Nothing holds small cells back: of a class with one row at a site, what it sends is that row. Set [privacy] "
+        "min_count (10 is recommended) or epsilon; `ggeur audit` shows what follows from your tables."
+    )
+
+
 def run_over(grid: Grid, experiment: Experiment, out: Path, *, resume: bool, again: bool = False) -> None:
     """Run every cell of `experiment` over the nodes of Flower's `grid`, into `out`; with `resume`, go on there.
 
@@ -87,6 +97,8 @@ def run_over(grid: Grid, experiment: Experiment, out: Path, *, resume: bool, aga
     try:
         with run_folder(out, experiment, resume=resume) as folder:
             journal = Journal(out)
+            if note := unprotected(experiment):
+                journal("note", why=note)
             folder.finish(Result([_cell(grid, folder, journal, experiment, n) for n in range(len(experiment.points))]))
             journal("finished")
     except GgeurError as error:

@@ -95,7 +95,7 @@ class SolvedRun(CellRun):
         if guard is None:
             total = Total.of(messages, solved.apart)
         else:
-            total = guard.total(messages, opened.sums.clients(), solved.apart)
+            total = guard.total(messages, opened.sums.clients(), solved.apart, solved.under)
         params = solved_head(solved, name, total, task, self._tracker.seed)
         return _Solution(params, solved.head, opened.agreement, opened.units, set(opened.sums.files), choice)
 
@@ -134,7 +134,7 @@ class SolvedRun(CellRun):
 
         def wanted(agreement: Agreement) -> Wanted:
             nonlocal choice
-            choice = chosen_by_rule(self._setup, agreement.dimension, len(self._roster.clients))
+            choice = chosen_by_rule(self._setup, len(agreement.classes), len(self._roster.clients))
             return self._wanted(self._chosen.candidates[choice.taken].solved)
 
         opened = self._collect(wanted)
