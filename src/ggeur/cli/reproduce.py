@@ -15,14 +15,20 @@ from ggeur.cli.run import default_folder, run_with_progress
 from ggeur.cli.screen import console, mark, say, titled_table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ggeur.paper.paper_tables import PartEmbeddings, Row, Table
+    from ggeur.paper.reproduction import ChosenNumbers, Reproduction
     from ggeur.report.tables import Comparison, Number
+    from ggeur.settings.grid import Experiment
 
 _WIDTH = 64  # letters for figures in a narrow terminal, beside which a row's name still fits
 
 
 def reproduce(
     table: Annotated[
-        str | None, typer.Argument(help="Table of the paper: table1 to table7, table10, table11.", show_default=False)
+        str | None,
+        typer.Argument(help="Table of the paper: table1 to table7, table10, table11, or standin7.", show_default=False),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="Say which tables can run here, and stop.")] = False,
     tables: Annotated[
@@ -36,7 +42,8 @@ def reproduce(
     seeds: Seeds = 3,
     rounds: Annotated[int | None, typer.Option(min=1, help="Rounds; default: the paper's.", show_default=False)] = None,
     protocol: Annotated[
-        str, typer.Option(help="paper (as written), released (as scripted) or sound (ours).")
+        str,
+        typer.Option(help="paper (as written), released (as scripted), sound (ours) or tuned (numbers chosen fairly)."),
     ] = "paper",
     encoder: Annotated[str, typer.Option(help="Encoder, where the dataset has to be embedded.")] = CLIP,
     out: Annotated[Path | None, typer.Option("--out", help="Run folder; an unfinished one is gone on with.")] = None,
@@ -56,8 +63,11 @@ def reproduce(
         if tables
         else part_embeddings(paper, data, encoder, lambda dataset, path: embed(dataset, path, encoder, data))
     )
-    experiment, reading = prepare(paper, sources, rows=chosen, seeds=seeds, rounds=rounds, protocol=protocol)
     folder = out or default_folder(table)
+    if protocol == "tuned":
+        experiment, reading = _tuned(paper, sources, chosen, seeds, rounds, folder)
+    else:
+        experiment, reading = prepare(paper, sources, rows=chosen, seeds=seeds, rounds=rounds, protocol=protocol)
     for note in reading.notes:
         mark("note", note)
     resume = (folder / "config.toml").exists()
@@ -73,15 +83,44 @@ def reproduce(
     say(f"The report is {page}; results and trained heads are beside it.", soft_wrap=True)
 
 
+def _tuned(
+    table: "Table",
+    sources: "Mapping[str, PartEmbeddings]",
+    rows: "Sequence[Row]",
+    seeds: int,
+    rounds: int | None,
+    folder: Path,
+) -> "tuple[Experiment, Reproduction]":
+    """The experiment of a `table` whose numbers have been chosen, which is run first, into a folder beside `folder`."""
+    from ggeur.paper.tuning import choose, prepare_choice, prepare_tuned
+
+    before = folder.with_name(f"{folder.name}.choosing")
+    taken: dict[str, Mapping[str, float]] = {}
+    told: list[ChosenNumbers] = []
+    if (choosing := prepare_choice(table, sources, rows, rounds)) is not None:
+        n = len(choosing.experiment.points)
+        say(f"Choosing numbers for {len(choosing.candidates)} rows: {n} candidates, on training rows left out")
+        begun = (before / "config.toml").exists()
+        found = run_with_progress(choosing.experiment, before, resume=begun, go_on=" the same command; so far")
+        taken, told = choose(choosing, found)
+    for row in told:
+        part = f"{row.part}: " if len(table.parts) > 1 else ""
+        gain = (
+            f", {row.expected - row.expected_printed:+.1f} on what was left out" if row.numbers != "as printed" else ""
+        )
+        mark("chosen", f"{part}{row.row}: {row.numbers}{gain}")
+    return prepare_tuned(table, sources, taken, told, rows=rows, seeds=seeds, rounds=rounds)
+
+
 def _list(data: Path | None) -> None:
     """Which tables can run with what is on this machine, and what is missing for the others."""
     from ggeur.paper.availability import part_states, runnable_rows
-    from ggeur.paper.paper_tables import NAMES, Table
+    from ggeur.paper.paper_tables import NAMES, STAND_INS, Table
 
     screen = Screen(Column("table", no_wrap=True), "what", "rows", "can it run?")
     missing: dict[str, None] = {}
     words = {True: "yes", False: "yes, by download from the Hugging Face hub"}
-    for table in map(Table.load, NAMES):
+    for table in map(Table.load, (*NAMES, *STAND_INS)):
         parts, now = part_states(table, data), runnable_rows(table)
         missing |= dict.fromkeys(f"{p.part}: {p.missing}." for p in parts if p.missing)
         states = [f"{p.part}: {'no, see below' if p.missing else words[p.local]}" for p in parts]

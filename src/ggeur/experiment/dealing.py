@@ -17,9 +17,11 @@ from ggeur.data import partition
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.stack import Run
 from ggeur.experiment.evaluation import TestSet
+from ggeur.experiment.held_back import held_back, scored_by_cell
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.source import load_table
 from ggeur.federation.choosing import Choice, choose
+from ggeur.federation.held_back import HeldBack
 from ggeur.federation.left_out import SimulatedFolds
 from ggeur.federation.simulated import Clients, TrainingSets, augment_clients, merged_total, merged_units
 from ggeur.federation.start import client_weights, random_head, solved_head, to_train
@@ -35,7 +37,12 @@ _KEPT, _KEPT_BYTES = 10, 2**27  # augmented clients kept for the next method: ho
 
 
 def partition_rows(table: EmbeddingTable, p: Partition, seed: int) -> list[Int]:
-    """Each client's rows of a table that has been split."""
+    """Each client's rows of a table that has been split, without those that are left out."""
+    parts = _dealt(table, p, seed)
+    return held_back(table, parts, seed).kept if p.left_out else parts
+
+
+def _dealt(table: EmbeddingTable, p: Partition, seed: int) -> list[Int]:
     if p.kind == "dirichlet":
         return partition.dirichlet(
             table.y, p.clients, p.beta, min_per_class=p.min_per_class, test=table.test, seed=seed
@@ -180,11 +187,18 @@ class Dealer:
 
     def test_set(self, setup: Setup, seed: int, head: Head | None = None) -> TestSet:
         """The test rows, ready to score the setup's heads on, or such as `head` is."""
-        head = head or setup.head
-        key = (setup.rows(seed), seed, head)
-        found = self._tests.get(key) or TestSet(self.rows(setup, seed)[0], head)
+        head, p = head or setup.head, setup.settings.partition
+        key = (setup.rows(seed), seed, head, p if p.left_out else None)
+        if (found := self._tests.get(key)) is None:
+            table = self.rows(setup, seed)[0]
+            found = TestSet(scored_by_cell(table, self.left_out(setup, seed).rows) if p.left_out else table, head)
         self._tests[key] = found
         return found
+
+    def left_out(self, setup: Setup, seed: int) -> HeldBack:
+        """What [partition] left_out takes from the clients."""
+        table, _ = self.rows(setup, seed)
+        return held_back(table, _dealt(table, setup.settings.partition, seed), seed)
 
     def augmented(self, setup: Setup, seed: int) -> TrainingSets:
         """What the clients train on; kept for the next method of the grid where the noise is small."""

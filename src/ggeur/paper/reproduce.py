@@ -31,7 +31,7 @@ def prepare(
     """The experiment of a `table` on its parts' embeddings, `sources`, and how to read its result.
 
     `rows` are those to run (default: all), with so many `seeds` and `rounds` (default: the paper's), under a
-    `protocol`: as the paper is written, as its scripts were released, or ours.
+    `protocol`: as the paper is written, as its scripts were released, or ours; `tuning` has what comes before `tuned`.
     """
     if protocol not in PROTOCOLS:
         raise GgeurError(f"There is no protocol '{protocol}'; there are {', '.join(PROTOCOLS)}.")
@@ -100,7 +100,7 @@ def _overrides(
             train |= extra.get("train", {})
     if rounds is not None:
         train["rounds"] = rounds
-    if part.dataset == "digits" and "share" not in source.table.meta:
+    if part.dataset == "digits" and "share" in partition and "share" not in source.table.meta:
         partition["share"] = 1.0  # ours say what they took; of others we take what is there
         _note(notes, f"{part.name}: the table does not say what share of each domain it is; all of it is used.")
     tree: dict[str, Any] = {

@@ -47,6 +47,8 @@ def node_tables(table: EmbeddingTable, point: Settings, seed: int) -> list[Embed
 def with_nodes(experiment: Experiment, nodes: int | None) -> Experiment:
     """`experiment` for as many nodes as its partition makes clients; `nodes` is how many somebody expects."""
     point, seed = experiment.points[0], experiment.seeds[0]
+    if point.partition.left_out:
+        raise GgeurError("[partition] left_out is for simulations; on real machines the test rows are scored.")
     clients = len(partition_rows(load_table(point.data).split(seed), point.partition, seed))
     if nodes not in (None, clients):
         raise GgeurError(f"The partition makes {clients} clients, one for each node; use --nodes {clients}.")
