@@ -1,7 +1,7 @@
 """`ggeur reproduce`: a table of the paper, measured beside what was printed."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -10,14 +10,14 @@ from rich.table import Column
 from rich.table import Table as Screen
 
 from ggeur.cli.embed import embed
-from ggeur.cli.options import CLIP, Data, Seeds
+from ggeur.cli.options import CLIP, Data, Overrides, Seeds
 from ggeur.cli.run import default_folder, run_with_progress
 from ggeur.cli.screen import console, mark, say, titled_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from ggeur.paper.paper_tables import PartEmbeddings, Row, Table
+    from ggeur.paper.paper_tables import PartEmbeddings, Table
     from ggeur.paper.reproduction import ChosenNumbers, Reproduction
     from ggeur.report.tables import Comparison, Number
     from ggeur.settings.grid import Experiment
@@ -45,6 +45,7 @@ def reproduce(
         str,
         typer.Option(help="paper (as written), released (as scripted), sound (ours) or tuned (numbers chosen fairly)."),
     ] = "paper",
+    set_: Overrides = None,
     encoder: Annotated[str, typer.Option(help="Encoder, where the dataset has to be embedded.")] = CLIP,
     out: Annotated[Path | None, typer.Option("--out", help="Run folder; an unfinished one is gone on with.")] = None,
 ) -> None:
@@ -64,10 +65,11 @@ def reproduce(
         else part_embeddings(paper, data, encoder, lambda dataset, path: embed(dataset, path, encoder, data))
     )
     folder = out or default_folder(table)
+    asked: Any = {"rows": chosen, "seeds": seeds, "rounds": rounds, "changes": set_ or []}
     if protocol == "tuned":
-        experiment, reading = _tuned(paper, sources, chosen, seeds, rounds, folder)
+        experiment, reading = _tuned(paper, sources, folder, asked)
     else:
-        experiment, reading = prepare(paper, sources, rows=chosen, seeds=seeds, rounds=rounds, protocol=protocol)
+        experiment, reading = prepare(paper, sources, protocol=protocol, **asked)
     for note in reading.notes:
         mark("note", note)
     resume = (folder / "config.toml").exists()
@@ -84,12 +86,7 @@ def reproduce(
 
 
 def _tuned(
-    table: "Table",
-    sources: "Mapping[str, PartEmbeddings]",
-    rows: "Sequence[Row]",
-    seeds: int,
-    rounds: int | None,
-    folder: Path,
+    table: "Table", sources: "Mapping[str, PartEmbeddings]", folder: Path, asked: "Mapping[str, Any]"
 ) -> "tuple[Experiment, Reproduction]":
     """The experiment of a `table` whose numbers have been chosen, which is run first, into a folder beside `folder`."""
     from ggeur.paper.tuning import choose, prepare_choice, prepare_tuned
@@ -97,7 +94,7 @@ def _tuned(
     before = folder.with_name(f"{folder.name}.choosing")
     taken: dict[str, Mapping[str, float]] = {}
     told: list[ChosenNumbers] = []
-    if (choosing := prepare_choice(table, sources, rows, rounds)) is not None:
+    if (choosing := prepare_choice(table, sources, asked["rows"], asked["rounds"], asked["changes"])) is not None:
         n = len(choosing.experiment.points)
         say(f"Choosing numbers for {len(choosing.candidates)} rows: {n} candidates, on training rows left out")
         begun = (before / "config.toml").exists()
@@ -109,7 +106,7 @@ def _tuned(
             f", {row.expected - row.expected_printed:+.1f} on what was left out" if row.numbers != "as printed" else ""
         )
         mark("chosen", f"{part}{row.row}: {row.numbers}{gain}")
-    return prepare_tuned(table, sources, taken, told, rows=rows, seeds=seeds, rounds=rounds)
+    return prepare_tuned(table, sources, taken, told, **asked)
 
 
 def _list(data: Path | None) -> None:

@@ -16,8 +16,8 @@ from ggeur.core.units import RowSums, Units
 from ggeur.data import partition
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.stack import Run
+from ggeur.experiment.by_cell import held_back, scored_by_cell
 from ggeur.experiment.evaluation import TestSet
-from ggeur.experiment.held_back import held_back, scored_by_cell
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.source import load_table
 from ggeur.federation.choosing import Choice, choose

@@ -67,9 +67,16 @@ class Reproduction:
     notes: list[str] = field(default_factory=list)
     order: list[str] = field(default_factory=list)  # of the rows
     chosen: list[ChosenNumbers] = field(default_factory=list)  # under protocol `tuned`
+    changes: list[str] = field(default_factory=list)  # of settings, as --set has them
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         write_bytes(Path(folder) / FILE, json.dumps(asdict(self), indent=1).encode())
+
+    @classmethod
+    def of(cls, tree: dict[str, Any]) -> Self:
+        """From JSON; what a later version added may be absent."""
+        kinds = {"columns": Column, "arms": Arm, "absent": AbsentRow, "chosen": ChosenNumbers}
+        return cls(**tree | {key: [kind(*item) for item in tree.get(key, ())] for key, kind in kinds.items()})
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self | None:
@@ -78,8 +85,6 @@ class Reproduction:
         if not path.exists():
             return None
         try:
-            tree = json.loads(path.read_text(encoding="utf-8"))
-            kinds = {"columns": Column, "arms": Arm, "absent": AbsentRow, "chosen": ChosenNumbers}
-            return cls(**tree | {key: [kind(*item) for item in tree.get(key, ())] for key, kind in kinds.items()})
+            return cls.of(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise GgeurError(f"{path} is damaged: {error!r}; run the same `ggeur reproduce` again.") from error

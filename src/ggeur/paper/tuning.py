@@ -12,8 +12,8 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.packaged import packaged_toml
+from ggeur.experiment.by_cell import cell_name
 from ggeur.experiment.dealing import Dealer
-from ggeur.experiment.held_back import cell_name
 from ggeur.experiment.setup import Setup
 from ggeur.federation.choosing import first_of_the_best
 from ggeur.paper.paper_tables import Part, PartEmbeddings, Row, Table
@@ -35,7 +35,11 @@ class Choosing(NamedTuple):
 
 
 def prepare_choice(
-    table: Table, sources: Mapping[str, PartEmbeddings], rows: Sequence[Row] | None, rounds: int | None = None
+    table: Table,
+    sources: Mapping[str, PartEmbeddings],
+    rows: Sequence[Row] | None,
+    rounds: int | None = None,
+    changes: Sequence[str] = (),
 ) -> Choosing | None:
     """What to run before a `table` is run on its `sources`, of which only `rows`; None where nothing has a choice.
 
@@ -44,7 +48,7 @@ def prepare_choice(
     if table.measure != "accuracy":
         raise GgeurError(f"{table.name} measures {table.measure}, for which no number is tuned; use another protocol.")
     length = min(ROUNDS, rounds or ROUNDS)
-    whole, reading = prepare(table, sources, rows=rows, seeds=1, rounds=length, protocol="tuned")
+    whole, reading = prepare(table, sources, rows=rows, seeds=1, rounds=length, protocol="tuned", changes=changes)
     known, parts = packaged_toml("paper", "tuned.toml"), {part.name: part for part in table.parts}
     arms = {arm.arm: arm for arm in reading.arms}
     tried: list[dict[str, Any]] = []
@@ -121,9 +125,11 @@ def prepare_tuned(
     rows: Sequence[Row] | None = None,
     seeds: int = 3,
     rounds: int | None = None,
+    changes: Sequence[str] = (),
 ) -> tuple[Experiment, Reproduction]:
     """`prepare` under protocol `tuned`, with the numbers that were `taken`; the reading keeps what is `told`."""
-    plain, reading = prepare(table, sources, rows=rows, seeds=seeds, rounds=rounds, protocol="tuned")
+    asked: Any = {"rows": rows, "seeds": seeds, "rounds": rounds, "changes": changes}
+    plain, reading = prepare(table, sources, protocol="tuned", **asked)
     arms = [with_numbers(tree, taken.get(tree["name"], {})) for tree in _arms(plain)]
     reading.chosen = list(told)
     return Experiment.of(plain.tree | {"arm": arms}), reading

@@ -92,6 +92,7 @@ def _again(run: Run) -> str:
     words += ["--seeds", str(len(run.experiment.seeds)), "--protocol", reading.protocol]
     rounds = {point.train.rounds for point in run.experiment.points}
     words += ["--rounds", str(rounds.pop())] if len(rounds) == 1 else []
+    words += [word for change in reading.changes for word in ("--set", change)]
     if len(reading.order) < len(Table.load(reading.table).rows):
         words += [word for row in reading.order for word in ("--rows", row)]
     return shlex.join(words)
