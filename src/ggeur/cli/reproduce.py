@@ -1,4 +1,4 @@
-"""`ggeur reproduce`: a table of the paper, measured beside what was printed."""
+"""`ggeur reproduce`: a table of the paper, measured beside what wunchanged."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -103,7 +103,7 @@ def _tuned(
     for row in told:
         part = f"{row.part}: " if len(table.parts) > 1 else ""
         gain = (
-            f", {row.expected - row.expected_printed:+.1f} on what was left out" if row.numbers != "as printed" else ""
+            f", {row.expected - row.expected_printed:+.1f} on what was left out" if row.numbers != "unchanged" else ""
         )
         mark("chosen", f"{part}{row.row}: {row.numbers}{gain}")
     return prepare_tuned(table, sources, taken, told, **asked)

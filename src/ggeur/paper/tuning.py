@@ -90,9 +90,9 @@ def with_numbers(tree: Mapping[str, Any], numbers: Numbers) -> dict[str, Any]:
 
 
 def words(tree: Mapping[str, Any], numbers: Numbers) -> str:
-    """These numbers of an arm, as in "rate 0.03, mu 0.1"; "as printed" where they are the table's own."""
+    """These numbers of an arm, as in "rate 0.03, mu 0.1"; "unchanged" where they are the table's own."""
     shown = {**numbers} | ({"rate": with_numbers(tree, numbers)["train"]["rate"]} if "rate" in numbers else {})
-    return ", ".join(f"{key.replace('_', ' ')} {value:g}" for key, value in shown.items()) or "as printed"
+    return ", ".join(f"{key.replace('_', ' ')} {value:g}" for key, value in shown.items()) or "unchanged"
 
 
 def choose(choosing: Choosing, result: Result) -> tuple[dict[str, Numbers], list[ChosenNumbers]]:
