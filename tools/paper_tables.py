@@ -13,32 +13,35 @@ from ggeur.report.tables import Line, Number
 from ggeur.runs.result import Cell, Row
 
 GGEUR = " + GGEUR"
+FIGURE_8 = ("table4", "table5", "table2")
 PROTOCOLS = ("paper", "sound", "tuned", "released")
 NOT_RUN = "Not run yet.\n"
 Lines = Mapping[str, Line]
+Averages = Mapping[str, Mapping[str, Number]]  # by protocol and row
 
 
 def all_tables(pieces: Sequence[Piece], found: Sequence[Finished]) -> dict[str, str]:
     """Every table of the page, by its name there."""
     tables = {"pieces": _pieces(pieces, found)}
     for name in dict.fromkeys(piece.table for piece in pieces):
-        of = _by_protocol(found, name)
-        tables[name] = _whole(of.get("paper", {}), _columns(found, name))
+        tables[name] = _whole(_by_protocol(found, name).get("paper", {}), _columns(found, name)[1])
         if Table.load(name).measure != "accuracy":
             continue
+        each = averages(found, name)
         if len({piece.protocol for piece in pieces if piece.table == name}) > 1:
-            tables[f"{name} protocols"] = _protocols(of, _chosen(found, name))
-        tables[f"{name} gains"] = _gains(of)
-        tables[f"{name} controls"] = _controls(of)
-        tables[f"{name} reach"] = _reach([one for one in found if one.piece.table == name])
-    tables["tuned"] = _tuned(found, [t for t in dict.fromkeys(p.table for p in pieces if p.protocol == "tuned")])
+            tables[f"{name} protocols"] = _protocols(each, _chosen(found, name))
+        tables[f"{name} gains"] = _gains(each)
+        tables[f"{name} controls"] = _controls(each, [row.name for row in Table.load(name).rows if row.control])
+        if name in FIGURE_8:
+            tables[f"{name} reach"] = _reach([one for one in found if one.piece.table == name])
+    tables["tuned"] = _tuned(found, list(dict.fromkeys(p.table for p in pieces if p.protocol == "tuned")))
     return tables
 
 
 def markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; "Not run yet." where it has no rows."""
+    """A table; nothing where it has no rows."""
     body = [f"| {' | '.join(row)} |\n" for row in rows]
-    return f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}\n{''.join(body)}" if body else NOT_RUN
+    return f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}\n{''.join(body)}" if body else ""
 
 
 def _pieces(pieces: Sequence[Piece], found: Sequence[Finished]) -> str:
@@ -68,8 +71,9 @@ def _noisy(row: str) -> bool:
     return "GGEUR" in row
 
 
-def _columns(found: Sequence[Finished], table: str) -> tuple[str, ...]:
-    return next((one.table.headings for one in found if one.piece.table == table), ())
+def _columns(found: Sequence[Finished], table: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of a table as the paper has them, and as they are shown."""
+    return next(((t.columns, t.headings) for one in found if one.piece.table == table for t in [one.table]), ((), ()))
 
 
 def _whole(lines: Lines, columns: Sequence[str]) -> str:
@@ -103,25 +107,27 @@ def _figure(number: Number, *, spread: bool = True) -> str:
     return text if number.published is None else f"{text} ({number.published:.2f})"
 
 
-def overall(line: Line, columns: Sequence[str] = ()) -> Number:
-    """AVG of a row, seed by seed; where columns are settings, the mean over those that ran."""
-    if "AVG" in columns:
-        return line.numbers[columns.index("AVG")]
-    ran = [number for number in line.numbers if number.values]
+def averages(found: Sequence[Finished], table: str) -> dict[str, dict[str, Number]]:
+    """By protocol and row: AVG, seed by seed; where columns are settings, the mean over those that ran."""
+    columns = _columns(found, table)[0]
+    at = columns.index("AVG") if "AVG" in columns else None
+    return {
+        protocol: {
+            name: _mean(line.numbers) if at is None else line.numbers[at]
+            for name, line in lines.items()
+            if not line.why
+        }
+        for protocol, lines in _by_protocol(found, table).items()
+    }
+
+
+def _mean(numbers: Sequence[Number]) -> Number:
+    ran = [number for number in numbers if number.values]
     if not ran or len({len(number.values) for number in ran}) > 1:
         return Number(())
     known = [number.published for number in ran if number.published is not None]
     values = tuple(float(v) for v in np.mean([number.values for number in ran], axis=0))
     return Number(values, float(np.mean(known)) if len(known) == len(ran) else None)
-
-
-def _overall(lines: Lines) -> dict[str, Number]:
-    return {name: overall(line, _labels(line)) for name, line in lines.items() if not line.why}
-
-
-def _labels(line: Line) -> tuple[str, ...]:
-    """Six figures of a row are those of four domains, AVG and STD in every table that has domains for columns."""
-    return ("", "", "", "", "AVG", "STD") if len(line.numbers) == 6 else ()
 
 
 def _chosen(found: Sequence[Finished], table: str) -> dict[str, str]:
@@ -134,9 +140,8 @@ def _chosen(found: Sequence[Finished], table: str) -> dict[str, str]:
     return {row: "; ".join(words) for row, words in said.items()}
 
 
-def _protocols(of: Mapping[str, Lines], chosen: Mapping[str, str]) -> str:
+def _protocols(each: Averages, chosen: Mapping[str, str]) -> str:
     """AVG of every row under each protocol that ran, and what `tuned` chose."""
-    each = {protocol: _overall(lines) for protocol, lines in of.items()}
     names = list(dict.fromkeys(name for numbers in each.values() for name in numbers))
     rows = []
     for name in names:
@@ -148,9 +153,8 @@ def _protocols(of: Mapping[str, Lines], chosen: Mapping[str, str]) -> str:
     return markdown(titles, rows)
 
 
-def _gains(of: Mapping[str, Lines]) -> str:
+def _gains(each: Averages) -> str:
     """What GGEUR adds to each method, paired by seed, under each protocol, beside the paper's gain."""
-    each = {protocol: _overall(lines) for protocol, lines in of.items()}
     plain = [n.removesuffix(GGEUR) for numbers in each.values() for n in numbers if n.endswith(GGEUR)]
     rows = []
     for name in dict.fromkeys(plain):
@@ -161,14 +165,12 @@ def _gains(of: Mapping[str, Lines]) -> str:
     return markdown(["GGEUR adds to", *(f"`{protocol}`" for protocol in each), "published"], rows)
 
 
-def _controls(of: Mapping[str, Lines]) -> str:
-    """FedAvg with GGEUR against every row of ours, under each protocol."""
-    each = {protocol: _overall(lines) for protocol, lines in of.items()}
-    ours = [name for lines in of.values() for name, line in lines.items() if line.control and not line.why]
+def _controls(each: Averages, ours: Sequence[str]) -> str:
+    """FedAvg with GGEUR against every row of `ours`, under each protocol."""
     full = f"FedAvg{GGEUR}"
     rows = [
         [name, *(_minus(numbers.get(full), numbers.get(name)) for numbers in each.values())]
-        for name in dict.fromkeys(["FedAvg", *ours])
+        for name in ["FedAvg", *ours]
         if any(full in numbers and name in numbers for numbers in each.values())
     ]
     return markdown(["FedAvg + GGEUR minus", *(f"`{protocol}`" for protocol in each)], rows)
@@ -221,10 +223,8 @@ def _reached(found: Reach | None) -> tuple[str, str, str]:
 
 def _tuned(found: Sequence[Finished], tables: Sequence[str]) -> str:
     """`tuned` minus `paper` of every row that is in all tables that were tuned: none may be left to starve."""
-    each = {t: _by_protocol(found, t) for t in tables}
-    ran = {
-        t: {p: _overall(of[p]) for p in ("paper", "tuned")} for t, of in each.items() if {"paper", "tuned"} <= of.keys()
-    }
+    each = {t: averages(found, t) for t in tables}
+    ran = {t: of for t, of in each.items() if {"paper", "tuned"} <= of.keys()}
     names = list(dict.fromkeys(name for of in ran.values() for name in of["tuned"]))
     rows = []
     for name in names:
@@ -232,7 +232,7 @@ def _tuned(found: Sequence[Finished], tables: Sequence[str]) -> str:
         known = [gain for gain in gains.values() if gain is not None]
         cells = ["-" if gain is None else f"{gain:+.2f}" for gain in gains.values()]
         rows.append([name, *cells, f"{np.mean(known):+.2f}" if known else "-"])
-    return markdown(["`tuned` minus `paper`", *(f"`{t}`" for t in ran), "mean"], rows)
+    return markdown(["`tuned` minus `paper`", *(f"`{t}`" for t in ran), "mean"], rows) or NOT_RUN
 
 
 def _gain(a: Number | None, b: Number | None) -> float | None:
