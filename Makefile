@@ -28,7 +28,7 @@ INPUTS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow test-flower test-browser lint format types bench tables paper venv install clean
+.PHONY: help demo test test-slow test-flower test-browser lint format types bench tables paper docs venv install clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,10 @@ tables: $(CORE_STAMP) ## Make the tables of PAGE anew, from runs on the embeddin
 paper: $(CORE_STAMP) ## Run the paper's tables on the embeddings in DATA, or one of them (PIECE=table4); stopped, it goes on
 	@$(BIN)/python tools/paper.py $(if $(DATA),--data "$(DATA)",--list) $(if $(PIECE),--piece "$(PIECE)") $(ARGS)
 
+docs: $(VENV)/.installed-docs ## Build the documentation into site/ (ARGS=--help; look at it with `.venv/bin/mkdocs serve`)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
+	@echo "site/index.html is the first page"
+
 venv: $(VENV)/.created ## Make an empty .venv
 	@:
 
@@ -76,7 +80,7 @@ install: $(DEV_STAMP) ## Install for development, without running anything
 	@:
 
 clean: ## Remove .venv, caches and built files
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist site
 	find src tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(VENV)/.created:
