@@ -19,7 +19,7 @@ TINY = """
 table = "table5"
 protocol = "paper"
 data = ["tiny.npz"]
-rows = ["FedAvg", "FedAvg + GGEUR", "FedAvg (image network)"]
+rows = ["FedAvg", "FedAvg + GGEUR"]
 rounds = 2
 seeds = 2
 set = ["augment.target=12", "augment.per_prototype=4", "train.local_epochs=1"]
@@ -61,6 +61,10 @@ def test_a_piece_is_run_kept_and_drawn(tools, results, tmp_path):
     paper.run(piece, tmp_path, tmp_path / "runs", results)
     text = (results / "tiny-paper.json").read_text(encoding="utf-8")
     assert str(tmp_path) not in text  # nobody else has our folders
+    change = json.loads(text)
+    change["reading"]["order"].append("Another")
+    change["reading"]["absent"].append(["Another", "Office-Caltech", "needs a reason", "Another"])
+    (results / "tiny-paper.json").write_text(json.dumps(change), encoding="utf-8")
     found = kept.read(results, piece)
     result = ggeur.Result.load(tmp_path / "runs" / "tiny-paper")
     for a, b in zip(found.result.cells, result.cells, strict=True):
@@ -73,13 +77,14 @@ def test_a_piece_is_run_kept_and_drawn(tools, results, tmp_path):
     for cell in result.cells:
         line = avg[cell.settings["arm"], str(cell.seed)]
         assert float(line["measured"]) == pytest.approx(cell.avg, abs=1e-3)
-    assert avg["FedAvg", "0"]["published"] == "98.75" and avg["FedAvg (image network)", ""]["measured"] == ""
+    assert avg["FedAvg", "0"]["published"] == "98.75"
+    assert "table5,paper,Another,AVG,,,," in kept.as_csv(found)
 
     drawn = tables.all_tables([piece, other], [found])
     plain, full = (row for row in result.rows())
     assert f"| FedAvg | {plain.domains['amazon']:.2f} (98.26) |" in drawn["table5"]
     assert f"{full.avg:.2f} ± {full.spread:.2f}" in drawn["table5"]
-    assert "Not run: FedAvg (image network): needs an image network." in drawn["table5"]
+    assert "Not run: Another: needs a reason." in drawn["table5"]
     gain = ggeur.paired_difference(full, plain)
     assert f"{gain.mean:+.2f} [{gain.low:+.2f}, {gain.high:+.2f}]" in drawn["table5 gains"]
     assert "| `tiny-sound` | all | 3 | some | not run yet |" in drawn["pieces"]

@@ -131,5 +131,5 @@ def together(found: Sequence[Finished], table: str, protocol: str) -> dict[str, 
             for line in one.table.lines:
                 if line.name not in lines or lines[line.name].why:
                     lines[line.name] = line
-    order = [row.name for row in Table.load(table).rows]
+    order = dict.fromkeys([row.name for row in Table.load(table).rows] + list(lines))  # which may have been renamed
     return {name: lines[name] for name in order if name in lines}

@@ -55,6 +55,8 @@ def reproduce(
     from ggeur.paper.availability import part_embeddings
     from ggeur.paper.paper_tables import Table, match_tables, select_rows
     from ggeur.paper.reproduce import prepare
+    from ggeur.report.entries import entries
+    from ggeur.report.ranking import decision, ranking
     from ggeur.report.tables import compare
 
     paper = Table.load(table)
@@ -79,6 +81,8 @@ def reproduce(
     for screen in comparison_screens(measured, f"{table}, protocol {protocol}, seeds: {seeds}"):
         console.print(screen)
     _say_what_is_absent(measured)
+    if measured.unit == "percent" and (ranked := ranking(entries(result, experiment, reading), reading)) is not None:
+        say(decision(ranked))
     from ggeur.report.page import write_report
 
     page = write_report([folder], folder / "report.html")
@@ -98,14 +102,14 @@ def _tuned(
         n = len(choosing.experiment.points)
         say(f"Choosing numbers for {len(choosing.candidates)} rows: {n} candidates, on training rows left out")
         begun = (before / "config.toml").exists()
-        found = run_with_progress(choosing.experiment, before, resume=begun, go_on=" the same command; so far")
+        found = run_with_progress(
+            choosing.experiment, before, resume=begun, go_on=f" the same command and --out {folder}; so far:"
+        )
         taken, told = choose(choosing, found)
     for row in told:
         part = f"{row.part}: " if len(table.parts) > 1 else ""
-        gain = (
-            f", {row.expected - row.expected_printed:+.1f} on what was left out" if row.numbers != "unchanged" else ""
-        )
-        mark("chosen", f"{part}{row.row}: {row.numbers}{gain}")
+        gain = f", {row.expected - row.expected_printed:+.1f} on what was left out"
+        mark("chosen", f"{part}{row.row}: {row.numbers}{'' if row.numbers == 'unchanged' else gain}")
     return prepare_tuned(table, sources, taken, told, **asked)
 
 

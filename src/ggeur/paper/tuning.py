@@ -12,8 +12,8 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.packaged import packaged_toml
-from ggeur.experiment.by_cell import cell_name
 from ggeur.experiment.dealing import Dealer
+from ggeur.experiment.partitions import cell_name
 from ggeur.experiment.setup import Setup
 from ggeur.federation.choosing import first_of_the_best
 from ggeur.paper.paper_tables import Part, PartEmbeddings, Row, Table

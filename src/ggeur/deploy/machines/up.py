@@ -17,7 +17,7 @@ from ggeur.deploy.machines.certificates import AUTHORITY, make_certificates, mak
 from ggeur.deploy.machines.flower_app import write_app
 from ggeur.deploy.machines.processes import CONNECTION, LOOPBACK, Machines
 from ggeur.deploy.server import journal
-from ggeur.experiment.dealing import partition_rows
+from ggeur.experiment.partitions import partition_rows
 from ggeur.experiment.source import load_table
 from ggeur.experiment.tracker import OnRound
 from ggeur.runs.interrupt import check
