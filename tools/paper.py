@@ -17,7 +17,7 @@ from pathlib import Path
 
 from paper_results import Piece, keep, pieces, read
 from paper_tables import all_tables
-from tables import ROOT, rewritten
+from tables import ROOT, answered, rewritten
 
 import ggeur
 
@@ -78,23 +78,20 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="say what there is and what it takes, and stop")
     parser.add_argument("--again", action="store_true", help="also pieces whose results are kept already")
     asked = parser.parse_args()
-    try:
-        chosen = asked_for(pieces(RESULTS), asked.piece)
-        show(chosen, RESULTS)
-        if asked.list:
-            return 0
-        for piece in chosen if asked.data else ():
-            if asked.again or not (RESULTS / f"{piece.name}.json").exists():
-                run(piece, asked.data.absolute(), asked.runs, RESULTS)
-                make_page(PAGE, RESULTS)
-        print(f"{PAGE.relative_to(ROOT)}: {'changed' if make_page(PAGE, RESULTS) else 'as it was'}")
-    except ggeur.GgeurError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("Stopped; the same command goes on.", file=sys.stderr)
-        return 130
-    return 0
+    return answered(lambda: make(asked))
+
+
+def make(asked: argparse.Namespace) -> None:
+    """Say what is asked for, run it, and make the page anew."""
+    chosen = asked_for(pieces(RESULTS), asked.piece)
+    show(chosen, RESULTS)
+    if asked.list:
+        return
+    for piece in chosen if asked.data else ():
+        if asked.again or not (RESULTS / f"{piece.name}.json").exists():
+            run(piece, asked.data.absolute(), asked.runs, RESULTS)
+            make_page(PAGE, RESULTS)
+    print(f"{PAGE.relative_to(ROOT)}: {'changed' if make_page(PAGE, RESULTS) else 'as it was'}")
 
 
 if __name__ == "__main__":
