@@ -141,7 +141,9 @@ def _chosen(found: Sequence[Finished], table: str) -> dict[str, str]:
 
 
 def _protocols(each: Averages, chosen: Mapping[str, str]) -> str:
-    """AVG of every row under each protocol that ran, and what `tuned` chose."""
+    """AVG of every row under each protocol that ran, where there are two, and what `tuned` chose."""
+    if len(each) < 2:
+        return ""
     names = list(dict.fromkeys(name for numbers in each.values() for name in numbers))
     rows = []
     for name in names:
@@ -192,7 +194,7 @@ def _row(number: Number) -> Row:
 
 
 def _reach(found: Sequence[Finished]) -> str:
-    """Rounds, bytes and seconds of every row to where FedAvg ends, and to 95 % of that, in the first column."""
+    """Rounds, bytes and seconds of every row to 95 % and 99 % of where FedAvg ends, in the first column."""
     of: dict[str, list[Cell]] = {}
     for one in found:
         if one.piece.protocol == "paper":
@@ -206,7 +208,7 @@ def _reach(found: Sequence[Finished]) -> str:
     if not ends:
         return NOT_RUN
     end = float(np.mean(ends))
-    targets = (0.95 * end, end)
+    targets = (0.95 * end, 0.99 * end)
     titles = ["row", *(f"{what} to {target:.2f} %" for target in targets for what in ("rounds", "bytes", "seconds"))]
     return markdown(
         titles, ([name, *(w for t in targets for w in _reached(reach(own, t)))] for name, own in of.items())
@@ -217,7 +219,7 @@ def _reached(found: Reach | None) -> tuple[str, str, str]:
     if found is None:
         return "never", "-", "-"
     size = "-" if found.bytes is None else human_bytes(int(found.bytes))
-    seconds = "-" if found.seconds is None else f"{found.seconds:.1f}"
+    seconds = "-" if found.seconds is None else f"{found.seconds:.2f}"
     return "one message" if found.rounds == 0 else str(found.rounds), size, seconds
 
 
