@@ -18,7 +18,7 @@ from ggeur.deploy.machines.flower_app import write_app
 from ggeur.deploy.machines.processes import CONNECTION, LOOPBACK, Machines
 from ggeur.deploy.server import journal
 from ggeur.deploy.server.reopening import reopen
-from ggeur.experiment.dealing import partition_rows
+from ggeur.experiment.partitions import partition_rows
 from ggeur.experiment.source import load_table
 from ggeur.experiment.tracker import OnRound
 from ggeur.runs.interrupt import check
@@ -48,6 +48,8 @@ def node_tables(table: EmbeddingTable, point: Settings, seed: int) -> list[Embed
 def with_nodes(experiment: Experiment, nodes: int | None) -> Experiment:
     """`experiment` for as many nodes as its partition makes clients; `nodes` is how many somebody expects."""
     point, seed = experiment.points[0], experiment.seeds[0]
+    if point.partition.left_out:
+        raise GgeurError("[partition] left_out is for simulations; on real machines the test rows are scored.")
     clients = len(partition_rows(load_table(point.data).split(seed), point.partition, seed))
     if nodes not in (None, clients):
         raise GgeurError(f"The partition makes {clients} clients, one for each node; use --nodes {clients}.")
