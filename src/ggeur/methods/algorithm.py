@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ggeur.heads.head import Head, Params
     from ggeur.methods.method import Method
+    from ggeur.privacy.repair import Under
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +83,15 @@ class Trained:
 
 
 class Solved(NamedTuple):
-    """A head, solved from what clients send in round 0."""
+    """A head, solved from what clients send in round 0.
+
+    >>> def solve(total, task):
+    ...     mean = total.mean  # (C, p), of every class
+    ...     return {"W": mean, "b": -0.5 * (mean**2).sum(axis=1)}
+    >>> nearest_mean = Solved("means", solve)
+    >>> nearest_mean.head
+    'linear'
+    """
 
     needs: Statistics
     solve: "Callable[[Total, Task], Params]"
@@ -90,6 +99,7 @@ class Solved(NamedTuple):
 
     apart: Apart | None = None  # what the total must hold of every domain, or client, beside the sum
     head: str = "linear"  # the head whose parameters are solved for
+    under: "Under" = "levelled"  # what becomes of a total's directions that are under noise, where there is noise
 
 
 class Candidate(NamedTuple):
