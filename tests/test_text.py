@@ -1,5 +1,6 @@
 """Methods of text on made-up tables whose class directions are known, from table to model."""
 
+import jax
 import numpy as np
 import pytest
 from scipy.special import softmax
@@ -13,23 +14,41 @@ from ggeur.methods import resolve
 from ggeur.methods.algorithm import Task
 from ggeur.runs.model import Model
 
-NAMES = (
-    "ant",
-    "bee",
-    "cat",
-    "dog",
-    "elk",
-    "fox",
-    "gnu",
-    "hen",
-    "ibis",
-    "jay",
-    "koi",
-    "lynx",
-    "mole",
-    "newt",
-    "owl",
-    "pig",
+NAMES = tuple(
+    [
+        "ant",
+        "bee",
+        "cat",
+        "dog",
+        "elk",
+        "fox",
+        "gnu",
+        "hen",
+        "ibis",
+        "jay",
+        "koi",
+        "lynx",
+        "mole",
+        "newt",
+        "owl",
+        "pig",
+        "quail",
+        "ram",
+        "seal",
+        "toad",
+        "urial",
+        "vole",
+        "wasp",
+        "yak",
+        "zebu",
+        "asp",
+        "boar",
+        "cod",
+        "dove",
+        "eel",
+        "finch",
+        "goat",
+    ]
 )
 
 
@@ -91,20 +110,21 @@ def test_fedclip_improves_a_turned_domain_and_resumes_to_the_bit(turned):
     assert whole.head == "adapter" and all((whole.params[name] == parts.params[name]).all() for name in whole.params)
 
 
-def test_fedtpg_transfers_to_names_it_has_not_seen(language, tmp_path, monkeypatch):
+def test_fedtpg_transfers_to_names_it_has_not_seen(language, tmp_path, monkeypatch, compile_quickly):
     """Rows lie where a good prompt puts their names; half of the names are trained on, by two clients."""
-    good, wrong = (language.text([f"{a} {b} {a} {b} {name}." for name in NAMES]) for a, b in ("qz", "cd"))
     rng, half = np.random.default_rng(0), len(NAMES) // 2
+
+    def prompted(a, b):
+        return language.text([f"{a} {b} {a} {b} {name}." for name in NAMES])
 
     def rows(text, each):
         y = np.repeat(np.arange(len(text)), each)
         return (text[y] + 0.1 * rng.normal(size=(len(y), text.shape[1])) / 4).astype(np.float32), y
 
-    (x, y), (x_new, y_new) = rows(good[:half], 30), rows(good[half:], 100)
-    table = EmbeddingTable(
-        x=x, y=y, domain=y // 4, test=np.arange(len(y)) % 3 == 0, class_names=NAMES[:half], domain_names=("a", "b")
-    )
-    table.save(tmp_path / "base.npz")
+    good, wrong = prompted("q", "z"), [prompted(a, b)[half:] for a, b in ("cd", "xx", "ab", "kv", "mw")]
+    (x, y), (x_new, y_new) = rows(good[:half], 30), rows(good[half:], 50)
+    common = {"test": np.arange(len(y)) % 3 == 0, "class_names": NAMES[:half], "domain_names": ("even", "odd")}
+    EmbeddingTable(x=x, y=y, domain=y % 2, **common).save(tmp_path / "base.npz")
     states = []
 
     class Watched(runner.Simulation):
@@ -114,13 +134,22 @@ def test_fedtpg_transfers_to_names_it_has_not_seen(language, tmp_path, monkeypat
                 yield found
 
     monkeypatch.setattr(runner, "Simulation", Watched)
-    train = {"method": "fedtpg", "rounds": 40, "local_epochs": 2, "batch": 128}
-    ggeur.run(experiment(tmp_path / "base.npz", train=train, method={"fedtpg": {"clip": language.folder, "rate": 0.1}}))
+    train = {"method": "fedtpg", "rounds": 60, "local_epochs": 4, "batch": 256}
+    ggeur.run(experiment(tmp_path / "base.npz", train=train, method={"fedtpg": {"clip": language.folder}}))
     task = Task(good.shape[1], NAMES[half:])
     trained = resolve("fedtpg", resolve_head("linear"), {"clip": language.folder}, task=task)
     text = np.asarray(shown(trained, {"params": states[-1].servers[0]["params"]}, frozen(trained))["text"])
-    print("FOUND", percent(text, x_new, y_new), percent(wrong[half:], x_new, y_new), percent(good[half:], x_new, y_new))
-    assert percent(text, x_new, y_new) > percent(wrong[half:], x_new, y_new) + 5
+    found, fixed = percent(text, x_new, y_new), [percent(t, x_new, y_new) for t in wrong]
+    assert percent(good[half:], x_new, y_new) > 95, "the names can be told apart"
+    assert found > fixed[0] + 10 and found > np.mean(fixed) + 5, (found, fixed)
+
+
+@pytest.fixture
+def compile_quickly():
+    """Rather than well: these problems are tiny."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def test_what_is_missing_leaves_one_arm_out(turned):
