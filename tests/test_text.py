@@ -14,41 +14,10 @@ from ggeur.methods import resolve
 from ggeur.methods.algorithm import Task
 from ggeur.runs.model import Model
 
-NAMES = tuple(
-    [
-        "ant",
-        "bee",
-        "cat",
-        "dog",
-        "elk",
-        "fox",
-        "gnu",
-        "hen",
-        "ibis",
-        "jay",
-        "koi",
-        "lynx",
-        "mole",
-        "newt",
-        "owl",
-        "pig",
-        "quail",
-        "ram",
-        "seal",
-        "toad",
-        "urial",
-        "vole",
-        "wasp",
-        "yak",
-        "zebu",
-        "asp",
-        "boar",
-        "cod",
-        "dove",
-        "eel",
-        "finch",
-        "goat",
-    ]
+NAMES = (
+    *("ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen", "ibis", "jay", "koi", "lynx", "mole", "newt", "owl"),
+    *("pig", "quail", "ram", "seal", "toad", "urial", "vole", "wasp", "yak", "zebu", "asp", "boar", "cod", "dove"),
+    *("eel", "finch", "goat"),
 )
 
 
