@@ -85,15 +85,15 @@ def run(shape: Shape, tower: TextTower, rows: jax.Array, texts: Texts, shared: j
     x = x if shared is None else jnp.concatenate([shared + tower.positions[:P], x])
 
     def block(x: jax.Array, w: Tree) -> tuple[jax.Array, None]:
-        h = _normal(x, w["ln_1"], shape)
-        q, k, v = (_linear(h, w[name]).reshape(len(x), shape.heads, -1) for name in "qkv")
-        x = x + _linear(_attention(q, k, v, texts).reshape(x.shape), w["out"])
-        h = _linear(_normal(x, w["ln_2"], shape), w["up"])
+        h = layer_norm(x, w["ln_1"], shape.epsilon)
+        q, k, v = (affine(h, w[name]).reshape(len(x), shape.heads, -1) for name in "qkv")
+        x = x + affine(_attention(q, k, v, texts).reshape(x.shape), w["out"])
+        h = affine(layer_norm(x, w["ln_2"], shape.epsilon), w["up"])
         h = h * jax.nn.sigmoid(1.702 * h) if shape.quick else jax.nn.gelu(h, approximate=False)
-        return x + _linear(h, w["down"]), None
+        return x + affine(h, w["down"]), None
 
     x, _ = jax.lax.scan(block, x, tower.blocks)
-    end: jax.Array = _normal(x[P + texts.ends], tower.final, shape) @ tower.projection.T
+    end: jax.Array = layer_norm(x[P + texts.ends], tower.final, shape.epsilon) @ tower.projection.T
     return end
 
 
@@ -129,14 +129,15 @@ def _attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
     return jnp.einsum("nhqk,nkhd->nqhd", jax.nn.softmax(jnp.where(seen, scores, -jnp.inf)), v)
 
 
-def _normal(x: jax.Array, w: Tree, shape: Shape) -> jax.Array:
-    mean = x.mean(axis=-1, keepdims=True)
-    spread = jax.lax.rsqrt(((x - mean) ** 2).mean(axis=-1, keepdims=True) + shape.epsilon)
-    found: jax.Array = (x - mean) * spread * w["weight"] + w["bias"]
+def layer_norm(x: jax.Array, w: Tree, epsilon: float = 1e-5) -> jax.Array:
+    """Rows about their mean and in units of their spread, times a weight, plus a bias."""
+    x = x - x.mean(axis=-1, keepdims=True)
+    found: jax.Array = x * jax.lax.rsqrt((x**2).mean(axis=-1, keepdims=True) + epsilon) * w["weight"] + w["bias"]
     return found
 
 
-def _linear(x: jax.Array, w: Tree) -> jax.Array:
+def affine(x: jax.Array, w: Tree) -> jax.Array:
+    """W x + b of every row."""
     found: jax.Array = x @ w["weight"].T + w["bias"]
     return found
 

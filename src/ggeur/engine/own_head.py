@@ -17,6 +17,11 @@ def frozen(trained: Trained) -> Tree:
     return () if own is None else jax.tree.map(jnp.asarray, own.frozen())
 
 
+def heavy(trained: Trained) -> bool:
+    """Whether every client has a compiled call of its own."""
+    return trained.method.own is not None and trained.method.own.heavy
+
+
 def shown(trained: Trained, sent: Sent, arrays: Tree) -> Tree:
     """The head that is scored and saved, of what a server sends: what is trained, or what a method makes of it.
 

@@ -21,7 +21,7 @@ import optax
 from ggeur.core.errors import GgeurError, Unavailable
 from ggeur.core.parameters import AtLeastZero, Count, Fraction, Positive, Traced
 from ggeur.core.types import Tree
-from ggeur.encode.text_tower import Shape, Texts, embed_tokens, lay_out, load_tower, run
+from ggeur.encode.text_tower import Shape, Texts, affine, embed_tokens, lay_out, layer_norm, load_tower, run
 from ggeur.encode.tokens import BytePairs
 from ggeur.heads.cosine import cosines, unit
 from ggeur.heads.head import Params
@@ -128,23 +128,16 @@ def generate(w: Params, E: jax.Array, own: jax.Array) -> jax.Array:
     """(m, d): the context for the classes that `own` (C,) marks, whose names are embedded as `E` (C, d)."""
     d = E.shape[1]
     weight, bias = w["qkv"]["weight"], w["qkv"]["bias"]
-    rows = (_normal(w["Q"], w["ln_q"]), *[_normal(E, w["ln_e"])] * 2)
+    rows = (layer_norm(w["Q"], w["ln_q"]), *[layer_norm(E, w["ln_e"])] * 2)
     q, k, v = (
         (x @ weight[i * d : (i + 1) * d].T + bias[i * d : (i + 1) * d]).reshape(len(x), _HEADS, -1)
         for i, x in enumerate(rows)
     )
     scores = jnp.where(own, jnp.einsum("mhd,chd->hmc", q, k) * q.shape[-1] ** -0.5, -jnp.inf)
     A = jnp.einsum("hmc,chd->mhd", jax.nn.softmax(scores), v).reshape(len(w["Q"]), d)
-    A = A @ w["out"]["weight"].T + w["out"]["bias"]
-    u, g = jnp.split(_normal(A, w["ln_f"]) @ w["up"]["weight"].T + w["up"]["bias"], 2, axis=1)
-    context: jax.Array = A + (u * jax.nn.gelu(g, approximate=False)) @ w["down"]["weight"].T + w["down"]["bias"]
-    return context
-
-
-def _normal(x: jax.Array, w: Params) -> jax.Array:
-    x = x - x.mean(axis=-1, keepdims=True)
-    found: jax.Array = x * jax.lax.rsqrt((x**2).mean(axis=-1, keepdims=True) + 1e-5) * w["weight"] + w["bias"]
-    return found
+    A = affine(A, w["out"])
+    u, g = jnp.split(affine(layer_norm(A, w["ln_f"]), w["up"]), 2, axis=1)
+    return A + affine(u * jax.nn.gelu(g, approximate=False), w["down"])
 
 
 class _Words(NamedTuple):
