@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ggeur.core.errors import GgeurError
 from ggeur.experiment.runner import run
 from ggeur.methods import has_own_head, names
 from ggeur.methods.algorithm import Trained
@@ -24,6 +25,18 @@ def test_every_method_finds_the_simulations_head(deploy, method, both):
 def test_methods_of_text_find_the_simulations_head(deploy, language, train, both):
     tree = {"method": {"fedtpg": {"clip": language.folder}}, "augment": {"target": 20, "per_prototype": 5}}
     both(deploy(tree | {"train": SHORT | train, "data": {"standardise": True}}, table=language.table()))
+
+
+def test_a_prior_from_text_is_the_simulations_and_needs_one_more_question(deploy, language, both):
+    names = ("ant", "bee", "cat", "dog", "elk", "fox")
+    deployment = deploy({"train": {"method": "text_prior"}, "augment": {"kind": "none"}}, table=language.table(names))
+    both(deployment)
+    assert deployment.sites[0].asked == ["query.hello", "query.statistics", "query.text", "query.score"]
+
+
+def test_text_that_no_site_has_is_one_sentence(deploy):
+    with pytest.raises(GgeurError, match="No site has a text embedding 'fedclip' of 'ant'"):
+        deploy({"train": {**SHORT, "method": "fedclip"}, "augment": {"kind": "none"}}).run()
 
 
 @pytest.mark.parametrize(
