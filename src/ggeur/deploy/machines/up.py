@@ -140,7 +140,7 @@ def _start(machines: Machines, experiment: Experiment, private: Path) -> None:
 
 def _follow(machines: Machines, out: Path, seen: int, on_round: OnRound, on_event: OnEvent) -> None:
     """Pass on what the server writes until its run ends; a GgeurError if it did not end well."""
-    logs, lines = private_folder(out) / "logs", 0
+    lines = 0
     while True:
         check()
         ended = machines.running["run"].poll() is not None
@@ -157,9 +157,9 @@ def _follow(machines: Machines, out: Path, seen: int, on_round: OnRound, on_even
         if last["event"] == "finished" or (ended and (out / "result.json").exists()):
             return
         if ended:
-            raise GgeurError(f"The run failed; the logs in {logs} say why.")
+            raise GgeurError(f"The run failed{machines.last_words('run')}")
         if machines.running["superlink"].poll() is not None:
-            raise GgeurError(f"The SuperLink has ended; {logs / 'superlink.log'} says why.")
+            raise GgeurError(f"The SuperLink has ended{machines.last_words('superlink')}")
         time.sleep(_LOOK)
 
 
