@@ -33,3 +33,15 @@ def test_every_parameter_is_explained(name, function, text):
 def test_every_class_is_explained(name):
     thing = getattr(ggeur, name)
     assert thing.__doc__ and not thing.__doc__.startswith(f"{name}(")
+
+
+@pytest.mark.parametrize(
+    ("name", "thing"),
+    [(f[0], f[1]) for f in functions()]
+    + [(n, getattr(ggeur, n)) for n in ggeur.__all__ if inspect.isclass(getattr(ggeur, n)) and n[:5] != "Ggeur"],
+    ids=str,
+)
+def test_help_has_short_names_of_types(name, thing):
+    """`help(ggeur.augment)` began with a thousand letters of what NumPy takes for an array."""
+    first = str(inspect.signature(thing))
+    assert "numpy._typing" not in first and "numpy.ndarray[" not in first and len(first) < 700, first

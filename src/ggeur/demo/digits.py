@@ -13,6 +13,8 @@ No two domains share a scan, a font or a pen, so no test row of one is a trainin
 Within `typeset`, `clutter` and `texture`, training and test rows share the fonts and the ways of writing.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,5 +1,7 @@
 """From sites to a model in one call: sums, choice, head, scores, and a folder with what joining and leaving need."""
 
+from __future__ import annotations
+
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -10,7 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.message import KINDS as STATISTICS
 from ggeur.core.message import Statistics
+from ggeur.core.validate import check_choice, check_is, check_path, check_whole
 from ggeur.data.files import CannotWrite, cannot, write_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment import helps as who_helps
@@ -72,7 +76,10 @@ def fit(
     The classifier's `solution_` says what was chosen and why, `metrics_` the accuracy on rows that tables mark as test,
     and `helping_` who helps whom, where that was asked for and there are rows to tell by.
     """
-    folder = None if out is None else Path(out)
+    folder = None if out is None else check_path("out", out)
+    check_is("method", method, str, "a method's name")
+    check_choice("statistics", statistics, STATISTICS)
+    check_whole("seed", seed, least=0)
     if folder is not None:
         _check_new(folder)
     read = read_sites(sites, encoder)

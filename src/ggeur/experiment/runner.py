@@ -1,5 +1,7 @@
 """Run an experiment: every point of its grid, cells that one compiled program serves stacked in it."""
 
+from __future__ import annotations
+
 import os
 import time
 from contextlib import nullcontext
@@ -9,6 +11,7 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.names import blaming
+from ggeur.core.validate import check_path
 from ggeur.engine.compilation import keep_compiled_programs
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
@@ -47,6 +50,7 @@ def run(
     """
     if not isinstance(experiment, Experiment):
         raise GgeurError("run takes an Experiment: make one with Experiment.of({...}) or Experiment.load(path).")
+    out = None if out is None else check_path("out", out)
     keep_compiled_programs()
     if resume and out is not None and (done := finished_result(out, experiment)) is not None:
         return done

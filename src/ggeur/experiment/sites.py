@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.message import Statistics
 from ggeur.core.types import Bool, Int
-from ggeur.core.validate import check_embeddings
+from ggeur.core.validate import check_embeddings, check_is
 from ggeur.data.readers import folder_name, image_folder
 from ggeur.data.table import EmbeddingTable
 from ggeur.encode.encoder import Encoder, load_encoder
@@ -46,7 +46,8 @@ class Site(NamedTuple):
 
 def read_sites(given: Sequence[GivenSite] | Mapping[str, GivenSite], encoder: str | None = None) -> list[Site]:
     """The sites, by name: those of a mapping have its keys, of paths their stems, and others are numbered."""
-    named = list(given.items()) if isinstance(given, Mapping) else [(None, one) for one in given]
+    several = check_is("sites", given, Iterable, "a list of sites, or a mapping of names to them")
+    named = list(given.items()) if isinstance(given, Mapping) else [(None, one) for one in several]
     if not named:
         raise GgeurError("There are no sites: name at least one table (.npz) or folder of pictures.")
     sites: list[Site] = []

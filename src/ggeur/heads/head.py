@@ -1,5 +1,7 @@
 """A head: the small network that a federation trains on frozen embeddings."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.names import one_line
 from ggeur.data.files import write_bytes
 
 FILE = "reproduction.json"
@@ -70,4 +71,4 @@ class Reproduction:
             kinds = {"columns": Column, "arms": Arm, "absent": AbsentRow}
             return cls(**tree | {key: [kind(*item) for item in tree[key]] for key, kind in kinds.items()})
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise GgeurError(f"{path} is damaged: {error!r}; run the same `ggeur reproduce` again.") from error
+            raise GgeurError(f"{path} is damaged: {one_line(error)}; run the same `ggeur reproduce` again.") from error

@@ -1,5 +1,7 @@
 """A trained head with what is needed to use it: its classes and the encoder that made its embeddings."""
 
+from __future__ import annotations
+
 import os
 import zipfile
 from collections.abc import Mapping

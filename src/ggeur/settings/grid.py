@@ -4,6 +4,8 @@ Values that belong together are an arm: each `[[arm]]` has a `name` and override
 is arms times lists.
 """
 
+from __future__ import annotations
+
 import itertools
 import os
 import tomllib
@@ -15,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.validate import check_all, check_path
 from ggeur.data.datasets import MINI_DIGITS
 from ggeur.data.datasets_paper import DATASETS
 from ggeur.settings.schema import PARTITION_KEYS, Settings, settings
@@ -62,7 +65,8 @@ class Experiment:
     @classmethod
     def load(cls, path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Self:
         """Read the experiment file at `path`; `overrides` are "section.key=value"."""
-        return cls.of(override(_read(Path(path)), overrides))
+        given = list(check_all("overrides", overrides, str, 'overrides "section.key=value"'))
+        return cls.of(override(_read(check_path("path", path)), given))
 
     @property
     def seeds(self) -> tuple[int, ...]:

@@ -182,7 +182,7 @@ class Machines:
                 raise GgeurError(f"'{name}' failed{self.last_words(name)}")
 
     def last_words(self, name: str) -> str:
-        """The end of a sentence: the last line with a word in the log of `name`, free of frames, and where the log is."""
+        """The end of a sentence: the last line with words in the log of `name`, free of frames, and where that is."""
         path = self._logs / f"{name}.log"
         text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
         lines = [line.strip(_FRAME) for line in _COLOUR.sub("", text).splitlines()]
