@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ggeur.core.errors import GgeurError, GgeurWarning
-from ggeur.core.files import read_arrays, write_atomically
+from ggeur.core.storage import read_arrays, write_atomically
 from ggeur.core.types import Float
 from ggeur.core.validate import (
     check_all,

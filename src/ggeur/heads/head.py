@@ -1,7 +1,5 @@
 """A head: the small network that a federation trains on frozen embeddings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

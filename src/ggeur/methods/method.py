@@ -4,8 +4,6 @@ The engine vectorises them over clients, so each is written for one client (or, 
 `parts` has what the functions are given, and the signature of each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -5,7 +5,7 @@ import os
 import secrets
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -97,19 +97,3 @@ def _read_array(archive: zipfile.ZipFile, member: str, path: Path) -> NDArray[An
         if file.read(1):  # reading to the end also checks the checksum
             raise GgeurError(f"The array {member} in {path} is longer than it says; make it again.")
     return array
-
-
-def lock_file(path: Path, taken: str) -> ExitStack:
-    """Lock the file `path`, which is made and stays; GgeurError(`taken`) at once where it is locked already.
-
-    It is held until what is returned is closed, or the process ends, however it ends.
-    """
-    from filelock import FileLock, Timeout
-
-    lock, held = FileLock(path, thread_local=False), ExitStack()  # any thread may close it
-    try:
-        lock.acquire(blocking=False)
-    except Timeout as error:
-        raise GgeurError(taken) from error
-    held.callback(lock.release, force=True)
-    return held
