@@ -35,7 +35,8 @@ def experiment_and_folder(
     if resume is not None and out is not None:
         raise GgeurError("--out names a new run folder and --resume an old one; give one of them.")
     if resume is not None:
-        return Experiment.load(path or resume / "config.toml", overrides or []), resume
+        finished = (resume / "result.json").exists()  # then nothing of the user's own is needed
+        return Experiment.load(path or resume / "config.toml", overrides or [], own=not finished), resume
     if path is None:
         raise GgeurError("Name an experiment file to run, or a run folder to go on in with --resume.")
     return Experiment.load(path, overrides or []), out or default_folder(path.stem)
@@ -58,7 +59,10 @@ def run_with_progress(experiment: "Experiment", out: Path, *, resume: bool, go_o
     A user who stops it is told to "go on with" the folder, after the words `go_on`.
     """
     from ggeur.experiment.runner import run as run_experiment
+    from ggeur.runs.folder import finished_result
 
+    if resume and (done := finished_result(out, experiment)) is not None:
+        return done
     try:
         with progress(experiment, out) as on_round:
             return run_experiment(experiment, out=out, resume=resume, on_round=on_round)

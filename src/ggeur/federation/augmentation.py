@@ -5,8 +5,6 @@ Step 1 without it only repeats rows (`resample`), Steps 1 and 2 repeat rows and 
 `expected` repeats them too, and puts the draws' expected loss in place of their noise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial

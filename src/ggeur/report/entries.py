@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.names import is_own
 from ggeur.core.packaged import packaged_toml
 from ggeur.federation.augmentation import ggeur, none, prototypes, resample
 from ggeur.paper.reproduction import Reproduction
@@ -116,7 +117,7 @@ def entries(result: Result, experiment: Experiment, reading: Reproduction | None
     weights = mode(p.train.weights for _, p in rows)
     steps = mode(p.train.local_steps for _, p in rows)
     scale = mode(p.augment.scale for _, p in rows)
-    most = max((p.augment.steps or 1 for _, p in rows if p.augment.build().noise is not None), default=1)
+    most = max((p.augment.steps or 1 for _, p in rows if draws_noise(p)), default=1)
     found = []
     for row, point in rows:
         arm = arms.get(str(row.settings.get("arm")))
@@ -131,8 +132,16 @@ def entries(result: Result, experiment: Experiment, reading: Reproduction | None
     return found
 
 
+def draws_noise(point: Settings) -> bool:
+    """Whether noise is drawn at a point; of a user's own augmentation nobody knows, as it is not imported."""
+    return not is_own(point.augment.kind) and point.augment.build().noise is not None
+
+
 def _variant(point: Settings, weights: str, steps: int | None, scale: str, most: int) -> str:
-    a, augmentation = point.augment, point.augment.build()
+    a = point.augment
+    if is_own(a.kind):  # which is not imported to be named
+        return a.kind.partition(":")[2]
+    augmentation = a.build()
     words = [augmentation.label]
     if augmentation.noise is not None:
         words += [f"step {a.steps}"] if (a.steps or 1) < most else []

@@ -18,7 +18,7 @@ def check_same(path: Path, experiment: Experiment) -> None:
     """Raise unless `path` holds a run of this experiment."""
     if not os.path.exists(path / "config.toml"):
         raise GgeurError(f"There is no run in {path} to resume; start one with `ggeur run EXPERIMENT --out {path}`.")
-    there = differences(Experiment.load(path / "config.toml").tree, experiment.tree)
+    there = differences(Experiment.load(path / "config.toml", own=False).tree, experiment.tree)
     if there:
         raise GgeurError(f"{path} holds a run of another experiment: {there[0]}; name a new folder with --out.")
 

@@ -40,8 +40,11 @@ class Experiment:
     varied: tuple[dict[str, Any], ...]  # per point, the values of the keys that the grid varies
 
     @classmethod
-    def of(cls, tree: Mapping[str, Any]) -> Self:
-        """Expand the lists of `tree` and check every point; a relative table is one of the current folder."""
+    def of(cls, tree: Mapping[str, Any], *, own: bool = True) -> Self:
+        """Expand the lists of `tree` and check every point; a relative table is one of the current folder.
+
+        With `own` false nothing of the user's own is imported, as suits an experiment that has been run.
+        """
         if not isinstance(tree, Mapping):
             raise GgeurError("An experiment is a mapping of sections, as the file has them.")
         whole: Sections = _plain(tree)
@@ -50,7 +53,7 @@ class Experiment:
         for arm in _arms(whole):
             for point, values in _product(arm):
                 name = point.pop("arm", {}).get("name")
-                points.append(settings(point))
+                points.append(settings(point, own=own))
                 varied.append(values | ({"arm": name} if name else {}))
         if len({p.run.seeds for p in points}) > 1:
             raise GgeurError("All arms share the seeds; give them once, under [run].")
@@ -63,10 +66,10 @@ class Experiment:
         return cls(whole, tuple(points), tuple(varied))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Self:
-        """Read the experiment file at `path`; `overrides` are "section.key=value"."""
+    def load(cls, path: str | os.PathLike[str], overrides: Sequence[str] = (), *, own: bool = True) -> Self:
+        """Read the experiment file at `path`; `overrides` are "section.key=value", and `own` is as in `of`."""
         given = list(check_all("overrides", overrides, str, 'overrides "section.key=value"'))
-        return cls.of(override(_read(check_path("path", path)), given))
+        return cls.of(override(_read(check_path("path", path)), given), own=own)
 
     @property
     def seeds(self) -> tuple[int, ...]:

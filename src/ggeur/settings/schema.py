@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from ggeur.core.errors import GgeurError
 from ggeur.core.geometry import Scale
 from ggeur.core.message import Statistics
+from ggeur.core.names import is_own
 from ggeur.core.virtual import BANK_BYTES
 from ggeur.data.datasets import paper_partition
 from ggeur.federation.augmentation import KINDS as AUGMENTATIONS
@@ -175,13 +176,22 @@ class Settings(Section):
         return self
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """All that may be a user's own: methods, heads, the augmentation."""
+        t = self.train
+        return (t.method, t.start, t.head, self.augment.kind, *self.method, *self.head)
+
+    @property
     def head_parameters(self) -> dict[str, Any]:
         """What is given for [train] head."""
         return of_train(self.train.head, self.train) | self.head.get(self.train.head, {})
 
 
-def settings(tree: Mapping[str, Any]) -> Settings:
-    """Check one point of the grid; the first thing wrong becomes one sentence."""
+def settings(tree: Mapping[str, Any], *, own: bool = True) -> Settings:
+    """Check one point of the grid; the first thing wrong becomes one sentence.
+
+    Without `own`, what it names of a user's own is not imported, and so not checked: for what has been run.
+    """
     merged: dict[str, Any] = {name: dict(part) if isinstance(part, dict) else part for name, part in tree.items()}
     run = merged.get("run")
     protocol = str(run.get("protocol")) if isinstance(run, dict) else ""
@@ -199,6 +209,8 @@ def settings(tree: Mapping[str, Any]) -> Settings:
         result = Settings.model_validate(merged)
     except ValidationError as error:
         raise GgeurError(_sentence(error)) from error
+    if not own and any(map(is_own, result.names)):
+        return result
     if result.augment.kind not in AUGMENTATIONS or result.augment.parameters:  # ours is checked by its keys' types
         result.augment.build()
     factory(result.train.method)  # raises for an unknown name
