@@ -42,7 +42,7 @@ def embed(
     std: Annotated[Colours | None, typer.Option(help="ONNX: standard deviation; default: ImageNet's.")] = None,
 ) -> None:
     """Turn images into an embedding table: in batches, cached, and going on where it stopped."""
-    check_out_file(out)  # better now than after hours of work
+    check_out_file(out, ".npz")  # better now than after hours of work
     if any("{}" not in template for template in prompt or []):
         raise GgeurError("A --prompt must contain {} where the name of the class goes.")
     from ggeur.data.datasets import load

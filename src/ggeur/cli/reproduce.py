@@ -111,7 +111,7 @@ def _screen(table: "Comparison", columns: range, title: str) -> Screen:
     for i in columns:
         screen.add_column(escape((table.headings or table.columns)[i]), justify="right", min_width=7, overflow="fold")
     for line in table.lines:
-        cells = [_cell(line.numbers[i], line.numbers[i].mean == table.best(i)) for i in columns]
+        cells = [_cell(line.numbers[i], table.leads(line, i)) for i in columns]
         screen.add_row(escape(line.name), *cells)
     return screen
 

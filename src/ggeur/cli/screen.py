@@ -76,14 +76,16 @@ def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
 
     from ggeur.methods import kind_of
     from ggeur.methods.algorithm import Chosen, Given, Solved
-    from ggeur.report.tables import label
+    from ggeur.report.tables import contestant, label
     from ggeur.runs.checkpoint import finished_numbers
 
     once = [kind_of(p.train.method) in (Solved, Chosen, Given) for p in experiment.points]
     each = [1 if solved else p.train.rounds for p, solved in zip(experiment.points, once, strict=True)]
     rounds = [number for number in each for _ in experiment.seeds]
     done = {cell: rounds[cell] for cell in finished_numbers(folder / "checkpoint") if cell < len(rounds)}
-    names = [label(v) or p.train.method for p, v in zip(experiment.points, experiment.varied, strict=True)]
+    kinds = [p.augment.kind if not solved else "none" for p, solved in zip(experiment.points, once, strict=True)]
+    points = zip(experiment.points, experiment.varied, kinds, strict=True)
+    names = [label(varied) or contestant({}, p.train.method, kind) for p, varied, kind in points]
     with progress_bar(bars.TextColumn("rounds"), bars.TimeElapsedColumn()) as bar, notes():
         task = bar.add_task("preparing", total=sum(rounds), completed=sum(done.values()))
 
@@ -125,15 +127,17 @@ def show_result(result: "Result", title: str) -> None:
 
 
 def result_table(result: "Result", title: str) -> Table:
-    """Accuracy by domain, AVG with its spread over seeds, and STD over domains, the best AVG in bold."""
-    from ggeur.report.tables import compare
+    """Accuracy by domain, AVG with its spread over seeds, and STD over domains; a block for each setting of a sweep.
+
+    The best AVG of a block is in bold.
+    """
+    from ggeur.report.tables import averaged, compare
 
     shown = compare(result, None)
     domains = shown.columns[:-2]  # the rest is AVG and STD, or one accuracy
-    caption = " ".join(
-        filter(None, [_caption(len(shown.lines[0].cells) if shown.lines else 0, len(domains)), result.caveat])
-    )
-    table = titled_table(title, "", caption=caption)
+    seeds = len(shown.lines[0].cells) if shown.lines else 0
+    caption = " ".join(filter(None, [_caption(averaged(result.cells), seeds, len(domains)), result.caveat]))
+    table = titled_table(title, Column("", overflow="fold"), caption=caption)
     widest = max((len(line.name) for line in shown.lines), default=0)
     tight = widest + sum(max(len(name), 6) + 3 for name in domains) + 32 > console.width  # 32: around and after
     for name in domains:
@@ -141,25 +145,28 @@ def result_table(result: "Result", title: str) -> Table:
         table.add_column(escape(short), justify="right", min_width=6)
     for name in shown.columns[len(domains) :]:
         table.add_column(name, justify="right", no_wrap=True)
-    best = max((line.numbers[len(domains)].mean or 0.0 for line in shown.lines), default=None)
-    for line in shown.lines:
-        table.add_row(*_cells(line, len(domains), best))
+    for block, lines in shown.blocks:
+        if block:
+            table.add_row(f"[dim]{escape(block)}[/]")
+        for line in lines:
+            table.add_row(*_cells(line, len(domains), best=shown.leads(line, len(domains))))
+        table.add_section()
     return table
 
 
-def _cells(line: "Line", avg: int, best: float | None) -> list[str]:
-    """Of the column `avg`, the `best` of which stands out, the spread over seeds is shown as well."""
+def _cells(line: "Line", avg: int, *, best: bool) -> list[str]:
+    """Of the column `avg`, which stands out where it is `best`, the spread over seeds is shown as well."""
     name, texts = escape(line.name), ["-" if n.mean is None else f"{n.mean:.2f}" for n in line.numbers]
     if failed := [c for c in line.cells if c.status != "ok"]:
         name += f" [red]({len(failed)} of {len(line.cells)} {failed[0].status})[/]"
     number = line.numbers[avg]
     texts[avg] += f" ± {number.spread:.2f}" if number.spread is not None else ""
-    texts[avg] = f"[bold]{texts[avg]}[/]" if number.mean is not None and number.mean == best else texts[avg]
+    texts[avg] = f"[bold]{texts[avg]}[/]" if best else texts[avg]
     return [name, *texts]
 
 
-def _caption(seeds: int, domains: int) -> str:
-    parts = ["Percent right on test rows, mean of the last five rounds"]
+def _caption(rounds: str, seeds: int, domains: int) -> str:
+    parts = [f"Percent right on test rows{rounds}"]
     if seeds > 1:
         parts.append(f"± over {seeds} seeds")
     if domains > 1:

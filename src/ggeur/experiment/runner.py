@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+import zipfile
 from contextlib import nullcontext
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +14,7 @@ import numpy as np
 from ggeur.core.errors import GgeurError
 from ggeur.core.names import blaming
 from ggeur.core.validate import check_path
+from ggeur.data.table import EmbeddingTable
 from ggeur.engine.compilation import keep_compiled_programs
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
@@ -28,6 +31,7 @@ from ggeur.runs.checkpoint import Snapshot
 from ggeur.runs.folder import RunFolder, finished_result, run_folder
 from ggeur.runs.interrupt import check
 from ggeur.runs.result import Cell, Result
+from ggeur.runs.resuming import check_startable
 from ggeur.settings.grid import Experiment
 
 
@@ -67,6 +71,15 @@ def run(
         if folder is not None:
             folder.finish(result)
     return result
+
+
+def check_ready(experiment: Experiment, out: Path | None) -> None:
+    """What can be told at once of an `experiment` and its new folder `out`: better than after a bar has appeared."""
+    if out is not None:
+        check_startable(out)
+    for table in dict.fromkeys(point.data.table for point in experiment.points):
+        if table is not None and not zipfile.is_zipfile(table):
+            EmbeddingTable.load(table)  # which says what is wrong
 
 
 def _cells(experiment: Experiment, folder: RunFolder | None, on_round: OnRound | None) -> list[Work]:

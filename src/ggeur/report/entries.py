@@ -12,7 +12,7 @@ from ggeur.core.names import is_own
 from ggeur.core.packaged import packaged_toml
 from ggeur.federation.augmentation import ggeur, none, prototypes, resample
 from ggeur.paper.reproduction import Reproduction
-from ggeur.report.tables import label
+from ggeur.report.tables import row_name, setting
 from ggeur.runs.compare import Difference, paired_difference
 from ggeur.runs.result import Result, Row
 from ggeur.settings.grid import Experiment
@@ -121,12 +121,11 @@ def entries(result: Result, experiment: Experiment, reading: Reproduction | None
     found = []
     for row, point in rows:
         arm = arms.get(str(row.settings.get("arm")))
-        odd = {"arm", "train.method", "augment.kind", "augment.steps"}
-        condition = label({key: value for key, value in row.settings.items() if key not in odd})
+        condition = setting(row.settings)
         if several and arm is not None:
             condition = f"{arm.part}, {condition}" if condition else arm.part
         variant = _variant(point, weights, steps, scale, most)
-        name = arm.row if arm is not None else label(row.settings) or point.train.method
+        name = arm.row if arm is not None else row_name(row)
         published = "" if arm is None else arm.published
         found.append(Entry(name, point.train.method, variant, condition, row, point, published))
     return found

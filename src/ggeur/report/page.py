@@ -18,6 +18,7 @@ from ggeur.report.helping_section import helping_section
 from ggeur.report.latex import to_latex
 from ggeur.report.protocols import side_by_side
 from ggeur.report.run_folder import Run, find_helps, read_run
+from ggeur.report.tables import averaged
 from ggeur.report.template import render_page
 from ggeur.report.words import summary
 from ggeur.runs.promise import promised
@@ -63,6 +64,7 @@ def _context(run: Run, key: str) -> dict[str, Any]:
     return {
         "key": key,
         "run": run,
+        "averaged": averaged(run.result.cells),
         "summary": summary(run.entries, run.table, run.reading),
         "notes": [*of_paper, *missing, *_wrong_gains(run.reading), *messages, *promised(run.result.cells)],
         "figures": [*training, *data],

@@ -106,6 +106,8 @@ class Result:
             return cls([read_cell(cell) for cell in data["cells"]])
         except FileNotFoundError as error:
             raise GgeurError(f"There is no result at {path}; run the experiment first.") from error
+        except UnicodeDecodeError as error:
+            raise GgeurError(f"{path} is not a run of ggeur: it holds bytes that are no text.") from error
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise GgeurError(f"{path} is not a result of ggeur: {one_line(error)}.") from error
 

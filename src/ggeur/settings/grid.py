@@ -85,8 +85,10 @@ def _read(path: Path) -> Sections:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise GgeurError(f"There is no experiment file {path}.") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise GgeurError(f"Cannot read {path}: {error}.") from error
+    except UnicodeDecodeError as error:
+        raise GgeurError(f"{path} is not an experiment file: it holds bytes that are no text.") from error
+    except OSError as error:
+        raise GgeurError(f"Cannot read {path}: {error.strerror or error}.") from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise GgeurError(f"{path} is not valid TOML: {error}.") from error
     _anchor(tree, path.parent)

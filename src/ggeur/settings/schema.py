@@ -226,10 +226,12 @@ def _sentence(error: ValidationError) -> str:
     where = [str(part) for part in first["loc"]]
     place = f"[{where[0]}] {'.'.join(where[1:])}".strip() if where else "the experiment"
     if first["type"] == "extra_forbidden":
-        owner = Settings if len(where) == 1 else Settings.model_fields[where[0]].annotation
+        if len(where) == 1:
+            named = [f"[{name}.NAME]" if name in ("method", "head") else f"[{name}]" for name in Settings.model_fields]
+            return f"There is no section [{where[0]}]; there are {', '.join(named)} and [[arm]]."
+        owner = Settings.model_fields[where[0]].annotation
         allowed = ", ".join(owner.model_fields) if owner is not None else ""
-        what = "section" if len(where) == 1 else f"key in [{where[0]}]"
-        return f"There is no {what} named '{where[-1]}'; allowed are: {allowed}."
+        return f"There is no key in [{where[0]}] named '{where[-1]}'; allowed are: {allowed}."
     if first["type"] == "missing":
         return f"{place} is missing."
     message = first["msg"].removeprefix("Value error, ")

@@ -35,11 +35,13 @@ def up(
     from ggeur.deploy.machines.processes import require_flower
 
     require_flower()
+    from ggeur.deploy.machines.up import check_new, with_nodes
     from ggeur.deploy.machines.up import up as run_up
-    from ggeur.deploy.machines.up import with_nodes
     from ggeur.deploy.server.serverapp import check_deployable
 
-    asked, folder = experiment_and_folder(experiment, out, resume, set_)
+    asked, folder = experiment_and_folder(experiment, out, resume, set_, real=True)
+    if resume is None:
+        check_new(folder)
     asked = with_nodes(asked, nodes)
     check_deployable(asked)
     console.print(f"Starting a SuperLink and {asked.points[0].federate.nodes} SuperNodes on loopback", highlight=False)

@@ -56,7 +56,8 @@ def with_nodes(experiment: Experiment, nodes: int | None) -> Experiment:
 
 def private_folder(out: Path) -> Path:
     """Beside the run folder `out`: what the nodes hold, keys, logs. It goes when the run is finished."""
-    return out.with_name(f"{out.name}.federation")
+    whole = Path(os.path.abspath(out))  # `..` has no name to go by
+    return whole.with_name(f"{whole.name}.federation")
 
 
 def up(
@@ -74,12 +75,12 @@ def up(
     """
     processes.require_flower()
     if not resume:
-        _check_new(out)
+        check_new(out)
     else:
         check_same(out, experiment)  # now, not when everything has been started
         if (out / "result.json").exists():
             return Result.load(out)
-    out, private = out.absolute(), private_folder(out.absolute())
+    out, private = Path(os.path.abspath(out)), private_folder(out)
     experiment = experiment if experiment.points[0].federate.nodes else with_nodes(experiment, None)
     _, seen = journal.read(out)  # what an earlier process wrote is no news
     write_app(private / "app", experiment, out, resume=resume)  # refuses what cannot be deployed, first of all
@@ -97,8 +98,9 @@ def up(
     return Result.load(out)
 
 
-def _check_new(out: Path) -> None:
-    private = private_folder(out.absolute())
+def check_new(out: Path) -> None:
+    """Raise unless a federation can be started into the folder `out`."""
+    private = private_folder(out)
     journal.forget(out)
     if out.exists() and not out.is_dir():
         raise GgeurError(f"{out} is a file; name a new folder with --out.")
