@@ -21,6 +21,7 @@ from ggeur.cli.predict import predict
 from ggeur.cli.report import report
 from ggeur.cli.reproduce import reproduce
 from ggeur.cli.run import run
+from ggeur.cli.screen import Voice, speak
 
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(demo, fit, run, embed, inspect, reproduce, report, predict, add, forget, audit),
@@ -54,3 +55,4 @@ def options(
     ] = False,
 ) -> None:
     """Options before any command."""
+    speak(Voice.WORDS)  # a command may be told otherwise

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ggeur.cli.options import CLIP, Data, check_out_file
-from ggeur.cli.screen import mark, notes, progress_bar, say
+from ggeur.cli.following import following
+from ggeur.cli.options import CLIP, Data, JsonLines, Quiet, check_out_file
+from ggeur.cli.screen import mark, notes, say
 from ggeur.core.errors import GgeurError
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ def embed(
     interpolation: Annotated[str | None, typer.Option(help="ONNX: nearest, bilinear, bicubic or lanczos.")] = None,
     mean: Annotated[Colours | None, typer.Option(help="ONNX: mean of red, green, blue; default: ImageNet's.")] = None,
     std: Annotated[Colours | None, typer.Option(help="ONNX: standard deviation; default: ImageNet's.")] = None,
+    quiet: Quiet = False,
+    json_lines: JsonLines = False,
 ) -> None:
     """Turn images into an embedding table: in batches, cached, and going on where it stopped."""
     check_out_file(out, ".npz")  # better now than after hours of work
@@ -91,6 +94,5 @@ def _progress(total: int) -> Iterator["OnBatch"]:
                 return Text("from the cache" if task.completed else "")
             return Text(f"{computed / task.elapsed:.1f} images/s")
 
-    with progress_bar(Speed()) as bar:
-        task = bar.add_task("embedding", total=total, computed=0)
-        yield lambda done, computed: bar.update(task, completed=done, computed=computed)
+    with following("embedding", "images", total, 0, Speed()) as follow:
+        yield lambda done, computed: follow(done, computed=computed)

@@ -1,10 +1,12 @@
 """Options that several commands share."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ggeur.cli.screen import Voice, speak
 from ggeur.core.errors import GgeurError
 
 CLIP = "openai/clip-vit-base-patch16"  # the default encoder's name, where importing it would slow `--help` down
@@ -34,6 +36,28 @@ ChooseAgain = Annotated[
 ]
 OwnMethod = Annotated[
     bool, typer.Option("--own", help="The model's method is your own, and its module may be imported.")
+]
+
+
+def _speak(form: Voice) -> Callable[[bool], bool]:
+    def chosen(wanted: bool) -> bool:
+        if wanted:
+            speak(form)
+        return wanted
+
+    return chosen
+
+
+Quiet = Annotated[
+    bool, typer.Option("--quiet", callback=_speak(Voice.QUIET), help="Print nothing but errors, on the error stream.")
+]
+JsonLines = Annotated[
+    bool,
+    typer.Option(
+        "--json-lines",
+        callback=_speak(Voice.EVENTS),
+        help="For programs: print a JSON object a line (rounds, progress, notes, rows) and nothing else.",
+    ),
 ]
 
 

@@ -49,6 +49,7 @@ def plan(
             table.add_row(*cells, end_section=kind == KINDS[-1])
             rows.append(cells)
     if console.measure(table, options=console.options.update(max_width=1000)).maximum > console.width:
+        console.print(str(table.title), highlight=False)
         for one in _upright(rows, headings):
             console.print(one)
         console.print(str(table.caption), highlight=False)

@@ -10,7 +10,7 @@ from rich.table import Column
 from rich.table import Table as Screen
 
 from ggeur.cli.embed import embed
-from ggeur.cli.options import CLIP, Data, Seeds
+from ggeur.cli.options import CLIP, Data, JsonLines, Quiet, Seeds
 from ggeur.cli.run import default_folder, run_with_progress
 from ggeur.cli.screen import console, mark, say, titled_table
 
@@ -40,6 +40,8 @@ def reproduce(
     ] = "paper",
     encoder: Annotated[str, typer.Option(help="Encoder, where the dataset has to be embedded.")] = CLIP,
     out: Annotated[Path | None, typer.Option("--out", help="Run folder; an unfinished one is gone on with.")] = None,
+    quiet: Quiet = False,
+    json_lines: JsonLines = False,
 ) -> None:
     """Reproduce a table of the paper: measured beside published, with a report."""
     if list_ or table is None:

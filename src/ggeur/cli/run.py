@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ggeur.cli.options import ExperimentFile, Out, Overrides, Resume
+from ggeur.cli.options import ExperimentFile, JsonLines, Out, Overrides, Quiet, Resume
 from ggeur.cli.screen import progress, say, show_result
 from ggeur.core.errors import GgeurError
 
@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from ggeur.settings.grid import Experiment
 
 
-def run(experiment: ExperimentFile = None, out: Out = None, resume: Resume = None, set_: Overrides = None) -> None:
+def run(
+    experiment: ExperimentFile = None,
+    out: Out = None,
+    resume: Resume = None,
+    set_: Overrides = None,
+    quiet: Quiet = False,
+    json_lines: JsonLines = False,
+) -> None:
     """Run an experiment file: every point of its grid, with every seed."""
     asked, folder = experiment_and_folder(experiment, out, resume, set_)
     title = experiment.stem if experiment is not None and resume is None else folder.name

@@ -1,10 +1,10 @@
-"""The terminal: one console, our warnings as notes on it, the bar of a run and its table."""
+"""The terminal: one console, our warnings as notes on it, the bar of a run and its table; or events for programs."""
 
-import time
+import json
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from math import inf
+from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +26,44 @@ if TYPE_CHECKING:
 console = Console(emoji=False)  # ":b:" in a name is no picture
 
 
+class Voice(Enum):
+    """In what form a command speaks."""
+
+    WORDS = "words"
+    QUIET = "quiet"  # errors only
+    EVENTS = "events"  # a JSON object a line, for programs
+
+
+_voice = Voice.WORDS
+
+
+def voice() -> Voice:
+    """The form that was asked for."""
+    return _voice
+
+
+def speak(form: Voice) -> None:
+    """Speak in this `form` from now on."""
+    global _voice  # noqa: PLW0603
+    _voice = form
+    console.quiet = form is not Voice.WORDS
+
+
+def event(happened: str, **facts: Any) -> None:
+    """For programs, an object on a line of its own: what has `happened`, and the `facts` about it."""
+    if _voice is Voice.EVENTS:
+        print(json.dumps({"event": happened, **facts}, default=str), flush=True)
+
+
 def say(text: str, *, soft_wrap: bool = False) -> None:
     """Print a sentence as it is; with `soft_wrap` a path in it can be copied whole."""
+    event("said", text=text)
     console.print(text, markup=False, highlight=False, soft_wrap=soft_wrap)
 
 
 def mark(word: str, text: str, *, soft_wrap: bool = False) -> None:
     """Print a sentence after a coloured word: note, skipped, not run."""
+    event(word, text=text)
     console.print(f"[yellow]{word}:[/] {escape(text)}", highlight=False, soft_wrap=soft_wrap)
 
 
@@ -68,12 +99,13 @@ def progress_bar(*columns: "ProgressColumn") -> "Progress":
 
 @contextmanager
 def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
-    """A bar over all rounds of all cells, with the time left and the newest accuracy; our warnings appear above it.
+    """All rounds of all cells followed, with the time left and the newest accuracy; our warnings appear above.
 
     Cells that the run folder has finished before count as done.
     """
     from rich import progress as bars
 
+    from ggeur.cli.following import following
     from ggeur.methods import kind_of
     from ggeur.methods.algorithm import Chosen, Given, Solved
     from ggeur.report.tables import contestant, label
@@ -86,34 +118,26 @@ def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
     kinds = [p.augment.kind if not solved else "none" for p, solved in zip(experiment.points, once, strict=True)]
     points = zip(experiment.points, experiment.varied, kinds, strict=True)
     names = [label(varied) or contestant({}, p.train.method, kind) for p, varied, kind in points]
-    with progress_bar(bars.TextColumn("rounds"), bars.TimeElapsedColumn()) as bar, notes():
-        task = bar.add_task("preparing", total=sum(rounds), completed=sum(done.values()))
+    columns = bars.TextColumn("rounds"), bars.TimeElapsedColumn()
+    with following("preparing", "rounds", sum(rounds), sum(done.values()), *columns) as follow, notes():
 
-        def on_round(event: dict[str, Any]) -> None:
-            done[event["cell"]] = max(event["round"], 1)
-            point, seed = divmod(event["cell"], len(experiment.seeds))
-            words = f"{names[point]}, seed {experiment.seeds[seed]}: {event['avg']:5.1f} %"
-            bar.update(task, completed=sum(done.values()), description=words)
+        def on_round(one: dict[str, Any]) -> None:
+            done[one["cell"]] = max(one["round"], 1)
+            point, seed = divmod(one["cell"], len(experiment.seeds))
+            event("round", name=names[point], seed=experiment.seeds[seed], **one)
+            follow(sum(done.values()), words=f"{names[point]}, seed {experiment.seeds[seed]}: {one['avg']:5.1f} %")
 
         yield on_round
-        bar.update(task, completed=sum(rounds), description="done")
+        follow(sum(rounds), words="done")
 
 
 @contextmanager
 def progress_of_heads(what: str) -> Iterator["OnHead"]:
-    """A bar over the heads that are solved to find out `what`, which appears once they have taken a second."""
-    with ExitStack() as stack:
-        bar, first = progress_bar(), inf
-        task = bar.add_task(what, total=None)
+    """The heads followed that are solved to find out `what`; a bar appears once they have taken a second."""
+    from ggeur.cli.following import following
 
-        def on_head(done: int, total: int) -> None:
-            nonlocal first
-            first = min(first, time.monotonic())
-            bar.update(task, completed=done, total=total)
-            if not bar.live.is_started and time.monotonic() - first > 1:
-                stack.enter_context(bar)
-
-        yield on_head
+    with following(what, "heads", None, begin=False) as follow:
+        yield follow
 
 
 def show_result(result: "Result", title: str) -> None:
@@ -122,6 +146,10 @@ def show_result(result: "Result", title: str) -> None:
 
     console.print()
     console.print(result_table(result, title))
+    for row in result.rows():
+        status = next((c.status for c in row.cells if c.status != "ok"), "ok")
+        numbers = {"domains": row.domains, "avg": row.avg, "spread": row.spread, "std": row.std}
+        event("row", settings=row.settings, method=row.cells[0].method, status=status, **numbers)
     for message in [*dict.fromkeys(c.message for c in result.cells if c.message), *promised(result.cells)]:
         mark("note", message)
 

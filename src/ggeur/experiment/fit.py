@@ -20,7 +20,7 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.experiment import helps as who_helps
 from ggeur.experiment.estimator import OneMessageClassifier
 from ggeur.experiment.evaluation import TestSet, mean_accuracy
-from ggeur.experiment.sites import GivenSite, Site, read_sites
+from ggeur.experiment.sites import GivenSite, OnPictures, Site, read_sites
 from ggeur.experiment.solution import Solution, together
 from ggeur.federation.helping import Helping, OnHead
 from ggeur.federation.ledger import Entry, Ledger
@@ -57,6 +57,7 @@ def fit(
     sealed: bool = False,
     helps: bool = False,
     on_head: OnHead = lambda done, total: None,
+    on_pictures: OnPictures = lambda site, done, total, computed: None,
 ) -> OneMessageClassifier:
     """Solve one head for several sites from the sums of each, and say how well it does on their test rows, if any.
 
@@ -72,6 +73,8 @@ def fit(
     sealed : keep the sites' sums there added up, with salted hashes of them, and not one by one.
     helps : find out who helps whom, by heads without each site, and keep it in the model folder as helps.json.
     on_head : called for each of these heads, with how many are solved and how many there will be.
+    on_pictures : called while folders are embedded, with the site, pictures done, of how many, and how many of those
+        were not in the cache.
 
     The classifier's `solution_` says what was chosen and why, `metrics_` the accuracy on rows that tables mark as test,
     and `helping_` who helps whom, where that was asked for and there are rows to tell by.
@@ -82,7 +85,7 @@ def fit(
     check_whole("seed", seed, least=0)
     if folder is not None:
         _check_new(folder)
-    read = read_sites(sites, encoder)
+    read = read_sites(sites, encoder, on_pictures)
     found = OneMessageClassifier(method, parameters=parameters, statistics=statistics, seed=seed).solve_sites(read)
     solution, names = found.solution_, tuple(map(str, found.classes_.tolist()))
     found.metrics_ = scores(read, names, solution, found.params_)
