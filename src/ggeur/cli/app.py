@@ -32,7 +32,6 @@ app = typer.Typer(
     name="ggeur",
     help="Train one classifier over sites whose data may not move and does not look alike.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(federate)

@@ -70,13 +70,15 @@ def run_with_progress(experiment: "Experiment", out: Path, *, resume: bool, go_o
     """
     from ggeur.experiment.runner import check_ready
     from ggeur.experiment.runner import run as run_experiment
+    from ggeur.report.tracking import check_tracking, tracked
     from ggeur.runs.folder import finished_result
 
     if resume and (done := finished_result(out, experiment)) is not None:
         return done
     check_ready(experiment, None if resume else out)
+    check_tracking(experiment)
     try:
-        with progress(experiment, out) as on_round:
+        with progress(experiment, out) as shown, tracked(experiment, out, shown) as on_round:
             return run_experiment(experiment, out=out, resume=resume, on_round=on_round)
     except KeyboardInterrupt as stopped:
         if (out / "config.toml").exists():

@@ -50,7 +50,7 @@ def run(
     out : a run folder to write; without one nothing is kept on disk.
     resume : go on in `out` where an earlier process stopped.
     on_round : called with {"cell", "round", "rounds", "domains", "avg", "loss"} after every round of every cell: the
-        place to log to MLflow, Weights & Biases or TensorBoard.
+        place to log from; [run] track, which logs to MLflow and others, is followed by the command line.
     """
     if not isinstance(experiment, Experiment):
         raise GgeurError("run takes an Experiment: make one with Experiment.of({...}) or Experiment.load(path).")

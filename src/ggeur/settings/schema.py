@@ -145,6 +145,7 @@ class RunSection(Section):
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1), BeforeValidator(_a_list)] = (0,)
     protocol: Literal["paper", "released", "sound"] = "sound"
     checkpoint_every: Size = 1  # rounds
+    track: Literal["mlflow", "tensorboard", "wandb"] | None = None  # where `ggeur run` logs parameters and curves
 
 
 class Settings(Section):

@@ -38,15 +38,17 @@ def up(
     from ggeur.deploy.machines.up import check_new, with_nodes
     from ggeur.deploy.machines.up import up as run_up
     from ggeur.deploy.server.serverapp import check_deployable
+    from ggeur.report.tracking import check_tracking, tracked
 
     asked, folder = experiment_and_folder(experiment, out, resume, set_, real=True)
     if resume is None:
         check_new(folder)
     asked = with_nodes(asked, nodes)
     check_deployable(asked)
+    check_tracking(asked)
     console.print(f"Starting a SuperLink and {asked.points[0].federate.nodes} SuperNodes on loopback", highlight=False)
     try:
-        with progress(asked, folder) as on_round:
+        with progress(asked, folder) as shown, tracked(asked, folder, shown) as on_round:
             result = run_up(asked, folder, resume=resume is not None, on_round=on_round, on_event=_say)
     except KeyboardInterrupt as stopped:
         _say_how_to_go_on(folder, "Stopped.")
