@@ -51,6 +51,11 @@ def run(
     resume : go on in `out` where an earlier process stopped.
     on_round : called with {"cell", "round", "rounds", "domains", "avg", "loss"} after every round of every cell: the
         place to log from; [run] track, which logs to MLflow and others, is followed by the command line.
+
+    >>> settings = {"data": {"dataset": "mini-digits"}, "augment": {"kind": "none"}, "train": {"method": "lda"}}
+    >>> (row,) = run(Experiment.of({**settings, "partition": {"kind": "domain"}})).rows()
+    >>> sorted(row.domains)
+    ['clutter', 'handwritten', 'texture', 'typeset']
     """
     if not isinstance(experiment, Experiment):
         raise GgeurError("run takes an Experiment: make one with Experiment.of({...}) or Experiment.load(path).")
