@@ -56,10 +56,11 @@ def slow(monkeypatch):
     monkeypatch.setattr(following, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
 
 
+FIT = ["fit", "pictures/one", "pictures/two", "--out", "m", "--encoder", "builtin", "--method", "ncm", "--no-helps"]
 JOBS = {
     "run": (["run", "exp.toml", "--out", "run"], r"preparing: 3 of 7 rounds, [\d.e-]+ a second, \S+ \w+ left; fedavg"),
     "embed": (["embed", "pictures", "--out", "p.npz", "--encoder", "builtin", "--batch", "3"], "embedding: 6 of 12 "),
-    "fit": (["fit", "pictures/one", "pictures/two", "--out", "m", "--encoder", "builtin"], "embedding one: 6 of 6 "),
+    "fit": (FIT, "embedding one: 6 of 6 "),
 }
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.names import build_own, is_own
+from ggeur.core.names import build_own, is_own, one_line
 from ggeur.core.types import Tree
 from ggeur.core.units import Units
 from ggeur.data.files import read_arrays, write_atomically
@@ -148,7 +148,7 @@ class Model:
         except FileNotFoundError as error:
             raise GgeurError(f"There is no trained model at {folder}.") from error
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise GgeurError(f"{folder / 'model.json'} is damaged: {error!r}.") from error
+            raise GgeurError(f"{folder / 'model.json'} is damaged: {one_line(error)}.") from error
         if is_own(head) and not own:
             raise GgeurError(
                 f"The model at {folder} has the head '{head}', and to load it is to import that module; "
