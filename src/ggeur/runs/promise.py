@@ -67,5 +67,8 @@ def sentences(made: Mapping[str, Any]) -> list[str]:
         few = f"{what} fewer than {made['min_count']} rows".strip()
         said.append(f"Classes with {few} took no part" + ("." if "epsilon" in made else " at that site."))
     if "secure_sum" in made:
-        said.append("Sums were secure: a server sees the total of all sites, and no site's own.")
+        said.append(
+            "Sums were secure: a server sees the total of all sites, and no site's own. The model is sealed: no single "
+            "site can join or be forgotten."
+        )
     return said

@@ -1,10 +1,13 @@
 """What the server asks of a site, and what the site replies."""
 
+import shutil
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ggeur.core.errors import GgeurError
 from ggeur.core.names import is_own
 from ggeur.core.units import Units
 from ggeur.data.table import EmbeddingTable
@@ -29,8 +32,23 @@ class Request:
         for what, name in (*methods, ("augmentation", p.augment.kind), ("head", p.train.head)):
             if is_own(name):
                 site.check_imports(what, name)
+        if site.secure and not p.privacy.secure_sum:
+            raise GgeurError("this site was started with a roster, and answers under [privacy] secure_sum alone")
         self.seed = int(facts["seed"])
         self.store = Store(site.root, str(facts["run"]), int(facts["cell"]), site.client)
+        self.masks = site.root / "masks" / self.store.identity  # what a sum under masks must remember between messages
+
+    def forget(self) -> None:
+        """The run is over: nothing of it is left here."""
+        self.store.clear()
+        shutil.rmtree(self.masks, ignore_errors=True)
+        with suppress(OSError):  # those of other runs may still be there
+            self.masks.parent.rmdir()
+
+    def in_the_clear(self) -> None:
+        """Raise where what is asked for may only be sent under a mask."""
+        if self.point.privacy.secure_sum:
+            raise GgeurError("under [privacy] secure_sum this site sends its sums under masks alone")
 
     def table(self, *, fresh: bool = False) -> EmbeddingTable:
         """The site's table in the federation's classes and domains; `fresh`, read or embedded anew, in its own.
