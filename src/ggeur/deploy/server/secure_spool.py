@@ -1,5 +1,6 @@
 """Sites' statistics under secure sums: what comes is their total, which alone is checked and kept."""
 
+import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.message import Message
-from ggeur.core.types import Float, Int
+from ggeur.core.types import Int
 from ggeur.core.units import RowSums, Units
 from ggeur.data.files import read_arrays, write_atomically
 from ggeur.deploy.server.agreement import Agreement, Client
@@ -19,9 +20,11 @@ from ggeur.deploy.wire.blocks import reach, rows_blocks, statistics_blocks, sums
 from ggeur.deploy.wire.check import checked_message, checked_noise
 from ggeur.deploy.wire.packing import MESSAGE, Arrays
 from ggeur.deploy.wire.wanted import ALL, Part, Wanted
-from ggeur.federation.settlement import about_center
+from ggeur.federation.summary import far_center
 from ggeur.privacy.secure import FEWEST
+from ggeur.privacy.secure.fixed_point import places
 
+_DIGITS = 1e-7  # of the largest second moment, that must be kept
 TOTAL = -1  # stands for all sites where each would have a number
 
 
@@ -47,42 +50,32 @@ class UnderMasks(NamedTuple):
         )
 
     def statistics(self, agreement: Agreement, wanted: Wanted, folder: Path, units: Units | None) -> Spool:
-        """The total of the sites' messages, as a spool with one file."""
+        """The total of the sites' messages, about zero, as a spool with one file."""
         holders = self._holders(agreement) if wanted.by_domain else {}
-        spool = Spool(wanted, {})
-
-        def collected(center: Float | None) -> Message:
-            nonlocal spool
-            question = statistics_question(wanted, units, center)
-            path = folder / f"total-{file_name(question, agreement, self.roster.known)}"
-            try:
-                kept = read_arrays(path)
-            except GgeurError:
-                kept = self._total(agreement, wanted, question, reach(self.radius, units, center))
-                folder.mkdir(parents=True, exist_ok=True)
-                with write_atomically(path) as file:
-                    np.savez(file, allow_pickle=False, **kept)
-            self.sums.sites = sites = tuple(kept["sites"].tolist())
-            parts = wanted.parts(range(len(agreement.domains)))
-            rows = {part: _checked(kept, part, wanted, agreement, center) for part in parts}
-            spool = Spool(wanted, {TOTAL: File(path, rows)}, center, sites=sites, holders=holders or {ALL: len(sites)})
-            return spool.total()
-
+        question = statistics_question(wanted, units, None)
+        path = folder / f"total-{file_name(question, agreement, self.roster.known)}"
+        shape = len(agreement.domains), len(agreement.classes), agreement.dimension
+        blocks = statistics_blocks(wanted, *shape, reach(self.radius, units))
+        try:
+            kept = read_arrays(path)
+        except GgeurError:  # not there, or damaged
+            found = self.sums.total("statistics", "statistics", lambda client: question, blocks).arrays
+            kept = {**found, "sites": np.array(self.sums.sites)}
+            folder.mkdir(parents=True, exist_ok=True)
+            with write_atomically(path) as file:
+                np.savez(file, allow_pickle=False, **kept)
+        self.sums.sites = sites = tuple(kept["sites"].tolist())
+        parts = wanted.parts(range(len(agreement.domains)))
+        last = max(math.ldexp(len(sites), block.exponent - places(len(sites))) for block in blocks)
+        rows = {part: _checked(kept, part, wanted, agreement, last) for part in parts}
+        spool = Spool(wanted, {TOTAL: File(path, rows)}, sites=sites, holders=holders or {ALL: len(sites)})
         if wanted.protected == "noise":
-            collected(None)
             return spool
-        total = about_center(collected)
+        total = spool.total()
         if not total.count.any():
             raise GgeurError("The federation has no training samples at all.")
+        _check_digits(total, last)
         return spool._replace(merged=total)
-
-    def _total(self, agreement: Agreement, wanted: Wanted, question: Question, far: float) -> Arrays:
-        """The total of what sites answer to `question`, and who they are."""
-        shape = len(agreement.domains), len(agreement.classes), agreement.dimension
-        what = "statistics about their mean" if "center" in question.arrays else "statistics"
-        found = self.sums.total(what, "statistics", lambda client: question, statistics_blocks(wanted, *shape, far))
-        assert self.sums.sites is not None
-        return {**found.arrays, "sites": np.array(self.sums.sites)}
 
     def _holders(self, agreement: Agreement) -> dict[int, int]:
         """How many sites have rows of each domain; a GgeurError where they are too few to hide each other."""
@@ -98,15 +91,34 @@ class UnderMasks(NamedTuple):
         return {domain: many for domain, many in enumerate(held.tolist()) if many}
 
 
-def _checked(arrays: Arrays, part: Part, wanted: Wanted, agreement: Agreement, center: Float | None) -> Int:
-    """(C,): the rows behind the total of `part`; a GgeurError if no data can have it, whoever's fault that is."""
+def _check_digits(total: Message, last: float) -> None:
+    """Raise where the fixed point, by its `last` place, or moments about zero keep too little of the second moments."""
+    if not len(total.second):
+        return
+    if last > _DIGITS * float(np.abs(total.second).max()):
+        raise GgeurError(
+            "Rows are so much shorter than [privacy] radius that a secure sum keeps fewer than seven digits of them; "
+            "set a radius nearer to the length of the longest."
+        )
+    if far_center(total) is not None:
+        raise GgeurError(
+            "The mean of the rows is over a thousand times their spread from zero, and secure sums are about zero; "
+            "take embeddings that are nearer to it, such as normalised ones."
+        )
+
+
+def _checked(arrays: Arrays, part: Part, wanted: Wanted, agreement: Agreement, last: float) -> Int:
+    """(C,): the rows behind the total of `part`; a GgeurError if no data can have it, whoever's fault that is.
+
+    Its `last` binary place is what the fixed point may be wrong by.
+    """
     own = {name: arrays[part.prefix + name] for name in MESSAGE}
     classes, p = len(agreement.classes), agreement.dimension
     try:
         if wanted.protected == "noise":
             found = checked_noise(own, wanted.kind, classes, p)
         else:
-            found = checked_message(own, wanted.kind, classes, p, center, own["count"])
+            found = checked_message(own, wanted.kind, classes, p, None, own["count"], rounding=last)
     except GgeurError as error:
         raise GgeurError(
             f"The total of the sites' statistics cannot be of any data, so a site sent a wrong vector: {error}."

@@ -41,15 +41,13 @@ def addend(request: Request, held: Sequence[Sequence[str]]) -> Addend:
 def _statistics(request: Request, holders: Holders) -> Addend:
     """Its messages, of every domain of the federation: zeros where it has no rows, else with its share of noise."""
     wanted, privacy, names = Wanted.read(request.facts, request.arrays), request.point.privacy, request.facts["domains"]
-    center, units, mechanism = request.arrays.get("center"), request.arrays.get("units"), privacy.mechanism
+    units, mechanism = request.arrays.get("units"), privacy.mechanism
     if wanted.by_domain or wanted.folds:
         _check_domains(request, holders)
-    if mechanism is not None and (
-        wanted.folds or center is not None or (wanted.by_domain and privacy.unit == "client")
-    ):
-        raise GgeurError("under [privacy] epsilon this site sends one message, about zero, and no more")
-    if privacy.radius is None:
-        raise GgeurError("secure sums of statistics need [privacy] radius")
+    if mechanism is not None and (wanted.folds or (wanted.by_domain and privacy.unit == "client")):
+        raise GgeurError("under [privacy] epsilon this site sends one message, and no more")
+    if privacy.radius is None or "center" in request.arrays:
+        raise GgeurError("secure sums of statistics need [privacy] radius, and are about zero")
     own, arrays = set(rows_of(request)[2].tolist()), Arrays()
     for part, message in messages(request, wanted, len(names)):
         if mechanism is not None and (part.domain == ALL or part.domain in own):
@@ -57,7 +55,7 @@ def _statistics(request: Request, holders: Holders) -> Addend:
             message = Guard(mechanism, wanted.kind).message(message, request.site.client, part.domain, many)
         arrays |= pack_message(message, part.prefix)
         p = message.dimension
-    far = reach(privacy.radius, None if units is None else Units.unpack(units), center)
+    far = reach(privacy.radius, None if units is None else Units.unpack(units))
     return {}, statistics_blocks(wanted, len(names), len(request.facts["classes"]), p, far), arrays
 
 

@@ -10,20 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.message import matrices
-from ggeur.core.types import Float, Tree
+from ggeur.core.types import Tree
 from ggeur.core.units import Units
 from ggeur.deploy.wire.packing import Arrays, arrays_to_tree, tree_to_arrays, triangle_size
 from ggeur.deploy.wire.wanted import Wanted
 from ggeur.privacy.secure.fixed_point import Block
 
-MOST_ROWS = 2.0**24  # of one site
+MOST_ROWS = 2.0**22  # of one site
 _MOST_VALUE = 2.0**16  # of a head's or a feature's components; real ones are below a thousand
 
 
-def reach(radius: float, units: Units | None, center: Float | None) -> float:
-    """How far a row can be from where its moments are about: it was in a ball, and was then taken in `units`."""
-    far = radius if units is None else (radius + float(np.linalg.norm(units.shift))) / units.scale
-    return far if center is None else far + float(np.linalg.norm(center))
+def reach(radius: float, units: Units | None) -> float:
+    """How far a row can be from zero: it was brought into a ball of this `radius`, and was then taken in `units`."""
+    return radius if units is None else (radius + float(np.linalg.norm(units.shift))) / units.scale
 
 
 def statistics_blocks(wanted: Wanted, domains: int, classes: int, p: int, far: float) -> list[Block]:
