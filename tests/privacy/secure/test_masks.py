@@ -1,5 +1,8 @@
 """Fixed point, masks and keys: against plain addition, and against what a server could put in between."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -154,3 +157,8 @@ def test_a_roster_that_cannot_be_read_is_refused(tmp_path, nodes, text, sentence
             KnownSites(tmp_path / "roster")
     with pytest.raises(GgeurError, match="Cannot read the roster"):
         KnownSites(tmp_path / "none")
+
+
+def test_without_secure_sums_nobody_needs_the_package_they_are_made_with():
+    code = "import sys; sys.modules['cryptography'] = None; import ggeur.deploy.server.solved_run, ggeur.deploy.site.secure"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -43,8 +43,7 @@ class CellRun:
         self._sums: SecureSums | None = None
         privacy = tracker.point.privacy
         if privacy.secure_sum:
-            kept = folder.path / "checkpoint" / f"attempt-{tracker.number:05d}.json"
-            self._sums = SecureSums(self._roster, kept)
+            self._sums = SecureSums(self._roster, folder.sums(tracker.number) / "attempt.json")
             self._collector = UnderMasks(self._roster, self._sums, privacy.radius or 0.0)
 
     def _note_traffic(self) -> None:

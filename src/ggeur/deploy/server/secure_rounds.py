@@ -39,6 +39,7 @@ class MaskedRounds(Rounds):
         self._sums, self._kind = sums, setup.settings.train.weights
         if len(self._round_zero.trainable) < len(self._round_zero.clients):
             raise GgeurError("Under secure sums every site must have training rows, and one has none.")
+        sums.sites = tuple(client.index for client in self._round_zero.clients)
 
     def round(self, state: State, number: int) -> Round:
         """Round `number`, begun from `state`."""

@@ -105,8 +105,6 @@ class TrainedRun(CellRun):
         server, number, loss = restored.servers[0]
         state = restored._replace(round=int(number), servers=[server])
         self._journal("resumed", round=state.round)
-        if self._sums is not None:
-            self._sums.sites = tuple(client.index for client in round_zero.clients)
         roster.gather()
         self._tracker.recall(snapshot.cells[0])
         scores = LateScores(self._tracker, self._setup, agreement, round_zero.units)

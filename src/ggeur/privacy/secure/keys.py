@@ -126,4 +126,4 @@ def sign(node_key: Path, text: bytes) -> str:
         raise GgeurError(f"{node_key} is no private key that `ggeur federate key` made.") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise GgeurError(f"{node_key} is no private key that `ggeur federate key` made.")
-    return key.sign(text, ec.ECDSA(SHA384())).hex()
+    return str(key.sign(text, ec.ECDSA(SHA384())).hex())

@@ -62,7 +62,7 @@ def _key(secret: bytes, digest: bytes, purpose: str) -> bytes:
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-    return HKDF(SHA256(), 32, salt=digest, info=f"ggeur secure sum, {purpose}".encode()).derive(secret)
+    return bytes(HKDF(SHA256(), 32, salt=digest, info=f"ggeur secure sum, {purpose}".encode()).derive(secret))
 
 
 def _stream(vector: Vector, key: bytes, sign: int) -> None:
