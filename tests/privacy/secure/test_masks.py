@@ -160,5 +160,6 @@ def test_a_roster_that_cannot_be_read_is_refused(tmp_path, nodes, text, sentence
 
 
 def test_without_secure_sums_nobody_needs_the_package_they_are_made_with():
-    code = "import sys; sys.modules['cryptography'] = None; import ggeur.deploy.server.solved_run, ggeur.deploy.site.secure"
+    without = "import sys; sys.modules['cryptography'] = None; "
+    code = without + "import ggeur.deploy.server.solved_run, ggeur.deploy.site.secure"
     subprocess.run([sys.executable, "-c", code], check=True)
