@@ -33,9 +33,9 @@ def opened(monkeypatch):
     """The totals that a server opens, by what they are of, and as which blocks."""
     found, total = {}, SecureSums.total
 
-    def spied(self, what, asks, question, blocks, *rest):
-        summed = total(self, what, asks, question, blocks, *rest)
-        found[what] = (summed.arrays, blocks)
+    def spied(self, asked):
+        summed = total(self, asked)
+        found[asked.what] = (summed.arrays, asked.blocks)
         return summed
 
     monkeypatch.setattr(SecureSums, "total", spied)

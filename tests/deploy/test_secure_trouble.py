@@ -222,6 +222,9 @@ def test_a_site_that_was_in_an_open_total_is_in_no_second_one_without_another(se
     for k in range(3):
         refuses(server, k, half.keys, "joins no second one", **server.attempt("second", [0, 1, 2, 3]))
         refuses(server, k, half.keys, "what site 3 added", **server.attempt("second", [0, 1, 2], "another"))
+    other = server.attempt("other", [0, 1, 2, 3], "another")
+    server.keys(other)  # which has them forget the secrets of the first
+    refuses(server, 0, half.keys, "joins no second one", **first)
     server.common["run"] = "cd" * 16
     refuses(server, 0, half.keys, "what site 3 added", **server.attempt("third", [0, 1, 2]))
     assert server.keys(server.attempt("third", [0, 1, 2, 3])), "the same four may add up again"

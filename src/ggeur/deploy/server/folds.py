@@ -10,7 +10,7 @@ from ggeur.deploy.server.agreement import Client
 from ggeur.deploy.server.opening import Opened
 from ggeur.deploy.server.roster import Roster
 from ggeur.deploy.server.round_zero import packed
-from ggeur.deploy.server.secure import SecureSums
+from ggeur.deploy.server.secure import SecureSums, Sum
 from ggeur.deploy.wire.ask import Answer, Question
 from ggeur.deploy.wire.blocks import rows_blocks
 from ggeur.deploy.wire.check import checked_right
@@ -59,7 +59,7 @@ class SitesFolds:
         total = np.zeros((len(folds), len(kinds), len(agreement.domains), len(agreement.classes)), np.int64)
         if self._secure is not None:
             blocks = rows_blocks(total.shape)
-            found = self._secure.total("right answers", "right", lambda client: question, blocks)
+            found = self._secure.total(Sum("right answers", "right", blocks, lambda client: question))
             return np.asarray(np.rint(found.arrays["rows"]), np.int64)
         for _, _, right in self._roster.ask(self._roster.present, lambda client: question, read, 0):
             total += right

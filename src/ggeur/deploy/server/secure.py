@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,12 +27,25 @@ from ggeur.privacy.secure.masks import unmask
 
 _MOST_ATTEMPTS = 5  # at one sum, with the same sites
 _LOOK = 0.5  # seconds between two looks for a site that is away
-T = TypeVar("T")
-Reader = Callable[[Client, Answer], T]  # of what a site says in the clear beside its vector
 
 
 class LostSite(Exception):
     """A site was lost before its vector had come, and no sum was opened yet: another attempt goes without it."""
+
+
+class Sum(NamedTuple):
+    """A sum to be had: `what` of, for people, and what a site is asked to add, by the name it knows.
+
+    `blocks` are those of the vectors. `question` makes of a site what else it is told, and `read` of its answer what that
+    says in the clear beside the vector; it raises GgeurError if it cannot. `number` is the round's.
+    """
+
+    what: str
+    asks: str
+    blocks: Sequence[Block]
+    question: QuestionFor = lambda client: Question("", {}, {})
+    read: Callable[[Client, Answer], Any] = lambda client, answer: None
+    number: int = 0
 
 
 class Summed(NamedTuple):
@@ -49,29 +62,19 @@ class SecureSums:
         self._roster, self._kept = roster, kept
         self.sites: tuple[int, ...] | None = None  # of the sums that were opened in this cell
 
-    def total(
-        self,
-        what: str,
-        asks: str,
-        question: QuestionFor,
-        blocks: Sequence[Block],
-        read: Reader[Any] = lambda client, answer: None,
-        number: int = 0,
-    ) -> Summed:
-        """The total of `what` sites answer to a `question` about what it `asks` for, which has these `blocks`.
-
-        `read` makes of an answer what it says in the clear, and raises GgeurError if it cannot. LostSite where somebody
-        was lost and the others may go on without; the caller says what of.
-        """
+    def total(self, asked: Sum) -> Summed:
+        """What is `asked` for, added up; LostSite where somebody was lost and the others may go on without it."""
         for _ in range(_MOST_ATTEMPTS):
-            clients = self._there(number)
+            clients = self._there(asked.number)
             try:
-                return self._attempt(what, asks, question, blocks, read, clients, number)
+                return self._attempt(asked, clients)
             except LostSite:
-                self._roster.journal("restarted", what=what, round=number)
+                self._roster.journal("restarted", what=asked.what, round=asked.number)
                 if self.sites is None:
                     raise
-        raise GgeurError(f"The secure sum of {what} was begun {_MOST_ATTEMPTS} times, and a site was lost in each.")
+        raise GgeurError(
+            f"The secure sum of {asked.what} was begun {_MOST_ATTEMPTS} times, and a site was lost in each."
+        )
 
     def _there(self, number: int) -> list[Client]:
         """Who is there or, after a sum was opened, those who were in it, once they are back."""
@@ -91,32 +94,23 @@ class SecureSums:
             raise GgeurError(f"{len(there)} sites are there, and a secure sum needs {FEWEST}: of two, each knows both.")
         return there
 
-    def _attempt(
-        self,
-        what: str,
-        asks: str,
-        question: QuestionFor,
-        blocks: Sequence[Block],
-        read: Reader[Any],
-        clients: list[Client],
-        number: int,
-    ) -> Summed:
-        began = time.monotonic()
-        attempt = self._begin(what, tuple(client.index for client in clients))
-        told = {"attempt": {"what": what, "name": attempt.name, "sites": attempt.sites}}
+    def _attempt(self, asked: Sum, clients: list[Client]) -> Summed:
+        began, number = time.monotonic(), asked.number
+        attempt = self._begin(asked.what, tuple(client.index for client in clients))
+        told = {"attempt": {"what": asked.what, "name": attempt.name, "sites": attempt.sites}}
         each = self._roster.ask(clients, lambda client: Question("query.keys", told, {}), _read_key, number)
         announced = {client.index: key for client, _, key in each}
         if len(announced) < len(clients):
             raise LostSite
         keys = {str(site): one._asdict() for site, one in announced.items()}
-        size = sum(block.size for block in blocks)
+        size = sum(block.size for block in asked.blocks)
 
         def masked(client: Client) -> Question:
-            asked = question(client)
-            return Question("query.masked", {**asked.facts, **told, "asks": asks, "keys": keys}, asked.arrays)
+            own = asked.question(client)
+            return Question("query.masked", {**own.facts, **told, "asks": asked.asks, "keys": keys}, own.arrays)
 
         def vector(client: Client, answer: Answer) -> tuple[Vector, str, Any]:
-            said = read(client, answer)
+            said = asked.read(client, answer)
             return *_read_vector(answer, size), said
 
         total, receipts, said = np.zeros(size, np.uint64), {}, {}
@@ -130,8 +124,8 @@ class SecureSums:
         unmask(total, seeds.values(), transcript(attempt, announced))
         self.sites = attempt.sites
         took = round(time.monotonic() - began, 2)
-        self._roster.journal("summed", what=what, round=number, sites=attempt.sites, seconds=took)
-        return Summed(dict(decode(total, blocks, len(clients))), said)
+        self._roster.journal("summed", what=asked.what, round=number, sites=attempt.sites, seconds=took)
+        return Summed(dict(decode(total, asked.blocks, len(clients))), said)
 
     def _seeds(self, attempt: Attempt, question: Question, number: int) -> dict[int, str]:
         """Everybody's, waiting for those that are away; a GgeurError if one does not come, and nothing is opened."""

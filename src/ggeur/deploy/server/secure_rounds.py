@@ -13,7 +13,7 @@ from ggeur.core.types import Tree
 from ggeur.deploy.server.agreement import Client
 from ggeur.deploy.server.rounds import Round, Rounds
 from ggeur.deploy.server.scores import Scores
-from ggeur.deploy.server.secure import SecureSums
+from ggeur.deploy.server.secure import SecureSums, Sum
 from ggeur.deploy.server.training_sets import TrainingSets
 from ggeur.deploy.wire.ask import Answer, Question
 from ggeur.deploy.wire.blocks import message_blocks, unweighted
@@ -58,7 +58,7 @@ class MaskedRounds(Rounds):
             return scores
 
         began, blocks = time.monotonic(), message_blocks(self._like, adds, self._kind)
-        found = self._sums.total(f"messages of round {number}", "train", question, blocks, read, number)
+        found = self._sums.total(Sum(f"messages of round {number}", "train", blocks, question, read, number))
         total, loss = unweighted(found.arrays, self._like, adds, len(ids))
         names: Any = (self._seed, number)
         server = lane.aggregate_total(self._trained, server, total, ids, self._weights, names)

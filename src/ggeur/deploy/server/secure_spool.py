@@ -11,11 +11,10 @@ from ggeur.core.message import Message
 from ggeur.core.types import Int
 from ggeur.core.units import RowSums, Units
 from ggeur.data.files import read_arrays, write_atomically
-from ggeur.deploy.server.agreement import Agreement, Client
+from ggeur.deploy.server.agreement import Agreement
 from ggeur.deploy.server.roster import Roster
-from ggeur.deploy.server.secure import SecureSums
+from ggeur.deploy.server.secure import SecureSums, Sum
 from ggeur.deploy.server.spool import File, Spool, file_name, statistics_question
-from ggeur.deploy.wire.ask import Question
 from ggeur.deploy.wire.blocks import reach, rows_blocks, statistics_blocks, sums_blocks
 from ggeur.deploy.wire.check import checked_message, checked_noise
 from ggeur.deploy.wire.packing import MESSAGE, Arrays
@@ -38,16 +37,14 @@ class UnderMasks(NamedTuple):
     def units(self, agreement: Agreement) -> Units:
         """From the total of number, squares and sum of all rows."""
         blocks = sums_blocks(agreement.dimension, self.radius)
-        found = self.sums.total("rows and their squares", "sums", _no_question, blocks).arrays
+        found = self.sums.total(Sum("rows and their squares", "sums", blocks)).arrays
         return RowSums(float(found["rows"]), found["sum"], float(found["square"])).units
 
     def rows(self, agreement: Agreement) -> Int:
         """(D, C): the training rows that all who take part hold together."""
         self._holders(agreement)
         blocks = rows_blocks((len(agreement.domains), len(agreement.classes)))
-        return np.asarray(
-            np.rint(self.sums.total("numbers of rows", "rows", _no_question, blocks).arrays["rows"]), np.int64
-        )
+        return np.asarray(np.rint(self.sums.total(Sum("numbers of rows", "rows", blocks)).arrays["rows"]), np.int64)
 
     def statistics(self, agreement: Agreement, wanted: Wanted, folder: Path, units: Units | None) -> Spool:
         """The total of the sites' messages, about zero, as a spool with one file."""
@@ -59,7 +56,7 @@ class UnderMasks(NamedTuple):
         try:
             kept = read_arrays(path)
         except GgeurError:  # not there, or damaged
-            found = self.sums.total("statistics", "statistics", lambda client: question, blocks).arrays
+            found = self.sums.total(Sum("statistics", "statistics", blocks, lambda client: question)).arrays
             kept = {**found, "sites": np.array(self.sums.sites)}
             folder.mkdir(parents=True, exist_ok=True)
             with write_atomically(path) as file:
@@ -124,7 +121,3 @@ def _checked(arrays: Arrays, part: Part, wanted: Wanted, agreement: Agreement, l
             f"The total of the sites' statistics cannot be of any data, so a site sent a wrong vector: {error}."
         ) from error
     return np.round(found.count).astype(np.int64)
-
-
-def _no_question(client: Client) -> Question:
-    return Question("", {}, {})

@@ -8,7 +8,7 @@ from ggeur.core.types import Tree
 from ggeur.deploy.server.agreement import Client
 from ggeur.deploy.server.roster import Roster
 from ggeur.deploy.server.round_zero import RoundZero
-from ggeur.deploy.server.secure import SecureSums
+from ggeur.deploy.server.secure import SecureSums, Sum
 from ggeur.deploy.wire.ask import Answer, Question
 from ggeur.deploy.wire.blocks import message_blocks, unweighted
 from ggeur.deploy.wire.check import check_tree
@@ -72,5 +72,5 @@ class TrainingSets:
     def _under_masks(self, sums: SecureSums) -> Tree:
         adds = self._method.prepared_adds
         blocks = message_blocks(self._zero, adds, "equal")
-        total = sums.total("first messages", "prepare", lambda client: Question("", {}, {}), blocks)
+        total = sums.total(Sum("first messages", "prepare", blocks))
         return unweighted(total.arrays, self._zero, adds, len(self.round_zero.clients))[0]

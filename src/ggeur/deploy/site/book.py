@@ -25,9 +25,13 @@ class Book:
         every: list[dict[str, Any]] = [json.loads(line) for line in lines]
         self._opened = [one for one in every if known.names.get(own) in one["sites"]]
 
-    def check(self, attempt: Attempt) -> None:
-        """Raise, with half a sentence, where this site may not be in `attempt`."""
-        if any((one["run"], one["what"]) == attempt[:2] and one["name"] != attempt.name for one in self._opened):
+    def check(self, attempt: Attempt, *, joined: bool) -> None:
+        """Raise, with half a sentence, where this site may not be in `attempt`, which it has `joined` or is to join.
+
+        One that was opened may be asked again for what it sent; under the same name it would not be the same.
+        """
+        before = [one["name"] for one in self._opened if (one["run"], one["what"]) == attempt[:2]]
+        if any(name != attempt.name or not joined for name in before):
             raise GgeurError("this site has shown its seed in another attempt at this sum, and joins no second one")
         sets = [*(one["sites"] for one in self._opened), self._names(attempt)]
         numbers = {name: k for k, name in enumerate(sorted({name for names in sets for name in names}))}

@@ -39,8 +39,8 @@ def keys(request: Request) -> Reply:
     """This site's public key for the attempt of `request`, signed, or the reason why it takes no part."""
     attempt, site, known = _attempt(request), request.site, request.site.known_sites()
     _check_sites(attempt, known, site.client)
-    Book(site.root, known, site.client).check(attempt)
     kept = _load(request, attempt)
+    Book(site.root, known, site.client).check(attempt, joined=kept is not None)
     if kept is None:
         table, own = request.table(), Secrets.new()
         held = np.unique(table.domains[~test_rows(table)])
@@ -87,7 +87,7 @@ def seed(request: Request) -> Reply:
     for site, receipt in receipts.items():
         known.check(int(site), str(receipt), attempt.text("sent", kept.digest))
     book = Book(request.site.root, known, request.site.client)
-    book.check(attempt)
+    book.check(attempt, joined=True)
     if book.add(attempt) and request.point.privacy.mechanism is not None:
         note_spending(request)
     return {"seed": kept.own.seed}, {}
