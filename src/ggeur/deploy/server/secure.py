@@ -36,8 +36,8 @@ class LostSite(Exception):
 class Sum(NamedTuple):
     """A sum to be had: `what` of, for people, and what a site is asked to add, by the name it knows.
 
-    `blocks` are those of the vectors. `question` makes of a site what else it is told, and `read` of its answer what that
-    says in the clear beside the vector; it raises GgeurError if it cannot. `number` is the round's.
+    `blocks` are those of the vectors. `question` makes of a site what else it is told, and `read` of its answer what is
+    in the clear beside the vector; it raises GgeurError if it cannot. `number` is the round's.
     """
 
     what: str

@@ -98,10 +98,10 @@ def _right(request: Request, holders: Holders) -> Addend:
 
 def _train(request: Request, holders: Holders) -> Addend:
     """What its method sends in a round; the scores of the head it was sent go in the clear."""
-    from ggeur.deploy.site.local_round import kept_lane, setup_of, trained
+    from ggeur.deploy.site.local_round import setup_of, trained
 
-    (done, scores), kind = trained(request), request.point.train.weights
-    adds, own = setup_of(request).trained.method.adds, kept_lane(request).set
+    (done, scores, own), kind = trained(request), request.point.train.weights
+    adds = setup_of(request).trained.method.adds
     weight = {"samples": len(own.y), "original": own.originals, "equal": 1}[kind]
     arrays = weighted(done.message, adds, float(weight), done.loss)
     return {"scores": scores}, message_blocks(done.message, adds, kind), arrays

@@ -54,13 +54,13 @@ def _tree(request: Request, name: str) -> Tree:
 def train(request: Request) -> Reply:
     """Score the head that `request` brings, then train from it."""
     request.in_the_clear()
-    done, scores = trained(request)
+    done, scores, _ = trained(request)
     message, shape = tree_to_arrays(done.message)
     return {"message": shape, "loss": done.loss, "scores": scores}, message
 
 
-def trained(request: Request) -> tuple[Any, dict[str, list[int]]]:
-    """What a round at this site comes to, and the scores of the head that it began with.
+def trained(request: Request) -> tuple[Any, dict[str, list[int]], VirtualSet]:
+    """What a round at this site comes to, the scores of the head that it began with, and the set it was trained on.
 
     What this site remembers is kept under the round's number.
     """
@@ -81,7 +81,7 @@ def trained(request: Request) -> tuple[Any, dict[str, list[int]]]:
     done = lane.train(mine, setup.trained, setup.training, number, start, sent, state)
     if facts["remembers"]:
         store.put_state(number, (done.state, () if broadcast else done.end), since)
-    return done, scores
+    return done, scores, mine.set
 
 
 def _own_head(request: Request, head: Any, dimension: int) -> Tree:
