@@ -136,7 +136,7 @@ class Server:
 
     def __init__(self, deployment, run="ab" * 16):
         point = deployment.experiment.points[0]
-        self.sites, p = [site.config for site in deployment.sites], _whole(point)
+        self.sites, p, self.folder = [site.config for site in deployment.sites], _whole(point), deployment.folder
         classes, domains = ("ant", "bee", "cat", "dog"), ("art", "photo", "sketch")
         self.common = {"run": run, "cell": 0, "seed": 0, "point": p, "classes": classes, "domains": domains}
         self.kind = {"asks": "statistics", "kind": "pooled", "by_domain": False, "folds": 0}
@@ -255,6 +255,26 @@ def test_no_second_vector_for_other_keys_and_no_seed_before_everybody_has_sent(s
     receipts = {str(k): receipt for k, (_, receipt) in vectors.items()}
     refuses(server, 0, half.seed, "not every site", **told, receipts={k: receipts[k] for k in "012"})
     refuses(server, 0, half.seed, "site 3's is not signed", **told, receipts=receipts | {"3": receipts["2"]})
+
+
+def test_sites_that_are_asked_different_things_show_no_seed(server):
+    """Settings by which the others have nothing to add would leave one site's sums alone in the total."""
+    told = server.attempt("one", [0, 1, 2, 3])
+    keys = server.keys(told)
+    vectors = {}
+    for k in range(4):
+        point = copy.deepcopy(server.common["point"])
+        point["privacy"] |= {"min_count": 10_000} if k else {}
+        facts, arrays = server.ask(k, half.masked, **told, **server.kind, keys=keys, point=point)
+        vectors[k] = (arrays["masked"], facts["receipt"])
+    receipts = {str(k): receipt for k, (_, receipt) in vectors.items()}
+    for k in range(4):
+        refuses(server, k, half.seed, "is not signed", **told, receipts=receipts)
+    total = np.sum([vector for vector, _ in vectors.values()], axis=0, dtype=np.uint64)
+    own = [json.loads(path.read_text())["own"][1] for path in server.folder.glob("store-*/masks/*/attempt.json")]
+    announced = {int(k): Announced(v["public"], tuple(v["domains"]), v["signature"]) for k, v in keys.items()}
+    unmask(total, own, transcript(Attempt(f"{server.common['run']}-0", "statistics", "one", (0, 1, 2, 3)), announced))
+    assert len(own) == 4 and noise(total), "and if they did, the masks of pairs would not cancel"
 
 
 @pytest.mark.parametrize(

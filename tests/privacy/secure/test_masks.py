@@ -63,7 +63,7 @@ def test_masks_cancel_in_the_total_of_all_and_of_nobody_else(n):
     keys, plain = announced(of, own), rng.integers(0, 2**64, (n, 70_000 if n == 3 else 50), np.uint64)
     sent = plain.copy()
     for site in of.sites:
-        mask(sent[site], site, own[site], of, keys)
+        mask(sent[site], site, own[site], of, keys, b"")
     total = sent.sum(axis=0, dtype=np.uint64)
     unmask(total, [one.seed for one in own.values()], transcript(of, keys))
     np.testing.assert_array_equal(total, plain.sum(axis=0, dtype=np.uint64))
@@ -91,18 +91,19 @@ def test_the_same_vector_looks_like_noise_under_masks_and_not_without():
     own = {site: Secrets.new() for site in of.sites}
     vector = encode({"a": np.linspace(-1, 1, 20_000)}, [Block("a", (20_000,), 1.0)], 4)
     assert chisquare(np.bincount(vector.view(np.uint8), minlength=256)).pvalue < 1e-4
-    mask(vector, 2, own[2], of, announced(of, own))
+    mask(vector, 2, own[2], of, announced(of, own), b"")
     assert chisquare(np.bincount(vector.view(np.uint8), minlength=256)).pvalue > 1e-4
 
 
-def test_masks_of_another_attempt_or_of_other_keys_are_others():
+def test_masks_of_another_attempt_of_other_keys_or_another_question_are_others():
     own = {site: Secrets.new() for site in range(3)}
     drawn = []
-    for of, keys in [(attempt(3), own), (attempt(3, "second"), own), (attempt(3), own | {2: Secrets.new()})]:
+    others = [(attempt(3, "second"), own, b""), (attempt(3), own | {2: Secrets.new()}, b""), (attempt(3), own, b"?")]
+    for of, keys, question in [(attempt(3), own, b""), *others]:
         vector = np.zeros(4, np.uint64)
-        mask(vector, 0, own[0], of, announced(of, keys))
+        mask(vector, 0, own[0], of, announced(of, keys), question)
         drawn.append(tuple(vector.tolist()))
-    assert len(set(drawn)) == 3
+    assert len(set(drawn)) == 4
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +140,7 @@ def test_a_key_that_would_share_zeros_with_everybody_is_refused():
     of, own = attempt(3), {site: Secrets.new() for site in range(3)}
     keys = announced(of, own) | {1: Announced("00" * 32, ("all",), "")}
     with pytest.raises(GgeurError, match="is none"):
-        mask(np.zeros(1, np.uint64), 0, own[0], of, keys)
+        mask(np.zeros(1, np.uint64), 0, own[0], of, keys, b"")
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,8 @@ class MaskedRounds(Rounds):
         def question(client: Client) -> Question:
             if not client.ready:  # it came back without its set
                 self._sets.make(number)
-            return self._training_question(client, sent, number, int(counted[self._round_zero.place[client.index]]))
+            client.has_constants = False  # all are asked the same, or their masks would not cancel
+            return self._training_question(client, sent, number, int(counted.min()))
 
         def read(client: Client, answer: Answer) -> Scores:
             scores = self._scores(client, answer, counted)

@@ -35,6 +35,8 @@ def addend(request: Request, held: Sequence[Sequence[str]]) -> Addend:
         raise GgeurError(f"under [privacy] epsilon this site adds up statistics alone, and no {asks}")
     if asks not in _ASKED:
         raise GgeurError(f"this site does not add up '{asks}'")
+    if asks in ("train", "prepare") and not np.array_equal(request.store.arrays("settings")[0], request.settings_hash):
+        raise GgeurError("this site's training set was made by other settings than those that come now")
     return _ASKED[asks](request, holders)
 
 

@@ -125,6 +125,7 @@ def augment(request: Request) -> Reply:
             "noise": rows.noise,
             "y": rows.y,
             "originals": np.array([rows.originals]),
+            "settings": request.settings_hash,
             **(expected or LowRank(bank[:0], bank[:0]))._asdict(),
             "test_x": table.x[test],
             "test_y": table.y[test],

@@ -1,11 +1,14 @@
 """What the server asks of a site, and what the site replies."""
 
+import hashlib
+import json
 import shutil
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.names import is_own
@@ -37,6 +40,12 @@ class Request:
         self.seed = int(facts["seed"])
         self.store = Store(site.root, str(facts["run"]), int(facts["cell"]), site.client)
         self.masks = site.root / "masks" / self.store.identity  # what a sum under masks must remember between messages
+
+    @property
+    def settings_hash(self) -> NDArray[np.uint8]:
+        """(32,): of the settings that this message brings."""
+        said = json.dumps(self.facts["point"], sort_keys=True).encode()
+        return np.frombuffer(hashlib.sha256(said).digest(), np.uint8)
 
     def forget(self) -> None:
         """The run is over: nothing of it is left here."""

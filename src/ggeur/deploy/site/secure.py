@@ -5,6 +5,7 @@ attempt only: who joins another attempt has forgotten the secrets of the one bef
 opened stands in the site's book for good.
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -21,8 +22,8 @@ from ggeur.deploy.site.release import note_spending
 from ggeur.deploy.site.request import Facts, Reply, Request
 from ggeur.privacy.secure import FEWEST
 from ggeur.privacy.secure.fixed_point import encode
-from ggeur.privacy.secure.keys import Announced, Attempt, KnownSites, Secrets, announce, sign, transcript
-from ggeur.privacy.secure.masks import mask
+from ggeur.privacy.secure.keys import Announced, Attempt, KnownSites, Secrets, announce, sign
+from ggeur.privacy.secure.masks import bound, mask
 
 
 class _Kept(NamedTuple):
@@ -60,23 +61,24 @@ def masked(request: Request) -> Reply:
     known.check_keys(attempt, announced)
     if announced[request.site.client] != kept.announced:
         raise GgeurError("the key that came as this site's own is not its own")
-    digest, path = transcript(attempt, announced), request.masks / "vector.npy"
+    question, path = _question(request), request.masks / "vector.npy"
+    digest = bound(attempt, announced, question)
     if not kept.digest:
         holders = [one.domains for one in announced.values()]
         facts, blocks, arrays = addend(request, holders)
         vector = encode(arrays, blocks, len(attempt.sites))
-        mask(vector, request.site.client, kept.own, attempt, announced)
+        mask(vector, request.site.client, kept.own, attempt, announced, question)
         np.save(path, vector)
         receipt = sign(request.site.key, attempt.text("sent", digest.hex()))
         kept = kept._replace(digest=digest.hex(), facts=facts | {"receipt": receipt})
         _save(request, kept)
     if kept.digest != digest.hex():
-        raise GgeurError("this site has sent its vector for other keys, and sends no second one")
+        raise GgeurError("this site has sent its vector for other keys or another question, and sends no second one")
     return dict(kept.facts), {"masked": np.load(path)}
 
 
 def seed(request: Request) -> Reply:
-    """The seed of this site's own mask, once every site of the attempt has signed that it has sent its vector."""
+    """The seed of this site's own mask, once every site has signed that it has answered the same question."""
     attempt, known = _attempt(request), request.site.known_sites()
     kept = _load(request, attempt)
     if kept is None or not kept.digest:
@@ -100,6 +102,15 @@ def _attempt(request: Request) -> Attempt:
     store = request.store.identity.split("-")
     run = f"{store[0]}-{store[2]}"  # without the client's number, which differs
     return Attempt(run, str(told["what"]), str(told["name"]), tuple(int(site) for site in told["sites"]))
+
+
+def _question(request: Request) -> bytes:
+    """All that this site is asked and told, but for the keys: it must be what all others are."""
+    facts = {name: fact for name, fact in request.facts.items() if name not in ("attempt", "keys")}
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    for name, array in sorted(request.arrays.items()):
+        digest.update(f"{name} {array.shape} {array.dtype}".encode() + array.tobytes())
+    return digest.digest()
 
 
 def _announced(facts: Facts) -> dict[int, Announced]:

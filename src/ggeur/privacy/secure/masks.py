@@ -27,14 +27,23 @@ def neighbours(site: int, attempt: Attempt, digest: bytes) -> list[int]:
     return [circle[(at + step) % n] for step in range(-reach, reach + 1) if step]
 
 
-def mask(vector: Vector, site: int, own: Secrets, attempt: Attempt, announced: Mapping[int, Announced]) -> None:
+def bound(attempt: Attempt, announced: Mapping[int, Announced], question: bytes) -> bytes:
+    """A hash of the attempt, its keys and the `question` that a site was asked: masks of pairs are made with it.
+
+    So sites that were asked different things, of which some might be worth nothing, have masks that do not cancel.
+    """
+    return hashlib.sha256(transcript(attempt, announced) + hashlib.sha256(question).digest()).digest()
+
+
+def mask(
+    vector: Vector, site: int, own: Secrets, attempt: Attempt, announced: Mapping[int, Announced], question: bytes
+) -> None:
     """Make of `vector`, which is what `site` has to add, what it sends, in place; keys have been checked."""
-    digest = transcript(attempt, announced)
+    digest, salt = transcript(attempt, announced), bound(attempt, announced, question)
     _stream(vector, _own_key(own.seed, digest), 1)
     for other in neighbours(site, attempt, digest):
-        _stream(
-            vector, _pair_key(own.private, announced[other].public, digest, (site, other)), 1 if site < other else -1
-        )
+        shared = _pair_key(own.private, announced[other].public, salt, (site, other))
+        _stream(vector, shared, 1 if site < other else -1)
 
 
 def unmask(total: Vector, seeds: Iterable[str], digest: bytes) -> None:
@@ -43,7 +52,7 @@ def unmask(total: Vector, seeds: Iterable[str], digest: bytes) -> None:
         _stream(total, _own_key(seed, digest), -1)
 
 
-def _pair_key(private: str, public: str, digest: bytes, pair: tuple[int, int]) -> bytes:
+def _pair_key(private: str, public: str, salt: bytes, pair: tuple[int, int]) -> bytes:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
     try:
@@ -51,18 +60,18 @@ def _pair_key(private: str, public: str, digest: bytes, pair: tuple[int, int]) -
         shared = X25519PrivateKey.from_private_bytes(bytes.fromhex(private)).exchange(theirs)
     except ValueError as error:  # also a point of low order, which would share zeros with everybody
         raise GgeurError("a site's key for this attempt is none") from error
-    return _key(shared, digest, f"pair {min(pair)} {max(pair)}")
+    return _key(shared, salt, f"pair {min(pair)} {max(pair)}")
 
 
 def _own_key(seed: str, digest: bytes) -> bytes:
     return _key(bytes.fromhex(seed), digest, "own")
 
 
-def _key(secret: bytes, digest: bytes, purpose: str) -> bytes:
+def _key(secret: bytes, salt: bytes, purpose: str) -> bytes:
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-    return bytes(HKDF(SHA256(), 32, salt=digest, info=f"ggeur secure sum, {purpose}".encode()).derive(secret))
+    return bytes(HKDF(SHA256(), 32, salt=salt, info=f"ggeur secure sum, {purpose}".encode()).derive(secret))
 
 
 def _stream(vector: Vector, key: bytes, sign: int) -> None:
