@@ -54,9 +54,7 @@ class MaskedRounds(Rounds):
             return self._training_question(client, sent, number, int(counted.min()))
 
         def read(client: Client, answer: Answer) -> Scores:
-            scores = self._scores(client, answer, counted)
-            client.has_constants = True
-            return scores
+            return self._scores(client, answer, counted)
 
         began, blocks = time.monotonic(), message_blocks(self._like, adds, self._kind)
         found = self._sums.total(Sum(f"messages of round {number}", "train", blocks, question, read, number))
