@@ -217,6 +217,7 @@ def test_domains_of_fewer_than_three_sites_are_not_kept_apart(secure, method):
 
 
 def test_a_model_under_secure_sums_is_sealed(secure):
+    from ggeur.deploy.server.reopening import reopen
     from ggeur.experiment.helps import helping_of_point
     from ggeur.experiment.joining import Opened
 
@@ -225,6 +226,8 @@ def test_a_model_under_secure_sums_is_sealed(secure):
     assert not list(deployment.out.rglob("*.npz")) or {p.name for p in deployment.out.rglob("*.npz")} == {"head.npz"}
     with pytest.raises(GgeurError, match="no single site can join"):
         Opened.at(deployment.out / "model" / "cell-000", own=False)
+    with pytest.raises(GgeurError, match="one site more would show"):
+        reopen(deployment.out, deployment.experiment)
     with pytest.raises(GgeurError, match="nobody can tell who helps whom"):
         helping_of_point(deployment.simulated.points[0], 0, "lda")
 

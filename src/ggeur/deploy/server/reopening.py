@@ -28,8 +28,8 @@ def reopen(out: Path, experiment: Experiment) -> None:
         )
     if experiment.points[0].privacy.secure_sum:
         raise GgeurError(
-            f"The heads in {out} are of secure sums, and a second sum with one site more would show what it adds; start "
-            "a new run, with at least three sites more."
+            f"The heads in {out} are of secure sums, and a second one with one site more would show what it adds; "
+            "start a new run, with at least three sites more."
         )
     solved = [kind_of(point.train.method) is not Trained for point in experiment.points]
     again = [n for n, cell in enumerate(result.cells) if solved[n] and cell.missing]
