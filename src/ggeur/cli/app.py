@@ -11,6 +11,7 @@ from ggeur.cli.datasets import datasets
 from ggeur.cli.demo import demo
 from ggeur.cli.embed import embed
 from ggeur.cli.encoders import encoders
+from ggeur.cli.export import export
 from ggeur.cli.federate import federate
 from ggeur.cli.fit import fit
 from ggeur.cli.forget import forget
@@ -23,7 +24,7 @@ from ggeur.cli.reproduce import reproduce
 from ggeur.cli.run import run
 
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(demo, fit, run, embed, inspect, reproduce, report, predict, add, forget, audit),
+    *(demo, fit, run, embed, inspect, reproduce, report, predict, export, add, forget, audit),
     *(methods, datasets, encoders, plan),
 )
 

@@ -13,6 +13,7 @@ from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.message import Statistics
 from ggeur.data.files import CannotWrite, cannot, write_bytes
 from ggeur.data.table import EmbeddingTable
+from ggeur.experiment import confidence
 from ggeur.experiment import helps as who_helps
 from ggeur.experiment.estimator import OneMessageClassifier
 from ggeur.experiment.evaluation import TestSet, mean_accuracy
@@ -52,6 +53,7 @@ def fit(
     out: str | os.PathLike[str] | None = None,
     sealed: bool = False,
     helps: bool = False,
+    calibrate: bool = True,
     on_head: OnHead = lambda done, total: None,
 ) -> OneMessageClassifier:
     """Solve one head for several sites from the sums of each, and say how well it does on their test rows, if any.
@@ -68,9 +70,11 @@ def fit(
     sealed : keep the sites' sums there added up, with salted hashes of them, and not one by one.
     helps : find out who helps whom, by heads without each site, and keep it in the model folder as helps.json.
     on_head : called for each of these heads, with how many are solved and how many there will be.
+    calibrate : fit a temperature for the probabilities, on rows left out of heads that are solved for this alone.
 
     The classifier's `solution_` says what was chosen and why, `metrics_` the accuracy on rows that tables mark as test,
-    and `helping_` who helps whom, where that was asked for and there are rows to tell by.
+    `helping_` who helps whom, where that was asked for and there are rows to tell by, and `calibration_` the
+    temperature of its probabilities with what rows say of them.
     """
     folder = None if out is None else Path(out)
     if folder is not None:
@@ -79,6 +83,7 @@ def fit(
     found = OneMessageClassifier(method, parameters=parameters, statistics=statistics, seed=seed).solve_sites(read)
     solution, names = found.solution_, tuple(map(str, found.classes_.tolist()))
     found.metrics_ = scores(read, names, solution, found.params_)
+    found.calibration_ = confidence.calibrated(read, names, solution, found.params_) if calibrate else {}
     with ExitStack() as held:
         if folder is not None:
             _claim(folder, held)
@@ -86,7 +91,9 @@ def fit(
             encoders = {site.name: site.encoder for site in read}
             ledger = Ledger.of(Entry.of(sums, encoders[sums.name]) for sums in found.sums_)
             whole = solution.whole(found.sums_, names)
-            fitted = Fitted(solution, found.params_, whole, ledger.encoder({}), settings, found.metrics_)
+            fitted = Fitted(
+                solution, found.params_, whole, ledger.encoder({}), settings, found.metrics_, found.calibration_
+            )
             keep(folder, fitted, found.sums_, ledger, Command("fit"), sealed=sealed)
         found.helping_ = _who_helps(read, solution, on_head) if helps else None
         if folder is not None and found.helping_ is not None:
@@ -113,6 +120,7 @@ class Fitted(NamedTuple):
     encoder: Mapping[str, Any]
     settings: Mapping[str, Any]
     metrics: Mapping[str, Any]
+    calibration: Mapping[str, Any] = {}  # none once a site has joined or left: it was fitted for another head
 
     @property
     def model(self) -> Model:
@@ -128,6 +136,7 @@ class Fitted(NamedTuple):
             algorithm=self.solution.to_json(),
             settings=self.settings,
             metrics=self.metrics,
+            calibration=self.calibration,
         )
 
 
