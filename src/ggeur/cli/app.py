@@ -22,9 +22,10 @@ from ggeur.cli.predict import predict
 from ggeur.cli.report import report
 from ggeur.cli.reproduce import reproduce
 from ggeur.cli.run import run
+from ggeur.cli.serve import serve
 
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(demo, fit, run, embed, inspect, reproduce, report, predict, export, add, forget, audit),
+    *(demo, fit, run, embed, inspect, reproduce, report, predict, export, serve, add, forget, audit),
     *(methods, datasets, encoders, plan),
 )
 
