@@ -102,7 +102,7 @@ def _not_for(model: Model) -> list[str]:
         f"- pictures or rows of another encoder, or domains unlike those it was tested on ({few});",
         "- anything that is none of its classes: it names one all the same, unless a least probability is asked for "
         "(`--reject`);",
-        "- decisions about people that nobody checks: it was measured on test rows, not in use;",
+        "- decisions about people that nobody checks: nothing here was measured in use;",
         "- handing out where its training rows may not be known: without a promise of privacy, a head may show them.",
         "",
     ]
