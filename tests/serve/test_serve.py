@@ -1,7 +1,9 @@
 """The server: its answers are the model's, its refusals JSON, its description true, its limits kept."""
 
+import http.client
 import io
 import json
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -205,3 +207,26 @@ def upload_malformed(app, n, seed=0):
 def test_malformed_uploads_are_answered_in_json(caplog):
     codes = upload_malformed(client(), 150)
     assert codes[422] > 20 and not caplog.records
+
+
+def upload(address, content, kind):
+    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
+    connection.request("POST", "/predict", content, {"content-type": kind})
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return answer.status
+
+
+@pytest.mark.slow
+def test_2000_malformed_uploads_leave_no_traceback_and_no_growth(running):
+    broken = malformed(np.random.default_rng(0))
+    for content, kind in (next(broken) for _ in range(500)):  # decoders and allocators warm up
+        upload(running.address, content, str(kind))
+    before = running.memory()
+    codes = [upload(running.address, content, str(kind)) for content, kind in (next(broken) for _ in range(2000))]
+    assert set(codes) <= {200, 400, 422} and codes.count(422) > 500
+    grown = running.memory() - before
+    assert grown < 16 * 2**20, f"{grown / 2**20:.1f} MiB more than before"
+    assert upload(running.address, png(), "image/png") == 200
+    assert "Traceback" not in running.end()
