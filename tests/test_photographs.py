@@ -60,7 +60,7 @@ def test_twenty_photographs_get_their_labels_and_every_export_agrees(photographs
     assert label.tolist() == answers.labels
     x = encoder.forward(pixels)
     np.testing.assert_allclose(model.to_sklearn().predict_proba(x), answers.probabilities, atol=1e-5)
-    from ggeur.runs.exports.folder import write_hub
+    from ggeur.runs.exports.export_folder import write_hub
     from ggeur.runs.exports.torch_module import Classifier
 
     write_hub(model, tmp_path / "hub")

@@ -12,7 +12,7 @@ import ggeur
 from ggeur.core.errors import GgeurError
 from ggeur.core.units import Units
 from ggeur.privacy.ball import Ball
-from ggeur.runs.exports.folder import write_hub, write_torch
+from ggeur.runs.exports.export_folder import write_hub, write_torch
 from ggeur.runs.exports.onnx_graph import write_onnx
 from ggeur.runs.model import Model
 

@@ -37,7 +37,7 @@ def export(
         raise GgeurError("--encoder goes with --onnx FILE and names an ONNX file, onnx:PATH: both become one graph.")
     if onnx is not None:
         check_out_file(onnx)
-    from ggeur.runs.exports.folder import write_hub, write_torch
+    from ggeur.runs.exports.export_folder import write_hub, write_torch
     from ggeur.runs.exports.onnx_graph import write_onnx
     from ggeur.runs.model import Model
     from ggeur.runs.own_encoder import encoder_of

@@ -13,8 +13,8 @@ from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.message import Statistics
 from ggeur.data.files import CannotWrite, cannot, write_bytes
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment import confidence
 from ggeur.experiment import helps as who_helps
+from ggeur.experiment.calibrating import calibrated
 from ggeur.experiment.estimator import OneMessageClassifier
 from ggeur.experiment.evaluation import TestSet, mean_accuracy
 from ggeur.experiment.sites import GivenSite, Site, read_sites
@@ -83,7 +83,7 @@ def fit(
     found = OneMessageClassifier(method, parameters=parameters, statistics=statistics, seed=seed).solve_sites(read)
     solution, names = found.solution_, tuple(map(str, found.classes_.tolist()))
     found.metrics_ = scores(read, names, solution, found.params_)
-    found.calibration_ = confidence.calibrated(read, names, solution, found.params_) if calibrate else {}
+    found.calibration_ = calibrated(read, names, solution, found.params_) if calibrate else {}
     with ExitStack() as held:
         if folder is not None:
             _claim(folder, held)

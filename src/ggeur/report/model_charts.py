@@ -73,7 +73,7 @@ def coverage(curves: Mapping[str, Sequence[Sequence[float]]]) -> Figure:
             ax.plot(answered, right, style, color=colour, marker="o", ms=3, label=name)
             for t, x, y in zip(threshold, answered, right, strict=True):
                 if t in _TOLD and style == "-":
-                    ax.annotate(f"{100 * t:g} %", (x, y), (0, 5), textcoords="offset points", fontsize=7, ha="center")
+                    ax.annotate(f"{100 * t:g} %", (x, y), (-5, -8), textcoords="offset points", fontsize=7, ha="right")
         ax.set_xlabel('% answered; the rest is "I do not know"')
         ax.set_ylabel("% of these right")
         ax.margins(y=0.15)
