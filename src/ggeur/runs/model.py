@@ -99,7 +99,7 @@ class Model:
         return np.asarray(logits)
 
     def check_encoder(self, what: str, dimension: int, meta: Mapping[str, Any]) -> None:
-        """GgeurError unless `what`, with rows of so many dimensions and this `meta`, is of the model's encoder."""
+        """GgeurError unless `what`, whose rows have this `dimension` and `meta`, is of the model's encoder."""
         if dimension != self.takes:
             raise GgeurError(f"{what} has {dimension} dimensions and the model {self.takes}: use one encoder for both.")
         ours, theirs = self.encoder.get("weights"), meta.get("weights")
