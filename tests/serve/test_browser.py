@@ -1,8 +1,5 @@
 """The page in a real browser: a photograph is dropped, the answer seen. `make test-browser` runs these."""
 
-import os
-import shutil
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -10,18 +7,6 @@ from PIL import Image
 pytest.importorskip("starlette")
 pytestmark = pytest.mark.browser
 SCREENS = [(1280, 900, "light"), (390, 844, "dark")]
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    from playwright.sync_api import sync_playwright
-
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    assert path, "there is no chromium on the PATH; name one with CHROMIUM=..."
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
