@@ -18,12 +18,17 @@ from ggeur.methods.algorithm import Candidate, Chosen, Task
 _FOLDS = 4
 
 
-def calibrated(sites: Sequence[Site], names: tuple[str, ...], solution: Solution, params: Params) -> dict[str, Any]:
-    """What model.json says of the calibration of the head `params`; nothing where rows left out cannot tell."""
+def calibrated(
+    sites: Sequence[Site], names: tuple[str, ...], solution: Solution, params: Params, least: int = 0
+) -> dict[str, Any]:
+    """What model.json says of the calibration of the head `params`; nothing where rows left out cannot tell.
+
+    A fold has at `least` so many rows of a cell, or none, as those that heads are chosen by.
+    """
     clients, _, _ = together(sites, names)
     one = Chosen((Candidate(solution.method, solution.constants, solution.solved),), _FOLDS)
     try:
-        folds = SimulatedFolds.of(clients, one, solution.seed)
+        folds = SimulatedFolds.of(clients, one, solution.seed, least)
         scores = left_out_scores(folds, Task(clients.x.shape[1], names), solution.seed)
     except (GgeurError, np.linalg.LinAlgError) as error:
         warnings.warn(f"The probabilities are not calibrated: {error}", GgeurWarning, stacklevel=3)

@@ -12,7 +12,8 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.names import blaming
 from ggeur.data.files import write_bytes
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.dealing import Dealer, client_names, clients_of, task_of
+from ggeur.experiment.dealing import Dealer, task_of
+from ggeur.experiment.partitions import client_names, clients_of
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.sites import Site
 from ggeur.experiment.solution import Solution, together

@@ -10,22 +10,22 @@ from ggeur.federation.ledger import Ledger
 from ggeur.runs.model import Model
 from ggeur.runs.promise import sentences
 
+_ENCODER = (("Encoder:", "encoder"), ("weights", "weights"), ("preprocessing", "preprocessing"))
+
 
 def card(model: Model, ledger: Ledger, sealed: bool, history: Sequence[Mapping[str, Any]]) -> str:
     """The card of a solved `model` of the sites in the `ledger`; `history` are its receipts."""
-    a, encoder = model.algorithm, model.encoder
+    a = model.algorithm
     constants = ", ".join(f"{key} = {value}" for key, value in a["constants"].items()) or "none"
     many = "one site" if len(ledger.entries) == 1 else f"{len(ledger.entries)} sites"
     lines = [
         "# Model card",
         "",
         f"A classifier of {len(model.class_names)} classes on frozen embeddings of {model.dimension} dimensions, "
-        f"solved by `ggeur fit` from sums that {many} sent once. Sums are not anonymous: of a class with one row "
-        "at a site they are that row, and a head may show it.",
+        f"solved by `ggeur fit` from sums that {many} sent once. {_privacy(model.privacy)}",
         "",
         f"- Classes: {', '.join(model.class_names)}",
-        f"- Encoder: {encoder.get('encoder', 'not known')}, weights {encoder.get('weights', 'not known')}, "
-        f"preprocessing {encoder.get('preprocessing', 'not known')}",
+        _encoder(model),
         f"- Method: {a['method']} ({constants}), from {a['statistics']} statistics",
         *([f"- Why: {a['why']}"] if a["why"] else []),
         *([f"- Chosen with the help of: {_chosen_by(a['chosen_by'], ledger)}"] if a["chosen_by"] else []),
@@ -48,6 +48,23 @@ def card(model: Model, ledger: Ledger, sealed: bool, history: Sequence[Mapping[s
         "",
     ]
     return "\n".join(lines)
+
+
+def _encoder(model: Model) -> str:
+    said = (f"{what} {model.encoder.get(key, 'not known')}" for what, key in _ENCODER)
+    return f"- {', '.join(said)}"
+
+
+def _privacy(made: Mapping[str, Any]) -> str:
+    if not made:
+        return (
+            "Sums are not anonymous: of a class with one row at a site they are that row, and a head may show it. "
+            "Nothing was promised of privacy."
+        )
+    return (
+        f"{' '.join(sentences(made))} So no row can be read off the sums; who was among the rows still can be found "
+        "out from them, and they are not differentially private."
+    )
 
 
 def _cell(text: str) -> str:
@@ -110,11 +127,8 @@ def _not_for(model: Model) -> list[str]:
 
 def model_card(model: Model) -> str:
     """The card of a model whose sites are not listed: that of a run's cell, or of one handed on."""
-    a, encoder = model.algorithm, model.encoder
+    a = model.algorithm
     said = {
-        "Classes": ", ".join(model.class_names),
-        "Encoder": f"{encoder.get('encoder', 'not known')}, weights {encoder.get('weights', 'not known')}, "
-        f"preprocessing {encoder.get('preprocessing', 'not known')}",
         "Head": f"{model.head}, on embeddings of {model.takes} dimensions",
         "Method": a.get("method", "not known") + (f", which took {a['taken']}" if a.get("taken") else ""),
         "Constants": _pairs(a.get("constants", {})),
@@ -123,7 +137,7 @@ def model_card(model: Model) -> str:
         "Data": model.settings.get("dataset"),
         "Skew": _pairs(model.settings.get("partition", {})),
         "Training": _pairs(model.settings.get("train", {})),
-        "Privacy": " ".join(sentences(model.privacy)) or "no promise was made of the rows it was made from",
+        "Privacy": " ".join(sentences(model.privacy)) or "Nothing was promised of it.",
     }
     lines = [
         "# Model card",
@@ -131,6 +145,8 @@ def model_card(model: Model) -> str:
         f"A classifier of {len(model.class_names)} classes on frozen embeddings, made by ggeur for sites whose rows "
         "did not move.",
         "",
+        f"- Classes: {', '.join(model.class_names)}",
+        _encoder(model),
         *(f"- {key}: {value}" for key, value in said.items() if value not in (None, "")),
         "",
         *_scores(model.metrics, False),

@@ -24,6 +24,7 @@ from ggeur.runs.model import Model
 from ggeur.runs.result import Cell, Result
 from ggeur.runs.resuming import check_same, lines_kept, not_empty, note_other_versions, startable
 from ggeur.runs.sealed import sealed_line
+from ggeur.runs.site_files import CARD
 from ggeur.runs.versions import FILE as VERSIONS
 from ggeur.runs.versions import installed_versions
 from ggeur.settings.grid import Experiment
@@ -142,7 +143,7 @@ class RunFolder:
                 model = replace(model, ball=point.privacy.ball, privacy=cell.privacy, **_said(cell, point, table))
                 model = replace(model, metrics={**model.metrics, "rows": dict(test_rows or {})} if cell.domains else {})
                 model.save(self._model(number))
-                write_bytes(self._model(number) / "card.md", model_card(model).encode())
+                write_bytes(self._model(number) / CARD, model_card(model).encode())
             self._checkpoints.finish_cell(number, cell)
 
     @property
