@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -17,12 +17,14 @@ from ggeur.core.errors import GgeurWarning
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
+    from ggeur.encode.job import OnBatch
     from ggeur.experiment.tracker import OnRound
     from ggeur.federation.helping import OnHead
     from ggeur.report.tables import Line
     from ggeur.runs.result import Result
     from ggeur.settings.grid import Experiment
 
+_LISTED = 20  # unreadable pictures that are named
 console = Console(emoji=False)  # ":b:" in a name is no picture
 
 
@@ -65,6 +67,15 @@ def mark(word: str, text: str, *, soft_wrap: bool = False) -> None:
     """Print a sentence after a coloured word: note, skipped, not run."""
     event(word, text=text)
     console.print(f"[yellow]{word}:[/] {escape(text)}", highlight=False, soft_wrap=soft_wrap)
+
+
+def tell_skipped(unreadable: Sequence[str]) -> str:
+    """Name the first pictures that could not be read; the end of a sentence that counts them."""
+    for line in unreadable[:_LISTED]:
+        mark("skipped", line, soft_wrap=True)
+    if len(unreadable) > _LISTED:
+        mark("skipped", f"{len(unreadable) - _LISTED} more")
+    return f"; left out as unreadable: {len(unreadable)}" if unreadable else ""
 
 
 @contextmanager
@@ -129,6 +140,30 @@ def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
 
         yield on_round
         follow(sum(rounds), words="done")
+
+
+@contextmanager
+def embedding_bar(total: int) -> Iterator["OnBatch"]:
+    """A bar over so many pictures that are embedded; none where there are none."""
+    if not total:
+        yield lambda done, computed: None
+        return
+    from rich import progress as bars
+    from rich.text import Text
+
+    class Speed(bars.ProgressColumn):
+        """Images per second that the encoder really computed: those from the cache would flatter it."""
+
+        def render(self, task: bars.Task) -> Text:
+            computed = task.fields["computed"]
+            if not computed or not task.elapsed:
+                return Text("from the cache" if task.completed else "")
+            return Text(f"{computed / task.elapsed:.1f} images/s")
+
+    from ggeur.cli.following import following
+
+    with following("embedding", "images", total, 0, Speed()) as follow:
+        yield lambda done, computed: follow(done, computed=computed)
 
 
 @contextmanager
