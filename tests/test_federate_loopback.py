@@ -111,7 +111,9 @@ def events(out: Path, kind: str):
 
 def test_two_nodes_find_the_simulations_head_and_clean_up(tmp_path):
     experiment, out = write(tmp_path, toy(tmp_path / "t.npz"), method="scaffold"), tmp_path / "run"
-    said = federate("up", experiment, "--nodes", 2, "--out", out)
+    (tmp_path / "ggeur").mkdir()  # as in the parent of a checkout, which Flower took for the connection's name
+    (tmp_path / "ggeur" / "pyproject.toml").write_text("")
+    said = federate("up", experiment, "--nodes", 2, "--out", out, cwd=tmp_path)
     assert "client 0 is there" in said and "AVG" in said
     assert_like_simulation(out, experiment)
     assert Result.load(out).cells[0].rounds == Result.load(tmp_path / "simulated").cells[0].rounds

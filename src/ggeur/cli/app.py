@@ -22,6 +22,7 @@ from ggeur.cli.predict import predict
 from ggeur.cli.report import report
 from ggeur.cli.reproduce import reproduce
 from ggeur.cli.run import run
+from ggeur.cli.screen import Voice, speak
 from ggeur.cli.serve import serve
 
 COMMANDS: tuple[Callable[..., None], ...] = (
@@ -33,7 +34,6 @@ app = typer.Typer(
     name="ggeur",
     help="Train one classifier over sites whose data may not move and does not look alike.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(federate)
@@ -56,3 +56,4 @@ def options(
     ] = False,
 ) -> None:
     """Options before any command."""
+    speak(Voice.WORDS)  # a command may be told otherwise

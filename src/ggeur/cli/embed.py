@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ggeur.cli.options import CLIP, Data, check_out_file
+from ggeur.cli.options import CLIP, Data, JsonLines, Quiet, check_out_file
 from ggeur.cli.screen import embedding_bar, notes, say, tell_skipped
 from ggeur.core.errors import GgeurError
 
@@ -39,9 +39,11 @@ def embed(
     interpolation: Annotated[str | None, typer.Option(help="ONNX: nearest, bilinear, bicubic or lanczos.")] = None,
     mean: Annotated[Colours | None, typer.Option(help="ONNX: mean of red, green, blue; default: ImageNet's.")] = None,
     std: Annotated[Colours | None, typer.Option(help="ONNX: standard deviation; default: ImageNet's.")] = None,
+    quiet: Quiet = False,
+    json_lines: JsonLines = False,
 ) -> None:
     """Turn images into an embedding table: in batches, cached, and going on where it stopped."""
-    check_out_file(out)  # better now than after hours of work
+    check_out_file(out, ".npz")  # better now than after hours of work
     if any("{}" not in template for template in prompt or []):
         raise GgeurError("A --prompt must contain {} where the name of the class goes.")
     from ggeur.data.datasets import load

@@ -1,5 +1,7 @@
 """Pictures with labels before they are embedded, and how a user's own folder of images becomes such a set."""
 
+from __future__ import annotations
+
 import os
 import unicodedata
 import warnings

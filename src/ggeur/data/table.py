@@ -1,5 +1,7 @@
 """EmbeddingTable: embeddings with labels and, where known, domains and a test mask; one `.npz` file, no pickles."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os
@@ -8,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.seeding import generator
-from ggeur.core.validate import check_embeddings, check_labels
+from ggeur.core.validate import as_array, check_embeddings, check_is, check_labels, check_path
 from ggeur.data.files import read_arrays, write_atomically
 
 TRAIN_SHARE = 0.7  # of each domain, where a table brings no test mask of its own
@@ -55,6 +56,9 @@ class EmbeddingTable:
                 put("x", self.x.astype(np.float32))
             check_embeddings(self.x)  # a float64 beyond float32's range becomes infinite
         rows = len(self.x)
+        for names in ("class_names", "domain_names"):
+            check_is(names, getattr(self, names), (Sequence, np.ndarray), "a list of names")
+        check_is("meta", self.meta, Mapping, "a mapping of names to values")
         put("y", check_labels(self.y, len(self.class_names) or None, rows))
         put("class_names", _names(self.class_names, self.y, "class"))
         if self.domain is None and len(self.domain_names) > 1:
@@ -66,7 +70,7 @@ class EmbeddingTable:
             put("domain", check_labels(self.domain, len(self.domain_names) or None, rows, "domain"))
             put("domain_names", _names(self.domain_names, self.domain, "domain"))
         if self.test is not None:
-            test = np.asarray(self.test)
+            test = as_array("test mask", self.test)
             if test.shape != (rows,) or not np.isin(test, (0, 1)).all():
                 raise GgeurError(f"The test mask has shape {test.shape}; it must be {rows} booleans.")
             put("test", test.astype(np.bool_))
@@ -103,8 +107,14 @@ class EmbeddingTable:
 
     def subset(self, rows: ArrayLike) -> Self:
         """The table of these `rows` (indices or a mask), with the same classes and domains."""
-        rows = np.asarray(rows)
+        rows = as_array("rows", rows)
         rows = rows if rows.size else np.zeros(0, np.int64)  # [] is of floats to numpy
+        if rows.ndim != 1 or not (rows.shape == (len(self),) if rows.dtype == np.bool_ else rows.dtype.kind in "iu"):
+            raise GgeurError(
+                f"rows has shape {rows.shape} of {rows.dtype}; it must be row numbers, or a mask of all rows."
+            )
+        if rows.dtype != np.bool_ and ((rows < -len(self)) | (rows >= len(self))).any():
+            raise GgeurError(f"There is no row {rows[np.abs(rows).argmax()]}: the table has {len(self)} rows.")
         test = None if self.test is None else self.test[rows]
         path = tuple(np.array(self.path, np.object_)[rows].tolist()) if self.path else ()
         return replace(self, x=self.x[rows], y=self.y[rows], domain=self.domains[rows], test=test, path=path)
@@ -146,13 +156,13 @@ class EmbeddingTable:
         }
         optional = {"test": self.test, "text": self.text, "path": np.array(self.path, np.str_) if self.path else None}
         arrays |= {name: array for name, array in optional.items() if array is not None}
-        with write_atomically(path) as file:
+        with write_atomically(check_path("path", path)) as file:
             np.savez(file, allow_pickle=False, **arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read the table at `path` (.npz); a damaged or foreign file gives a GgeurError that names it."""
-        path = Path(path)
+        path = check_path("path", path)
         arrays: dict[str, Any] = read_arrays(path, _ARRAYS)
         if "x" not in arrays or "y" not in arrays:
             raise GgeurError(

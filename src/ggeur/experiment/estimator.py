@@ -1,5 +1,7 @@
 """A classifier of scikit-learn's kind that is solved from sums: of an array, of several sites, or of what they sent."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self

@@ -1,5 +1,7 @@
 """From sites to a model in one call: sums, choice, head, scores, and a folder with what joining and leaving need."""
 
+from __future__ import annotations
+
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -10,14 +12,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.message import KINDS as STATISTICS
 from ggeur.core.message import Statistics
+from ggeur.core.validate import check_choice, check_is, check_path, check_whole
 from ggeur.data.files import CannotWrite, cannot, write_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment import helps as who_helps
 from ggeur.experiment.calibrating import calibrated
 from ggeur.experiment.estimator import OneMessageClassifier
 from ggeur.experiment.evaluation import TestSet, mean_accuracy
-from ggeur.experiment.sites import GivenSite, Site, read_sites
+from ggeur.experiment.sites import GivenSite, OnPictures, Site, read_sites
 from ggeur.experiment.solution import Solution, together
 from ggeur.federation.helping import Helping, OnHead
 from ggeur.federation.ledger import Entry, Ledger
@@ -56,6 +60,7 @@ def fit(
     helps: bool = False,
     calibrate: bool = True,
     on_head: OnHead = lambda done, total: None,
+    on_pictures: OnPictures = lambda site, done, total, computed: None,
 ) -> OneMessageClassifier:
     """Solve one head for several sites from the sums of each, and say how well it does on their test rows, if any.
 
@@ -72,6 +77,8 @@ def fit(
     sealed : keep the sites' sums there added up, with salted hashes of them, and not one by one.
     helps : find out who helps whom, by heads without each site, and keep it in the model folder as helps.json.
     on_head : called for each of these heads, with how many are solved and how many there will be.
+    on_pictures : called while folders are embedded, with the site, pictures done, of how many, and how many of those
+        were not in the cache.
     calibrate : fit a temperature for the probabilities, on rows left out of heads that are solved for this alone.
 
     The classifier's `solution_` says what was chosen and why, `metrics_` the accuracy on rows that tables mark as test,
@@ -84,10 +91,13 @@ def fit(
     >>> classifier.predict([[4.0, 0.0, 0.0], [0.0, 0.0, 4.0]])
     array([0, 2])
     """
-    folder = None if out is None else Path(out)
+    folder = None if out is None else check_path("out", out)
+    check_is("method", method, str, "a method's name")
+    check_choice("statistics", statistics, STATISTICS)
+    check_whole("seed", seed, least=0)
     if folder is not None:
         _check_new(folder)
-    read = [site.shared(min_count) for site in read_sites(sites, encoder)]
+    read = [site.shared(min_count) for site in read_sites(sites, encoder, on_pictures)]
     found = OneMessageClassifier(method, parameters=parameters, statistics=statistics, seed=seed)
     found.solve_sites(read, min_count)
     solution, names = found.solution_, tuple(map(str, found.classes_.tolist()))

@@ -22,7 +22,7 @@ from ggeur.runs.checkpoint import Checkpoints, InFlight, Snapshot
 from ggeur.runs.interrupt import uninterrupted
 from ggeur.runs.model import Model
 from ggeur.runs.result import Cell, Result
-from ggeur.runs.resuming import check_same, lines_kept, not_empty, note_other_versions, startable
+from ggeur.runs.resuming import check_same, check_startable, lines_kept, note_other_versions
 from ggeur.runs.sealed import sealed_line
 from ggeur.runs.site_files import CARD
 from ggeur.runs.versions import FILE as VERSIONS
@@ -58,9 +58,8 @@ class RunFolder:
             check_same(self.path, experiment)
             note_other_versions(self.path)
         else:
+            check_startable(self.path)
             self.path.mkdir(parents=True, exist_ok=True)
-            if not startable(self.path):
-                raise GgeurError(not_empty(self.path))
         self._lock = lock_file(self.path / ".lock", f"Another process is running in {self.path}.")
         if not self._resumed:
             self._started = True

@@ -1,5 +1,7 @@
 """A trained head with what is needed to use it: its classes and the encoder that made its embeddings."""
 
+from __future__ import annotations
+
 import os
 import zipfile
 from collections.abc import Mapping
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.names import build_own, is_own
+from ggeur.core.names import build_own, is_own, one_line
 from ggeur.core.types import Tree
 from ggeur.core.units import Units
 from ggeur.data.files import read_arrays, write_atomically
@@ -119,11 +121,11 @@ class Model:
         self,
         given: Any,
         *,
-        encoder: "str | Encoder | None" = None,
+        encoder: str | Encoder | None = None,
         reject: float = 0.0,
         skip_unreadable: bool = False,
-        on_batch: "OnBatch | None" = None,
-    ) -> "Answers":
+        on_batch: OnBatch | None = None,
+    ) -> Answers:
         """What is in pictures, or of which class rows are, with probabilities.
 
         Parameters
@@ -216,7 +218,8 @@ class Model:
         except FileNotFoundError as error:
             raise GgeurError(f"There is no trained model at {folder}.") from error
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise GgeurError(f"{folder / (CONFIG if exported else 'model.json')} is damaged: {error!r}.") from error
+            place = folder / (CONFIG if exported else "model.json")
+            raise GgeurError(f"{place} is damaged: {one_line(error)}.") from error
         if is_own(head) and not own:
             raise GgeurError(
                 f"The model at {folder} has the head '{head}', and to load it is to import that module; "

@@ -59,7 +59,8 @@ def with_nodes(experiment: Experiment, nodes: int | None) -> Experiment:
 
 def private_folder(out: Path) -> Path:
     """Beside the run folder `out`: what the nodes hold, keys, logs. It goes when the run is finished."""
-    return out.with_name(f"{out.name}.federation")
+    whole = Path(os.path.abspath(out))  # `..` has no name to go by
+    return whole.with_name(f"{whole.name}.federation")
 
 
 def up(
@@ -79,14 +80,14 @@ def up(
     """
     processes.require_flower()
     if not resume:
-        _check_new(out)
+        check_new(out)
     else:
         check_same(out, experiment)  # now, not when everything has been started
         if again:
             reopen(out, experiment)
         if (out / "result.json").exists():
             return Result.load(out)
-    out, private = out.absolute(), private_folder(out.absolute())
+    out, private = Path(os.path.abspath(out)), private_folder(out)
     experiment = experiment if experiment.points[0].federate.nodes else with_nodes(experiment, None)
     _, seen = journal.read(out)  # what an earlier process wrote is no news
     write_app(private / "app", experiment, out, resume=resume)  # refuses what cannot be deployed, first of all
@@ -104,8 +105,9 @@ def up(
     return Result.load(out)
 
 
-def _check_new(out: Path) -> None:
-    private = private_folder(out.absolute())
+def check_new(out: Path) -> None:
+    """Raise unless a federation can be started into the folder `out`."""
+    private = private_folder(out)
     journal.forget(out)
     if out.exists() and not out.is_dir():
         raise GgeurError(f"{out} is a file; name a new folder with --out.")
@@ -153,7 +155,7 @@ def _start(machines: Machines, experiment: Experiment, private: Path) -> None:
 
 def _follow(machines: Machines, out: Path, seen: int, on_round: OnRound, on_event: OnEvent) -> None:
     """Pass on what the server writes until its run ends; a GgeurError if it did not end well."""
-    logs, lines = private_folder(out) / "logs", 0
+    lines = 0
     while True:
         check()
         ended = machines.running["run"].poll() is not None
@@ -170,9 +172,9 @@ def _follow(machines: Machines, out: Path, seen: int, on_round: OnRound, on_even
         if last["event"] == "finished" or (ended and (out / "result.json").exists()):
             return
         if ended:
-            raise GgeurError(f"The run failed; the logs in {logs} say why.")
+            raise GgeurError(f"The run failed{machines.last_words('run')}")
         if machines.running["superlink"].poll() is not None:
-            raise GgeurError(f"The SuperLink has ended; {logs / 'superlink.log'} says why.")
+            raise GgeurError(f"The SuperLink has ended{machines.last_words('superlink')}")
         time.sleep(_LOOK)
 
 
