@@ -69,9 +69,10 @@ def test_the_app_is_one_that_flower_takes(experiment, tmp_path):
     from flwr.cli.build import build_fab_from_disk
     from flwr.cli.config_utils import load_and_validate
 
-    ggeur("federate", "app", experiment, tmp_path / "app", "--out", tmp_path / "run")
+    said = ggeur("federate", "app", experiment, tmp_path / "app", "--out", tmp_path / "run")
+    assert "Nothing holds small cells back" in " ".join(said.split())
     config, _ = load_and_validate(tmp_path / "app" / "pyproject.toml")
-    assert config["tool"]["flwr"]["app"]["config"] == {"out": str(tmp_path / "run"), "resume": False}
+    assert config["tool"]["flwr"]["app"]["config"] == {"out": str(tmp_path / "run"), "resume": False, "reopen": False}
     assert build_fab_from_disk(tmp_path / "app")
     inner = tomllib.loads((tmp_path / "app" / "ggeur_app" / "experiment.toml").read_text())
     assert inner["data"]["table"] == str(tmp_path / "t.npz")

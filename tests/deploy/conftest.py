@@ -102,8 +102,8 @@ class Deployment:
             sites.append(Site(config))
         self.sites, self.grid, self.out = sites, Grid(sites), folder / "run"
 
-    def run(self, *, resume=False):
-        run_over(self.grid, self.experiment, self.out, resume=resume)
+    def run(self, *, resume=False, again=False):
+        run_over(self.grid, self.experiment, self.out, resume=resume or again, again=again)
         return self.result()
 
     def result(self):

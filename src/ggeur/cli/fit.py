@@ -23,6 +23,9 @@ def fit(
     statistics: Annotated[
         str, typer.Option(help="Second moments that sites send: per-class, or pooled, one matrix for all classes.")
     ] = "per-class",
+    min_count: Annotated[
+        int, typer.Option(min=0, help="Rows of a class that a site must have to share them; 10 is recommended.")
+    ] = 0,
     sealed: Annotated[
         bool, typer.Option("--sealed", help="Keep the total of the sites' sums and hashes of them, not each site's.")
     ] = False,
@@ -43,6 +46,7 @@ def fit(
             method=method,
             statistics=statistics,  # type: ignore[arg-type]  # which says what it can be
             encoder=encoder,
+            min_count=min_count,
             out=out,
             sealed=sealed,
             helps=not no_helps,

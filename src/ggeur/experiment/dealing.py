@@ -27,7 +27,6 @@ from ggeur.heads.head import Head, Params
 from ggeur.methods.algorithm import Chosen, Solved, Task
 from ggeur.methods.auto import by_rule
 from ggeur.privacy.ball import Ball
-from ggeur.privacy.repair import floor
 from ggeur.settings.schema import Data, Partition
 
 _TABLES = 2  # held at once; cells of one table mostly come together
@@ -52,12 +51,12 @@ def in_ball(table: EmbeddingTable, ball: Ball) -> EmbeddingTable:
     return replace(table, x=ball.apply(table.x), text=text, meta={**table.meta, **was})
 
 
-def chosen_by_rule(setup: Setup, p: int, clients: int) -> Choice:
-    """What `auto` takes under noise, of which it knows what is public: `p` dimensions and how many `clients`."""
+def chosen_by_rule(setup: Setup, classes: int, clients: int) -> Choice:
+    """What `auto` takes under noise, of what is public: how many `classes` and `clients` there are, and rows."""
     privacy = setup.settings.privacy
     assert privacy.mechanism is not None and privacy.rows is not None
     noise = privacy.mechanism.noise("pooled", clients).of_sum(clients)
-    taken, why = by_rule(privacy.rows, p, floor(noise, p), privacy.mechanism.radius)
+    taken, why = by_rule(privacy.rows, classes, noise.sum / privacy.mechanism.radius)
     return Choice(taken, None, None, why=why)
 
 
@@ -178,14 +177,14 @@ class Dealer:
         """The head that `solved` makes of what the clients send."""
         table, _ = self.rows(setup, seed)
         clients = self.clients(setup, seed)._replace(guard=setup.guard(solved.needs, seed))
-        total = merged_total(clients, solved.needs, apart=solved.apart)
+        total = merged_total(clients, solved.needs, apart=solved.apart, under=solved.under)
         return solved_head(solved, name, total, task_of(table), seed)
 
     def choice(self, chosen: Chosen, setup: Setup, seed: int) -> tuple[Choice, SimulatedFolds | None]:
         """Which candidate does best on what is left out."""
         (table, _), clients = self.rows(setup, seed), self.clients(setup, seed)
         if setup.settings.privacy.mechanism is not None:
-            return chosen_by_rule(setup, table.dimension, len(clients.parts)), None
+            return chosen_by_rule(setup, table.n_classes, len(clients.parts)), None
         folds = SimulatedFolds.of(clients, chosen, seed, setup.settings.privacy.least_rows)
         return choose(chosen, folds.count(), folds, task_of(table), seed), folds
 

@@ -48,6 +48,7 @@ def fit(
     parameters: Mapping[str, Any] | None = None,
     statistics: Statistics = "per-class",
     encoder: str | None = None,
+    min_count: int = 0,
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
     sealed: bool = False,
@@ -63,6 +64,7 @@ def fit(
     parameters : those of the method; default: its own defaults.
     statistics : "per-class" second moments, or "pooled" ones.
     encoder : what embeds folders of pictures: builtin, onnx:PATH, or a Hugging Face model's name or folder.
+    min_count : how many rows of a class a site must have to share them; 10 is what we recommend.
     seed : of the folds of "auto", and of heads that draw.
     out : a model folder to write, with what `ggeur add` and `ggeur forget` need beside the model.
     sealed : keep the sites' sums there added up, with salted hashes of them, and not one by one.
@@ -81,14 +83,15 @@ def fit(
     folder = None if out is None else Path(out)
     if folder is not None:
         _check_new(folder)
-    read = read_sites(sites, encoder)
-    found = OneMessageClassifier(method, parameters=parameters, statistics=statistics, seed=seed).solve_sites(read)
+    read = [site.shared(min_count) for site in read_sites(sites, encoder)]
+    found = OneMessageClassifier(method, parameters=parameters, statistics=statistics, seed=seed)
+    found.solve_sites(read, min_count)
     solution, names = found.solution_, tuple(map(str, found.classes_.tolist()))
     found.metrics_ = scores(read, names, solution, found.params_)
     with ExitStack() as held:
         if folder is not None:
             _claim(folder, held)
-            settings = {"method": method, "statistics": statistics, "seed": seed}
+            settings = {"method": method, "statistics": statistics, "seed": seed, "min_count": min_count}
             encoders = {site.name: site.encoder for site in read}
             ledger = Ledger.of(Entry.of(sums, encoders[sums.name]) for sums in found.sums_)
             whole = solution.whole(found.sums_, names)
@@ -134,6 +137,7 @@ class Fitted(NamedTuple):
             algorithm=self.solution.to_json(),
             settings=self.settings,
             metrics=self.metrics,
+            privacy={"min_count": least} if (least := self.settings.get("min_count")) else {},
         )
 
 

@@ -46,7 +46,7 @@ class Guard(NamedTuple):
         sent: Iterable[tuple[int, Message]],
         clients: Mapping[int, int],
         apart: Apart | None = None,
-        under: Under = "raised",
+        under: Under = "levelled",
     ) -> Total:
         """What noisy messages that were `sent`, each with its domain, by so many `clients` of each, come to."""
         if apart is not None and apart.of == "client":

@@ -13,6 +13,7 @@ from ggeur.report.figures import label_distribution
 from ggeur.report.helping_section import helping_section
 from ggeur.report.model_folder import FittedFolder, read_model
 from ggeur.report.template import render_page
+from ggeur.runs.promise import sentences
 from ggeur.runs.site_files import LEDGER, PAGE, RECEIPTS, SUMS, TOTAL
 
 _ROWS = 40  # of a heat map
@@ -68,7 +69,11 @@ def _summary(f: FittedFolder) -> list[str]:
         )
     else:
         said.append("Nothing says how well it does: no test rows were given when the head was last solved.")
-    return [*said, f.solution.why or "The method was named and not chosen."]
+    said.append(f.solution.why or "The method was named and not chosen.")
+    return [
+        *said,
+        *(sentences(f.model.privacy) or ["Nothing was promised of privacy: sums of small cells give rows away."]),
+    ]
 
 
 def _held(f: FittedFolder) -> CaptionedFigure:

@@ -5,23 +5,25 @@ from typing import Any
 
 from ggeur.federation.ledger import Ledger
 from ggeur.runs.model import Model
+from ggeur.runs.promise import sentences
+from ggeur.runs.result import Cell
+
+_ENCODER = (("Encoder:", "encoder"), ("weights", "weights"), ("preprocessing", "preprocessing"))
 
 
 def card(model: Model, ledger: Ledger, sealed: bool, history: Sequence[Mapping[str, Any]]) -> str:
     """The card of a solved `model` of the sites in the `ledger`; `history` are its receipts."""
-    a, encoder = model.algorithm, model.encoder
+    a = model.algorithm
     constants = ", ".join(f"{key} = {value}" for key, value in a["constants"].items()) or "none"
     many = "one site" if len(ledger.entries) == 1 else f"{len(ledger.entries)} sites"
     lines = [
         "# Model card",
         "",
         f"A classifier of {len(model.class_names)} classes on frozen embeddings of {model.dimension} dimensions, "
-        f"solved by `ggeur fit` from sums that {many} sent once. Sums are not anonymous: of a class with one row "
-        "at a site they are that row, and a head may show it.",
+        f"solved by `ggeur fit` from sums that {many} sent once. {_privacy(model.privacy)}",
         "",
         f"- Classes: {', '.join(model.class_names)}",
-        f"- Encoder: {encoder.get('encoder', 'not known')}, weights {encoder.get('weights', 'not known')}, "
-        f"preprocessing {encoder.get('preprocessing', 'not known')}",
+        _encoder(model),
         f"- Method: {a['method']} ({constants}), from {a['statistics']} statistics",
         *([f"- Why: {a['why']}"] if a["why"] else []),
         *([f"- Chosen with the help of: {_chosen_by(a['chosen_by'], ledger)}"] if a["chosen_by"] else []),
@@ -42,6 +44,44 @@ def card(model: Model, ledger: Ledger, sealed: bool, history: Sequence[Mapping[s
         "",
     ]
     return "\n".join(lines)
+
+
+def card_of_cell(model: Model, cell: Cell) -> str:
+    """The card of a `model` that a run made, in one of its cells."""
+    how = cell.taken or cell.method
+    lines = [
+        "# Model card",
+        "",
+        f"A classifier of {len(model.class_names)} classes on frozen embeddings of {model.takes} dimensions: {how}, "
+        f"augmentation {cell.augment}, seed {cell.seed}.",
+        "",
+        f"- Classes: {', '.join(model.class_names)}",
+        _encoder(model),
+        "",
+        "## Privacy",
+        "",
+        *(f"- {sentence}" for sentence in sentences(cell.privacy) or ["Nothing was promised of it."]),
+        "",
+        *_scores({"domains": cell.domains, "avg": cell.avg} if cell.avg is not None else {}, False),
+    ]
+    return "\n".join(lines)
+
+
+def _encoder(model: Model) -> str:
+    said = (f"{what} {model.encoder.get(key, 'not known')}" for what, key in _ENCODER)
+    return f"- {', '.join(said)}"
+
+
+def _privacy(made: Mapping[str, Any]) -> str:
+    if not made:
+        return (
+            "Sums are not anonymous: of a class with one row at a site they are that row, and a head may show it. "
+            "Nothing was promised of privacy."
+        )
+    return (
+        f"{' '.join(sentences(made))} So no row can be read off the sums; who was among the rows still can be found "
+        "out from them, and they are not differentially private."
+    )
 
 
 def _cell(text: str) -> str:

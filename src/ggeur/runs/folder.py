@@ -17,12 +17,14 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.engine.simulate import State
 from ggeur.heads import described, sizes
 from ggeur.heads.head import Params
+from ggeur.runs.card import card_of_cell
 from ggeur.runs.checkpoint import Checkpoints, InFlight, Snapshot
 from ggeur.runs.interrupt import uninterrupted
 from ggeur.runs.model import Model
 from ggeur.runs.result import Cell, Result
 from ggeur.runs.resuming import check_same, lines_kept, not_empty, note_other_versions, startable
 from ggeur.runs.sealed import sealed_line
+from ggeur.runs.site_files import CARD
 from ggeur.runs.versions import FILE as VERSIONS
 from ggeur.runs.versions import installed_versions
 from ggeur.settings.grid import Experiment
@@ -138,6 +140,7 @@ class RunFolder:
                 model = Model(params, head, table.dimension, table.class_names, encoder, parameters, units)
                 model = replace(model, ball=point.privacy.ball, privacy=cell.privacy)
                 model.save(self._model(number))
+                write_bytes(self._model(number) / CARD, card_of_cell(model, cell).encode())
             self._checkpoints.finish_cell(number, cell)
 
     @property

@@ -17,6 +17,7 @@ from ggeur.deploy.machines.certificates import AUTHORITY, make_certificates, mak
 from ggeur.deploy.machines.flower_app import write_app
 from ggeur.deploy.machines.processes import CONNECTION, LOOPBACK, Machines
 from ggeur.deploy.server import journal
+from ggeur.deploy.server.reopening import reopen
 from ggeur.experiment.partitions import partition_rows
 from ggeur.experiment.source import load_table
 from ggeur.experiment.tracker import OnRound
@@ -66,12 +67,14 @@ def up(
     out: Path,
     *,
     resume: bool = False,
+    again: bool = False,
     on_round: OnRound = lambda event: None,
     on_event: OnEvent = lambda event: None,
 ) -> Result:
     """Run `experiment` over real nodes on loopback, into `out`, and return its result; with `resume`, go on there.
 
-    `on_round` is given each line of the metrics, and `on_event` each of the journal. At the end everything is stopped,
+    `again` reopens a finished run, to add nodes that its solved heads lack. `on_round` is given each line of the
+    metrics, and `on_event` each of the journal. At the end everything is stopped,
     and removed unless it can be resumed.
     """
     processes.require_flower()
@@ -79,6 +82,8 @@ def up(
         _check_new(out)
     else:
         check_same(out, experiment)  # now, not when everything has been started
+        if again:
+            reopen(out, experiment)
         if (out / "result.json").exists():
             return Result.load(out)
     out, private = out.absolute(), private_folder(out.absolute())

@@ -13,6 +13,7 @@ from ggeur.deploy.server.agreement import Agreement, Client
 from ggeur.deploy.server.cell_run import CellRun
 from ggeur.deploy.server.folds import SitesFolds, rows_held, wanted_folds
 from ggeur.deploy.server.opening import Opened, agree_and_collect
+from ggeur.deploy.server.reopening import check_all_are_back
 from ggeur.deploy.server.round_zero import packed
 from ggeur.deploy.server.scores import LastScores, LateScores, last_scores
 from ggeur.deploy.wire.ask import Question
@@ -56,6 +57,7 @@ class SolvedRun(CellRun):
                 found = self._solve()
                 last = self._score(found, roster.present)
         missing = sorted(set(range(tracker.point.federate.nodes or 1)) - found.clients)
+        check_all_are_back(self._folder.path, tracker.number, missing)
         scores = LateScores(tracker, self._setup, found.agreement, found.units, resolve_head(found.head))
         tracker.trained(0, [found.params], 0.0, missing)
         scores.expect(found.params, 0.0, missing)
@@ -93,7 +95,7 @@ class SolvedRun(CellRun):
         if guard is None:
             total = Total.of(messages, solved.apart)
         else:
-            total = guard.total(messages, opened.sums.clients(), solved.apart)
+            total = guard.total(messages, opened.sums.clients(), solved.apart, solved.under)
         params = solved_head(solved, name, total, task, self._tracker.seed)
         return _Solution(params, solved.head, opened.agreement, opened.units, set(opened.sums.files), choice)
 
@@ -132,7 +134,7 @@ class SolvedRun(CellRun):
 
         def wanted(agreement: Agreement) -> Wanted:
             nonlocal choice
-            choice = chosen_by_rule(self._setup, agreement.dimension, len(self._roster.clients))
+            choice = chosen_by_rule(self._setup, len(agreement.classes), len(self._roster.clients))
             return self._wanted(self._chosen.candidates[choice.taken].solved)
 
         opened = self._collect(wanted)

@@ -115,7 +115,7 @@ def collect(roster: Roster, agreement: Agreement, wanted: Wanted, folder: Path, 
         return sums
     total = about_center(collected)
     if not total.count.any():
-        raise GgeurError("The federation has no training samples at all.")
+        raise GgeurError("The federation has no training samples at all, or none in cells of [privacy] min_count rows.")
     if note := digits_note(total):
         roster.journal("note", why=note)
     return sums._replace(merged=total)
