@@ -14,6 +14,7 @@ from ggeur.core.message import Statistics
 from ggeur.data.files import CannotWrite, cannot, write_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment import helps as who_helps
+from ggeur.experiment.calibrating import calibrated
 from ggeur.experiment.estimator import OneMessageClassifier
 from ggeur.experiment.evaluation import TestSet, mean_accuracy
 from ggeur.experiment.sites import GivenSite, Site, read_sites
@@ -53,6 +54,7 @@ def fit(
     out: str | os.PathLike[str] | None = None,
     sealed: bool = False,
     helps: bool = False,
+    calibrate: bool = True,
     on_head: OnHead = lambda done, total: None,
 ) -> OneMessageClassifier:
     """Solve one head for several sites from the sums of each, and say how well it does on their test rows, if any.
@@ -70,9 +72,11 @@ def fit(
     sealed : keep the sites' sums there added up, with salted hashes of them, and not one by one.
     helps : find out who helps whom, by heads without each site, and keep it in the model folder as helps.json.
     on_head : called for each of these heads, with how many are solved and how many there will be.
+    calibrate : fit a temperature for the probabilities, on rows left out of heads that are solved for this alone.
 
     The classifier's `solution_` says what was chosen and why, `metrics_` the accuracy on rows that tables mark as test,
-    and `helping_` who helps whom, where that was asked for and there are rows to tell by.
+    `helping_` who helps whom, where that was asked for and there are rows to tell by, and `calibration_` the
+    temperature of its probabilities with what rows say of them.
 
     >>> rng = np.random.default_rng(0)
     >>> sites = [(rng.normal(size=(40, 3)) + 4 * np.eye(3)[np.arange(40) % 3], np.arange(40) % 3) for _ in range(2)]
@@ -88,6 +92,7 @@ def fit(
     found.solve_sites(read, min_count)
     solution, names = found.solution_, tuple(map(str, found.classes_.tolist()))
     found.metrics_ = scores(read, names, solution, found.params_)
+    found.calibration_ = calibrated(read, names, solution, found.params_, min_count) if calibrate else {}
     with ExitStack() as held:
         if folder is not None:
             _claim(folder, held)
@@ -95,7 +100,9 @@ def fit(
             encoders = {site.name: site.encoder for site in read}
             ledger = Ledger.of(Entry.of(sums, encoders[sums.name]) for sums in found.sums_)
             whole = solution.whole(found.sums_, names)
-            fitted = Fitted(solution, found.params_, whole, ledger.encoder({}), settings, found.metrics_)
+            fitted = Fitted(
+                solution, found.params_, whole, ledger.encoder({}), settings, found.metrics_, found.calibration_
+            )
             keep(folder, fitted, found.sums_, ledger, Command("fit"), sealed=sealed)
         found.helping_ = _who_helps(read, solution, on_head) if helps else None
         if folder is not None and found.helping_ is not None:
@@ -122,6 +129,7 @@ class Fitted(NamedTuple):
     encoder: Mapping[str, Any]
     settings: Mapping[str, Any]
     metrics: Mapping[str, Any]
+    calibration: Mapping[str, Any] = {}  # none once a site has joined or left: it was fitted for another head
 
     @property
     def model(self) -> Model:
@@ -137,6 +145,7 @@ class Fitted(NamedTuple):
             algorithm=self.solution.to_json(),
             settings=self.settings,
             metrics=self.metrics,
+            calibration=self.calibration,
             privacy={"min_count": least} if (least := self.settings.get("min_count")) else {},
         )
 

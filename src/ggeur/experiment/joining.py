@@ -39,7 +39,13 @@ class Opened(NamedTuple):
 
         The head's numbers are not read: it is solved again, and where they are damaged that is what mends them.
         """
-        model, kept = Model.load(folder, own=own, numbers=False), load_ledger(folder)
+        model = Model.load(folder, own=own, numbers=False)
+        if model.privacy.get("secure_sum"):
+            raise GgeurError(
+                f"The model at {folder} was made under secure sums, of which only the total was ever seen: no single "
+                "site can join it or be forgotten; run again, with at least three sites more or fewer."
+            )
+        kept = load_ledger(folder)
         try:
             solution = Solution.from_json(model.algorithm)
         except (KeyError, TypeError) as error:

@@ -20,6 +20,8 @@ _JOURNAL_LINES = {  # what of the journal is worth a line
     "missing": "[yellow]missing[/] client {client} in round {round}: {why}",
     "silent": "[yellow]no greeting[/] from node {node}: {why}",
     "resumed": "going on after round {round}",
+    "summed": "secure sum of {what}: opened, of sites {sites}",
+    "restarted": "[yellow]secure sum of {what}: begun again with new keys[/]",
     "note": "[yellow]note:[/] {why}",
 }
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ggeur.core.errors import GgeurError
-from ggeur.data.files import lock_file
+from ggeur.data.files import lock_file, write_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.machines import processes
-from ggeur.deploy.machines.certificates import AUTHORITY, make_certificates, make_node_key
+from ggeur.deploy.machines.certificates import AUTHORITY, ROSTER, make_certificates, make_node_key
 from ggeur.deploy.machines.flower_app import write_app
 from ggeur.deploy.machines.processes import CONNECTION, LOOPBACK, Machines
 from ggeur.deploy.server import journal
@@ -134,12 +134,18 @@ def _start(machines: Machines, experiment: Experiment, private: Path) -> None:
         register[f"register-{k}"] = [flwr, "supernode", "register", str(keys / f"node-{k}.pub"), CONNECTION]
         (private / f"node-{k}").mkdir(exist_ok=True)
         table.save(private / f"node-{k}" / "table.npz")
+    secure = point.privacy.secure_sum
+    if secure:
+        lines = [f"{k} {(keys / f'node-{k}.pub').read_text(encoding='utf-8')}" for k in range(len(tables))]
+        write_bytes(keys / ROSTER, "".join(lines).encode())
     machines.wait_for_port("superlink", port)
     machines.run(register, env)
     for k, node_port in enumerate(ports):
         folder = private / f"node-{k}"
         config = {"partition-id": k, "table": str(folder / "table.npz"), "store": str(folder / "store")}
         config |= {"own-methods": True}  # the user's own machine, and experiment
+        if secure:
+            config |= {"roster": str(keys / ROSTER), "key": str(keys / f"node-{k}")}
         command = processes.node_command(keys / AUTHORITY, keys / f"node-{k}", link, config, node_port)
         machines.start(f"node-{k}", command, processes.environment(folder / "home"))
     machines.start("run", [flwr, "run", str(private / "app"), CONNECTION, "--stream"], env)
