@@ -24,16 +24,16 @@ def test_photographs_are_answered_and_nothing_is_asked_elsewhere(chromium, runni
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
     page.goto(running.address)
-    page.wait_for_function("document.getElementById('about').textContent.includes('3 classes')")
+    page.locator("#about", has_text="3 classes").wait_for()
     page.set_input_files("#file", photos)
-    page.wait_for_function("document.querySelectorAll('article:not(.waiting)').length === 4")
+    page.locator("article:not(.waiting)").nth(3).wait_for()
     answers = page.locator("article:not(.failed) h2").all_text_contents()
     assert len(answers) == 3 and all(text.split(",")[0] in ("ant", "bee", "cat") for text in answers)
     assert "not an image" in page.locator("article.failed h2").text_content()
     assert page.locator("article:not(.failed) li").count() == 9
     assert page.evaluate("document.documentElement.scrollWidth") <= screen[0]
     page.locator("#least").evaluate("e => { e.value = 99; e.dispatchEvent(new Event('input')); }")
-    page.wait_for_function("document.getElementById('shown').textContent === '99 %'")
+    page.locator("#shown", has_text="99 %").wait_for()
     sure = [text != "I do not know" for text in page.locator("article:not(.failed) h2").all_text_contents()]
     shown = page.locator("article:not(.failed) li:first-child b").all_text_contents()
     assert sure == [float(text.split()[0]) >= 99 for text in shown]
