@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -86,6 +87,19 @@ def tree(table_file):
         return whole
 
     return build
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """A real browser, for tests marked `browser`."""
+    from playwright.sync_api import sync_playwright
+
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    assert path, "there is no chromium on the PATH; name one with CHROMIUM=..."
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path)
+        yield browser
+        browser.close()
 
 
 # ---------------------------------------------------------------- language

@@ -1,6 +1,7 @@
 """A user's own things, from outside the package: each named in an experiment file and run to a result."""
 
 import re
+import subprocess
 import sys
 from textwrap import dedent
 
@@ -10,6 +11,7 @@ import pytest
 import ggeur
 from ggeur import EmbeddingTable, Experiment, GgeurError, Model
 from ggeur.experiment.joining import add_site, forget_site
+from ggeur.report.page import write_report
 
 REST = """
     [partition]
@@ -364,3 +366,94 @@ def test_ones_own_dataset_is_embedded_and_learnt(run, tmp_path):
     model = Model.load(tmp_path / "run")
     assert model.class_names == ("red", "green", "blue")
     assert isinstance(model.probabilities(EmbeddingTable(x=np.zeros((2, model.dimension)), y=[0, 1])), np.ndarray)
+
+
+# ---------------------------------------------------------------- a finished run, and what a method returns
+
+
+def test_a_finished_run_is_reported_and_resumed_without_what_it_was_made_of(run, build_table, tmp_path):
+    build_table().save(tmp_path / "table.npz")
+    (tmp_path / "own_gone_noise.py").write_text(dedent(AUGMENTATION))
+    run(
+        "own_gone",
+        METHODS,
+        """
+        method = ["own_gone:anchored", "own_gone:centroids"]
+        [data]
+        table = "table.npz"
+        """,
+    )
+    again = dedent(REST).replace('"none"', '"own_gone_noise:round_noise"') + '[data]\ntable = "table.npz"\n'
+    (tmp_path / "noisy.toml").write_text(again)
+    ggeur.run(Experiment.load("noisy.toml"), out=tmp_path / "noisy")
+    for name in ("own_gone", "own_gone_noise"):
+        (tmp_path / f"{name}.py").unlink()
+        sys.modules.pop(name)
+    for folder in (tmp_path / "run", tmp_path / "noisy"):
+        write_report([folder], tmp_path / "report.html")
+        code = (
+            f"import sys; sys.argv = ['ggeur', 'run', '--resume', {str(folder)!r}]; from ggeur.cli import main; main()"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and "Results and trained heads" in done.stdout, done.stderr
+    assert "round_noise" in (tmp_path / "report.html").read_text()
+    with pytest.raises(GgeurError, match="Cannot load the method 'own_gone:anchored'"):
+        Experiment.load(tmp_path / "run" / "config.toml")
+
+
+RETURNS = """
+    import jax.numpy as jnp
+
+    from ggeur import Method
+    from ggeur.methods.method import cross_entropy_loss
+
+    def alone(head):
+        return Method(loss=lambda params, batch, context, carry, key: jnp.sum(batch.x))
+
+    def by_row(head):
+        return Method(loss=lambda params, batch, context, carry, key: (batch.x[:, 0], carry))
+
+    def carries(head):
+        return Method(loss=lambda params, batch, context, carry, key: (jnp.sum(batch.x), {"n": 1}))
+
+    def sends(head):
+        return Method(loss=cross_entropy_loss(head), upload=lambda work: {"params": work.end})
+
+    def keeps(head):
+        return Method(loss=cross_entropy_loss(head), upload=lambda work: ({"params": work.end}, work.start))
+
+    def forgets(head):
+        return Method(loss=cross_entropy_loss(head), aggregate=lambda server, total, facts: total["params"])
+
+    def empty(head):
+        return Method(loss=cross_entropy_loss(head), broadcast=lambda server: server["params"])
+
+    def begins(head):
+        return Method(loss=cross_entropy_loss(head), init=lambda params, prepared, n: {"params": params})
+
+    def number(head):
+        return Method(loss=3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("alone", "its loss must return a pair, the loss and what it carries, not float32[]"),
+        ("by_row", "its loss must return a single number first, not float32[8]"),
+        ("carries", "its loss must return what it was given to carry, (), not {n: int}"),
+        ("sends", "its upload must return a pair, the message and the client's state, not {params: {W: float32[4, 5]"),
+        ("keeps", "its upload must return a client's state like that before, (), not {W: float32[4, 5]"),
+        ("forgets", "its aggregate must return a state like that before, {params: {W: float32[4, 5]"),
+        ("empty", 'its broadcast must return a dictionary with the head under "params", not {W: '),
+        ("begins", "its init must return a pair, the server's state and a client's, not {params: "),
+        ("number", "its loss must be a function, not int"),
+    ],
+)
+def test_what_a_method_returns_wrong_is_said_in_our_words(run, build_table, tmp_path, name, says):
+    build_table().save(tmp_path / "table.npz")
+    (tmp_path / "own_returns.py").write_text(dedent(RETURNS))
+    (tmp_path / "e.toml").write_text(dedent(REST) + '[data]\ntable = "table.npz"\n')
+    with pytest.raises(GgeurError, match=re.escape(f"The method 'own_returns:{name}': {says}")) as told:
+        ggeur.run(Experiment.load("e.toml", [f"train.method=own_returns:{name}"]))
+    assert "\n" not in str(told.value)

@@ -38,3 +38,13 @@ def test_every_class_is_explained(name):
 @pytest.mark.parametrize("name", ggeur.__all__)
 def test_everything_public_has_an_example(name):
     assert ">>>" in (getattr(ggeur, name).__doc__ or ""), f"ggeur.{name}"
+
+
+CLASSES = [(n, getattr(ggeur, n)) for n in ggeur.__all__ if inspect.isclass(getattr(ggeur, n)) and n[:5] != "Ggeur"]
+
+
+@pytest.mark.parametrize("thing", [pytest.param(f[1], id=f[0]) for f in [*functions(), *CLASSES]])
+def test_help_has_short_names_of_types(thing):
+    """`help(ggeur.augment)` began with a thousand letters of what NumPy takes for an array."""
+    first = str(inspect.signature(thing))
+    assert "numpy._typing" not in first and "numpy.ndarray[" not in first and len(first) < 1000, first

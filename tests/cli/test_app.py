@@ -1,6 +1,7 @@
 """The commands: each is declared once, in the module of its name, and none loads anything heavy to be explained."""
 
 import importlib
+import os
 import pkgutil
 import subprocess
 import sys
@@ -28,7 +29,7 @@ HEAVY = (
 )
 DECLARED = {f"ggeur.cli.{f.__name__}": f for f in app.COMMANDS}
 DECLARED |= {f"ggeur.cli.federate.{f.__name__}": f for f in FEDERATE}
-NOT_COMMANDS = {"ggeur.cli.app", "ggeur.cli.federate", "ggeur.cli.options", "ggeur.cli.screen"}
+NOT_COMMANDS = {f"ggeur.cli.{name}" for name in ("app", "federate", "following", "options", "screen")}
 
 
 def words(module):
@@ -73,3 +74,13 @@ def test_the_default_encoder_is_the_one_that_the_options_name():
 @pytest.mark.parametrize("name", sorted(ggeur.__all__))
 def test_what_the_package_loads_later_is_there(name):
     assert getattr(ggeur, name).__name__.rpartition(".")[2] == name
+
+
+def test_a_shell_can_complete_commands_and_options():
+    for words, offered in (("ggeur repr", ["reproduce"]), ("ggeur run --js", ["--json-lines"])):
+        env = {"_GGEUR_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+        code = "import sys; sys.argv = ['ggeur']; from ggeur.cli.app import app; app(prog_name='ggeur')"
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, **env}
+        )
+        assert done.stdout.split() == offered, done.stderr

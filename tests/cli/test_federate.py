@@ -86,4 +86,8 @@ def test_a_node_is_checked_before_it_starts(tmp_path):
     start = ["federate", "node", "127.0.0.1:1", "--ca", tmp_path / "c" / "ca.crt", "--key", tmp_path / "node"]
     assert "either table" in ggeur(*start, "--partition", "0", code=2)
     assert "no file" in ggeur(*start[:-1], tmp_path / "other", "--partition", "0", code=2)
+    (tmp_path / "roster").write_text(f"1 {(tmp_path / 'node.pub').read_text()}")
+    known = ["--table", tmp_path / "t.npz", "--roster", tmp_path / "roster"]
+    assert "does not have this node's key as site 0's" in ggeur(*start, "--partition", "0", *known, code=2)
+    assert "There is no" in ggeur(*start, "--partition", "1", *known, code=2), "the roster is right, the table missing"
     assert "federate certificates" in ggeur("federate", "link", tmp_path / "nowhere", code=2)

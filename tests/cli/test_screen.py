@@ -10,7 +10,7 @@ from rich import progress
 from rich.console import Console
 
 from ggeur import Experiment
-from ggeur.cli import screen
+from ggeur.cli import following, screen
 from ggeur.core.errors import GgeurWarning
 from ggeur.runs.result import Cell, Result
 
@@ -22,7 +22,15 @@ TREE = {
 
 
 @pytest.fixture
-def bar(monkeypatch):
+def terminal(monkeypatch):
+    """The console is a terminal's, in every module that has it."""
+    console = Console(force_terminal=True, color_system=None, width=100, emoji=False)
+    for module in (screen, following):
+        monkeypatch.setattr(module, "console", console)
+
+
+@pytest.fixture
+def bar(monkeypatch, terminal):
     """What the bar was told: (completed, total) after each call."""
     told = []
 
@@ -87,10 +95,10 @@ def test_the_table_fits_on_the_screen_with_its_last_column(monkeypatch, width):
     assert any("+ GGEUR step" in line for line in lines), "a row's name is not cut to nothing"
 
 
-def test_the_bar_of_heads_appears_only_where_they_take_long(capsys, monkeypatch):
+def test_the_bar_of_heads_appears_only_where_they_take_long(capsys, monkeypatch, terminal):
     for step, shown in ((0.01, False), (2.0, True)):
         clock = count(0, step)
-        monkeypatch.setattr(screen, "time", SimpleNamespace(monotonic=lambda clock=clock: next(clock)))
+        monkeypatch.setattr(following, "time", SimpleNamespace(monotonic=lambda clock=clock: next(clock)))
         with screen.progress_of_heads("who helps whom") as on_head:
             for i in range(3):
                 on_head(i + 1, 3)

@@ -1,5 +1,6 @@
 """ClassStatistics: an additive monoid whose mean and covariance are those of the pooled data (Eq. 4)."""
 
+import warnings
 import weakref
 
 import numpy as np
@@ -9,6 +10,8 @@ from hypothesis import strategies as st
 from sklearn.covariance import EmpiricalCovariance
 
 from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.geometry import Geometry
+from ggeur.core.message import Message
 from ggeur.core.statistics import ClassStatistics
 from ggeur.data.partition import dirichlet
 from ggeur.data.table import EmbeddingTable
@@ -267,3 +270,100 @@ def test_a_mean_far_from_the_center_is_warned_of():
     x = np.random.default_rng(0).normal(size=(50, 3)) + 1e6
     with pytest.warns(GgeurWarning, match="center near the mean"):
         ClassStatistics.from_embeddings(x, np.zeros(50, int), 1)
+
+
+# ---------------------------------------------------------------- files, and what does not belong together
+
+
+def two_sites(seed=0, n=60, p=5):
+    rng = np.random.default_rng(seed)
+    x, y = 3 * rng.normal(size=(n, p)) + 2, rng.integers(0, 3, n)
+    return (ClassStatistics.from_embeddings(x[i::2], y[i::2], 3) for i in (0, 1))
+
+
+@pytest.mark.parametrize("kind", ["means", "pooled", "per-class", None])
+def test_statistics_come_back_from_a_file_to_the_bit(tmp_path, kind):
+    a, b = two_sites()
+    a = a + b
+    if kind is not None:
+        a = Message(a.count, a.sum, a.second, a.center).of_kind(kind)
+    a.save(tmp_path / "site.npz")
+    again = type(a).load(tmp_path / "site.npz")
+    for name in ("count", "sum", "second", "center"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(a, name))
+    with np.load(tmp_path / "site.npz") as file:
+        assert sorted(file.files) == ["center", "count", "second", "sum"], "what travels, and nothing else"
+
+
+def test_a_file_of_something_else_is_refused_by_its_name(tmp_path):
+    a, _ = two_sites()
+    np.savez(tmp_path / "other.npz", count=a.count)
+    np.savez(tmp_path / "odd.npz", count=a.count, sum=a.sum[:2], second=a.second, center=a.center)
+    (tmp_path / "text.npz").write_text("no")
+    for name, why in (("other", "lacks sum, second, center"), ("odd", "sum has shape"), ("text", "not an .npz")):
+        with pytest.raises(GgeurError, match=why) as told:
+            ClassStatistics.load(tmp_path / f"{name}.npz")
+        assert f"{name}.npz" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"count": [1.0, 2.0]}, "sum has shape"),
+        ({"count": [-1.0, 2.0, 3.0]}, "count is -1 for class 0"),
+        ({"sum": np.full((3, 5), np.nan)}, "sum holds NaN"),
+        ({"second": np.zeros((1, 5, 5))}, "second holds 1 moments"),
+        ({"second": np.zeros((3, 5, 4))}, "second has shape"),
+        ({"center": np.zeros(4)}, "center has shape"),
+        ({"count": "many"}, "count is 'many'"),
+    ],
+)
+def test_the_constructor_checks(change, says):
+    a, _ = two_sites()
+    whole = {"count": a.count, "sum": a.sum, "second": a.second, "center": a.center}
+    with pytest.raises(GgeurError, match=says):
+        ClassStatistics(**(whole | change))
+
+
+@pytest.mark.parametrize("kind", ["pooled", "per-class", None])
+def test_what_was_never_added_cannot_be_taken_away(kind):
+    """The counts allow it; the covariance that would be left has a negative eigenvalue, which was clipped before."""
+    a, b = two_sites()
+    far, _ = two_sites(seed=1)
+    far = ClassStatistics(far.count.clip(max=3), far.sum, far.second, far.center)  # few rows, of another site
+    if kind is not None:
+        a, b, far = (Message(s.count, s.sum, s.second, s.center).of_kind(kind) for s in (a, b, far))
+    left = (a + b) - b
+    np.testing.assert_allclose(left.sum, a.sum, atol=1e-9)
+    with pytest.raises(GgeurError, match="never added"):
+        a - far
+
+
+def test_taking_away_is_refused_for_no_rounding():
+    """One row, constant coordinates, a mean a million spreads from zero: what is left is singular, or noise."""
+    rng = np.random.default_rng(3)
+    x = np.concatenate([rng.normal(size=(40, 3)), np.full((40, 3), 7.0)], axis=1) + 1e6
+    y = np.zeros(40, np.int64)
+    with pytest.warns(GgeurWarning):
+        parts = [ClassStatistics.from_embeddings(x[i : i + 4], y[:4], 1) for i in range(0, 40, 4)]
+        one = ClassStatistics.from_embeddings(x[:1], y[:1], 1)
+    total = ClassStatistics.merge([*parts, one])
+    for part in [one, *parts]:
+        total = total - part
+    assert total.count[0] == 0 and not total.second.any()
+
+
+def test_a_shape_of_moments_that_do_not_belong_together_is_refused():
+    a, _ = two_sites()
+    odd = ClassStatistics(a.count, 5 * a.sum, a.second, a.center)
+    with pytest.raises(GgeurError, match="negative variance"):
+        Geometry.from_statistics(odd)
+
+
+def test_overflow_is_one_error_and_no_warning():
+    x = np.full((6, 3), 1e200)
+    x[::2] = -1e300
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(GgeurError, match="overflow"):
+            ClassStatistics.from_embeddings(x, [0, 1, 0, 1, 0, 1], 2)

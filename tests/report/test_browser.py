@@ -1,8 +1,6 @@
 """The page in a real browser: silent, self-contained, readable at any width. `make test-browser` runs these."""
 
-import os
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -18,18 +16,6 @@ SCREENS = [(1280, 900, "light"), (1280, 900, "dark"), (390, 844, "light"), (390,
 @pytest.fixture(scope="module")
 def report(table5_run, own_run, tmp_path_factory):
     return write_report([table5_run, own_run], tmp_path_factory.mktemp("page") / "report.html")
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    from playwright.sync_api import sync_playwright
-
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    assert path, "there is no chromium on the PATH; name one with CHROMIUM=..."
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -11,11 +11,16 @@ from ggeur.runs.result import Result
 
 
 def test_a_number_over_seeds():
-    n = Number((1.0, 2.0, 4.0), published=2.0)
-    assert n.mean == pytest.approx(7 / 3) and n.spread == pytest.approx(np.std([1, 2, 4], ddof=1))
-    low, high = stats.t.interval(0.95, 2, loc=7 / 3, scale=stats.sem([1, 2, 4]))
+    n = Number((41.0, 42.0, 44.0), published=42.0)
+    assert n.mean == pytest.approx(127 / 3) and n.spread == pytest.approx(np.std([1, 2, 4], ddof=1))
+    low, high = stats.t.interval(0.95, 2, loc=127 / 3, scale=stats.sem([1, 2, 4]))
     assert n.interval == pytest.approx((low, high))
     assert n.difference == pytest.approx(1 / 3)
+
+
+def test_the_interval_of_a_percentage_ends_at_0_and_100_and_that_of_seconds_only_at_0():
+    assert Number((97.0, 99.0, 99.9)).interval[1] == 100.0 and Number((0.1, 0.2, 4.0)).interval[0] == 0.0
+    assert Number((97.0, 99.0, 120.0), most=np.inf).interval[1] > 120
 
 
 def test_one_seed_has_no_spread_and_none_no_mean():

@@ -1,13 +1,16 @@
 """What earlier versions wrote still loads, and means the same."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ggeur import EmbeddingTable, Experiment, Model, Result
+from ggeur import EmbeddingTable, Experiment, Model, Result, fit
+from ggeur import run as ggeur_run
 from ggeur.data.files import read_arrays
-from ggeur.report.page import read_run
+from ggeur.experiment.joining import add_site, forget_site
+from ggeur.report.page import read_run, write_report
 
 BEFORE = Path(__file__).parent / "data" / "before"
 PROBABILITIES = read_arrays(BEFORE / "probabilities.npz")
@@ -48,3 +51,38 @@ def test_a_run_folders_result_and_experiment_load():
 def test_a_run_folder_can_be_read_for_a_report():
     run = read_run(BEFORE / "linear")
     assert [entry.avg for entry in run.entries] == [68.75, 87.5]
+
+
+# ---------------------------------------------------------------- the last of 0.1.0
+
+RELEASED = Path(__file__).parent / "data" / "0.1.0"
+GAVE = read_arrays(RELEASED / "probabilities.npz")
+
+
+@pytest.mark.parametrize("folder", GAVE)
+def test_a_model_of_0_1_0_gives_the_probabilities_it_gave(folder):
+    found = Model.load(RELEASED / folder).probabilities(EmbeddingTable.load(RELEASED / "table.npz"))
+    np.testing.assert_allclose(found, GAVE[folder], rtol=1e-5, atol=1e-7)
+
+
+def test_a_run_of_0_1_0_is_read_reported_and_known_as_finished(tmp_path):
+    run = read_run(RELEASED / "run")
+    assert [entry.method for entry in run.entries] == ["fedavg", "lda", "gated"]
+    assert [round(entry.avg, 2) for entry in run.entries] == [56.25, 78.12, 81.25]
+    assert write_report([RELEASED / "run"], tmp_path / "r.html").stat().st_size > 10_000
+    copied = Path(shutil.copytree(RELEASED, tmp_path / "copy")) / "run"
+    again = ggeur_run(Experiment.load(copied / "config.toml"), out=copied, resume=True)
+    assert [cell.avg for cell in again.cells] == [cell.avg for cell in Result.load(RELEASED / "run").cells]
+
+
+def test_sites_join_and_leave_a_model_of_0_1_0(tmp_path):
+    shutil.copytree(RELEASED / "model", tmp_path / "model")
+    table = EmbeddingTable.load(RELEASED / "table.npz")
+    forget_site(tmp_path / "model", "photo", [])
+    alone = fit([RELEASED / "art.npz"], method="lda", out=tmp_path / "alone")
+    np.testing.assert_array_equal(
+        Model.load(tmp_path / "model").params["W"], Model.load(tmp_path / "alone").params["W"]
+    )
+    add_site(tmp_path / "model", RELEASED / "photo.npz", [])
+    np.testing.assert_allclose(Model.load(tmp_path / "model").probabilities(table), GAVE["model"], rtol=1e-5, atol=1e-7)
+    assert alone.classes_.tolist() == ["ant", "bee", "cat"]

@@ -3,7 +3,27 @@
 Modules import nothing heavy before a command runs. A user's mistake is one sentence and exit code 2.
 """
 
+import codecs
+import io
 import sys
+import unicodedata
+
+# Of one letter each, so that tables stay in line.
+_PLAIN = {"±": "~", "…": ".", "–": "-", "—": "-", "’": "'", "×": "x", "β": "b", "★": "*", "━": "-", "·": "."}
+
+
+def write_plainly_where_needed() -> None:
+    """On a terminal or into a file that cannot hold a letter, another stands for it, and nothing fails."""
+
+    def plain(error: UnicodeError) -> tuple[str, int]:
+        assert isinstance(error, UnicodeEncodeError)
+        letters = (_PLAIN.get(c) or unicodedata.normalize("NFKD", c)[0] for c in error.object[error.start : error.end])
+        return "".join(c if c.isascii() else "?" for c in letters), error.end
+
+    codecs.register_error("ggeur-plain", plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="ggeur-plain")
 
 
 def main() -> None:
@@ -12,6 +32,7 @@ def main() -> None:
     from ggeur.core.errors import GgeurError
     from ggeur.runs.interrupt import stop_on_signals
 
+    write_plainly_where_needed()
     stop_on_signals()  # before anything heavy is imported
     try:
         app()

@@ -11,6 +11,7 @@ from ggeur.cli.datasets import datasets
 from ggeur.cli.demo import demo
 from ggeur.cli.embed import embed
 from ggeur.cli.encoders import encoders
+from ggeur.cli.export import export
 from ggeur.cli.federate import federate
 from ggeur.cli.fit import fit
 from ggeur.cli.forget import forget
@@ -21,9 +22,11 @@ from ggeur.cli.predict import predict
 from ggeur.cli.report import report
 from ggeur.cli.reproduce import reproduce
 from ggeur.cli.run import run
+from ggeur.cli.screen import Voice, speak
+from ggeur.cli.serve import serve
 
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(demo, fit, run, embed, inspect, reproduce, report, predict, add, forget, audit),
+    *(demo, fit, run, embed, inspect, reproduce, report, predict, export, serve, add, forget, audit),
     *(methods, datasets, encoders, plan),
 )
 
@@ -31,7 +34,6 @@ app = typer.Typer(
     name="ggeur",
     help="Train one classifier over sites whose data may not move and does not look alike.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(federate)
@@ -54,3 +56,4 @@ def options(
     ] = False,
 ) -> None:
     """Options before any command."""
+    speak(Voice.WORDS)  # a command may be told otherwise

@@ -1,15 +1,21 @@
 """`ggeur fit`: one model from several sites, without an experiment file."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ggeur.cli.options import PictureEncoder
+from ggeur.cli.following import Follow, following
+from ggeur.cli.options import JsonLines, PictureEncoder, Quiet
 from ggeur.cli.screen import notes, progress_of_heads, say
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ggeur.experiment.estimator import OneMessageClassifier
+    from ggeur.experiment.sites import OnPictures
 
 
 def fit(
@@ -29,9 +35,14 @@ def fit(
     sealed: Annotated[
         bool, typer.Option("--sealed", help="Keep the total of the sites' sums and hashes of them, not each site's.")
     ] = False,
+    no_calibrate: Annotated[
+        bool, typer.Option("--no-calibrate", help="Do not fit a temperature for the probabilities, by rows left out.")
+    ] = False,
     no_helps: Annotated[
         bool, typer.Option("--no-helps", help="Do not find out who helps whom, which solves a head without each site.")
     ] = False,
+    quiet: Quiet = False,
+    json_lines: JsonLines = False,
 ) -> None:
     """Solve one head for several sites from sums that each sends once; rows marked as test are left out and scored.
 
@@ -40,7 +51,7 @@ def fit(
     from ggeur.experiment.fit import fit as fit_sites
     from ggeur.report.model_page import write_model_page
 
-    with notes(), progress_of_heads("who helps whom") as on_head:
+    with notes(), _following_pictures() as on_pictures, progress_of_heads("who helps whom") as on_head:
         found = fit_sites(
             sites or [],
             method=method,
@@ -50,12 +61,30 @@ def fit(
             out=out,
             sealed=sealed,
             helps=not no_helps,
+            calibrate=not no_calibrate,
             on_head=on_head,
+            on_pictures=on_pictures,
         )
     with notes():
         _report(found)
         page = write_model_page(out, own=True)  # a method of the user's own has just been imported
     say(f"The model is in {out}, what it is in {out / 'card.md'}, a page about it is {page}", soft_wrap=True)
+
+
+@contextmanager
+def _following_pictures() -> Iterator["OnPictures"]:
+    """Each folder that is embedded followed, one after the other."""
+    with ExitStack() as stack:
+        follow: dict[str, Follow] = {}
+
+        def on_pictures(site: str, done: int, total: int, computed: int) -> None:
+            if site not in follow:
+                follow[site] = stack.enter_context(following(f"embedding {site}", "images", total))
+            follow[site](done, computed=computed)
+            if done == total:
+                stack.close()
+
+        yield on_pictures
 
 
 def _report(found: "OneMessageClassifier") -> None:
@@ -65,7 +94,19 @@ def _report(found: "OneMessageClassifier") -> None:
     say(found.solution_.why or f"Solved {found.solution_.method}.")
     for name, value in found.metrics_.get("domains", {}).items():
         say(f"{value:7.2f} % right on the test rows of {name}")
+    if found.calibration_:
+        say(_trust(found.calibration_))
     if not found.metrics_:
         say("No table marks test rows, so nothing was left out to score.")
     elif len(found.metrics_["domains"]) > 1:
         say(f"{found.metrics_['avg']:7.2f} % on average over domains")
+
+
+def _trust(said: "Mapping[str, Any]") -> str:
+    """How far probabilities can be trusted, in a line."""
+    rows = said.get("test", said["left_out"])
+    where = "test rows" if "test" in said else "rows left out"
+    return (
+        f"Probabilities at temperature {said['temperature']:.3g}: off by {rows['error']:.1f} points on {where} "
+        f"({rows['error_before']:.1f} without)"
+    )

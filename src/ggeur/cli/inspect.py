@@ -44,6 +44,7 @@ def inspect(
     held = EmbeddingTable.load(table)
     if not len(held):
         raise GgeurError(f"{table} holds no rows, so there is nothing to inspect.")
+    inspection.check_classes(held, class_ or [])
     points = partitions(held, kind, clients, beta, seed)  # a mistake in them is told before anything is shown
     _say_what_it_is(held, table)
     console.print(_counts(held))

@@ -1,10 +1,12 @@
 """Options that several commands share."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ggeur.cli.screen import Voice, speak
 from ggeur.core.errors import GgeurError
 
 CLIP = "openai/clip-vit-base-patch16"  # the default encoder's name, where importing it would slow `--help` down
@@ -35,9 +37,40 @@ ChooseAgain = Annotated[
 OwnMethod = Annotated[
     bool, typer.Option("--own", help="The model's method is your own, and its module may be imported.")
 ]
+OwnHead = Annotated[bool, typer.Option("--own", help="The model's head is your own, and its module may be imported.")]
+Cell = Annotated[str, typer.Option("--cell", help="Of a run folder: a cell's number, an arm's name, or last.")]
 
 
-def check_out_file(out: Path) -> None:
-    """Refuse an --out that cannot be a file."""
+def chosen_cell(cell: str) -> int | str:
+    """A cell as it was named."""
+    return int(cell) if cell.isdecimal() else cell
+
+
+def _speak(form: Voice) -> Callable[[bool], bool]:
+    def chosen(wanted: bool) -> bool:
+        if wanted:
+            speak(form)
+        return wanted
+
+    return chosen
+
+
+Quiet = Annotated[
+    bool, typer.Option("--quiet", callback=_speak(Voice.QUIET), help="Print nothing but errors, on the error stream.")
+]
+JsonLines = Annotated[
+    bool,
+    typer.Option(
+        "--json-lines",
+        callback=_speak(Voice.EVENTS),
+        help="For programs: print a JSON object a line (rounds, progress, notes, rows) and nothing else.",
+    ),
+]
+
+
+def check_out_file(out: Path, suffix: str = "") -> None:
+    """Refuse an --out that cannot be a file, or not one of this `suffix`."""
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise GgeurError(f"Cannot write {out}: --out must name a file in a folder that exists.")
+    if suffix and out.suffix != suffix:
+        raise GgeurError(f"Cannot write {out}: what is written is {suffix[1:]}, so call it {out.with_suffix(suffix)}.")

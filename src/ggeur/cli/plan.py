@@ -1,9 +1,10 @@
 """`ggeur plan`: the cost of a federation of any size, on paper."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
-from rich.table import Column
+from rich.table import Column, Table
 
 from ggeur.cli.screen import console, titled_table
 
@@ -31,10 +32,11 @@ def plan(
         "Tree: levels x messages into one node. In all: until everyone has sent and received.",
         padding=(0, 0),
     )
+    rows: list[list[str]] = []
     for n in sizes:
         for kind in KINDS:
             p = plan_of(kind, n, classes, dim, client_mbit=client_mbit, server_mbit=server_mbit, patience=patience)
-            table.add_row(
+            cells = [
                 f"{n:,}" if kind == KINDS[0] else "",
                 kind,
                 human_bytes(p.up),
@@ -43,12 +45,30 @@ def plan(
                 human_bytes(p.server_memory),
                 "1 server" if p.levels == 1 else f"{p.levels} x {p.fan:,}",
                 human_seconds(p.tree_seconds),
-                end_section=kind == KINDS[-1],
-            )
-    console.print(table)
+            ]
+            table.add_row(*cells, end_section=kind == KINDS[-1])
+            rows.append(cells)
+    if console.measure(table, options=console.options.update(max_width=1000)).maximum > console.width:
+        console.print(str(table.title), highlight=False)
+        for one in _upright(rows, headings):
+            console.print(one)
+        console.print(str(table.caption), highlight=False)
+    else:
+        console.print(table)
     per_round = human_bytes(p.per_round)
     console.print(
         f"Then {per_round} up and {per_round} down per client and round, for a linear head. Merging all takes "
         f"{p.additions:.1e} additions for the last row, shapes about {p.eigen_flops:.1e} operations, once.",
         highlight=False,
     )
+
+
+def _upright(rows: list[list[str]], headings: tuple[str, ...]) -> Iterator[Table]:
+    """For a narrow terminal: a table for each number of clients, the kinds of statistics side by side."""
+    starts = [i for i, cells in enumerate(rows) if cells[0]]
+    for first, last in zip(starts, [*starts[1:], len(rows)], strict=True):
+        kinds = rows[first:last]
+        upright = titled_table(f"{kinds[0][0]} clients", "", *(Column(cells[1], no_wrap=True) for cells in kinds))
+        for i, heading in enumerate(headings[2:], 2):
+            upright.add_row(heading, *(cells[i] for cells in kinds))
+        yield upright

@@ -10,7 +10,7 @@ from rich.table import Column
 from rich.table import Table as Screen
 
 from ggeur.cli.embed import embed
-from ggeur.cli.options import CLIP, Data, Overrides, Seeds
+from ggeur.cli.options import CLIP, Data, JsonLines, Overrides, Quiet, Seeds
 from ggeur.cli.run import default_folder, run_with_progress
 from ggeur.cli.screen import console, mark, say, titled_table
 
@@ -48,6 +48,8 @@ def reproduce(
     set_: Overrides = None,
     encoder: Annotated[str, typer.Option(help="Encoder, where the dataset has to be embedded.")] = CLIP,
     out: Annotated[Path | None, typer.Option("--out", help="Run folder; an unfinished one is gone on with.")] = None,
+    quiet: Quiet = False,
+    json_lines: JsonLines = False,
 ) -> None:
     """Reproduce a table of the paper: measured beside published, with a report."""
     if list_ or table is None:
@@ -151,7 +153,7 @@ def _screen(table: "Comparison", columns: range, title: str) -> Screen:
     for i in columns:
         screen.add_column(escape((table.headings or table.columns)[i]), justify="right", min_width=7, overflow="fold")
     for line in table.lines:
-        cells = [_cell(line.numbers[i], line.numbers[i].mean == table.best(i)) for i in columns]
+        cells = [_cell(line.numbers[i], table.leads(line, i)) for i in columns]
         screen.add_row(escape(line.name), *cells)
     return screen
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ggeur.cli.options import ExperimentFile, Out, Overrides, Resume
+from ggeur.cli.options import ExperimentFile, JsonLines, Out, Overrides, Quiet, Resume
 from ggeur.cli.screen import progress, say, show_result
 from ggeur.core.errors import GgeurError
 
@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from ggeur.settings.grid import Experiment
 
 
-def run(experiment: ExperimentFile = None, out: Out = None, resume: Resume = None, set_: Overrides = None) -> None:
+def run(
+    experiment: ExperimentFile = None,
+    out: Out = None,
+    resume: Resume = None,
+    set_: Overrides = None,
+    quiet: Quiet = False,
+    json_lines: JsonLines = False,
+) -> None:
     """Run an experiment file: every point of its grid, with every seed."""
     asked, folder = experiment_and_folder(experiment, out, resume, set_)
     title = experiment.stem if experiment is not None and resume is None else folder.name
@@ -24,18 +31,22 @@ def run(experiment: ExperimentFile = None, out: Out = None, resume: Resume = Non
 
 
 def experiment_and_folder(
-    path: Path | None, out: Path | None, resume: Path | None, overrides: list[str] | None
+    path: Path | None, out: Path | None, resume: Path | None, overrides: list[str] | None, *, real: bool = False
 ) -> tuple["Experiment", Path]:
     """The experiment that a command line names, and its run folder.
 
-    `path` is the experiment file, `out` a new run folder, `resume` one to go on in, and `overrides` are of values.
+    `path` is the experiment file, `out` a new run folder, `resume` one to go on in, and `overrides` are of values. The
+    run is over `real` machines, or simulated.
     """
+    from ggeur.runs.resuming import check_resumable
     from ggeur.settings.grid import Experiment
 
     if resume is not None and out is not None:
         raise GgeurError("--out names a new run folder and --resume an old one; give one of them.")
     if resume is not None:
-        return Experiment.load(path or resume / "config.toml", overrides or []), resume
+        check_resumable(resume, real=real)
+        finished = (resume / "result.json").exists()  # then nothing of the user's own is needed
+        return Experiment.load(path or resume / "config.toml", overrides or [], own=not finished), resume
     if path is None:
         raise GgeurError("Name an experiment file to run, or a run folder to go on in with --resume.")
     return Experiment.load(path, overrides or []), out or default_folder(path.stem)
@@ -57,10 +68,17 @@ def run_with_progress(experiment: "Experiment", out: Path, *, resume: bool, go_o
 
     A user who stops it is told to "go on with" the folder, after the words `go_on`.
     """
+    from ggeur.experiment.runner import check_ready
     from ggeur.experiment.runner import run as run_experiment
+    from ggeur.report.tracking import check_tracking, tracked
+    from ggeur.runs.folder import finished_result
 
+    if resume and (done := finished_result(out, experiment)) is not None:
+        return done
+    check_ready(experiment, None if resume else out)
+    check_tracking(experiment)
     try:
-        with progress(experiment, out) as on_round:
+        with progress(experiment, out) as shown, tracked(experiment, out, shown) as on_round:
             return run_experiment(experiment, out=out, resume=resume, on_round=on_round)
     except KeyboardInterrupt as stopped:
         if (out / "config.toml").exists():

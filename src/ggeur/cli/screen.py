@@ -1,10 +1,10 @@
-"""The terminal: one console, our warnings as notes on it, the bar of a run and its table."""
+"""The terminal: one console, our warnings as notes on it, the bar of a run and its table; or events for programs."""
 
-import time
+import json
 import warnings
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from math import inf
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,23 +17,65 @@ from ggeur.core.errors import GgeurWarning
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
+    from ggeur.encode.job import OnBatch
     from ggeur.experiment.tracker import OnRound
     from ggeur.federation.helping import OnHead
     from ggeur.report.tables import Line
     from ggeur.runs.result import Result
     from ggeur.settings.grid import Experiment
 
+_LISTED = 20  # unreadable pictures that are named
 console = Console(emoji=False)  # ":b:" in a name is no picture
+
+
+class Voice(Enum):
+    """In what form a command speaks."""
+
+    WORDS = "words"
+    QUIET = "quiet"  # errors only
+    EVENTS = "events"  # a JSON object a line, for programs
+
+
+_voice = Voice.WORDS
+
+
+def voice() -> Voice:
+    """The form that was asked for."""
+    return _voice
+
+
+def speak(form: Voice) -> None:
+    """Speak in this `form` from now on."""
+    global _voice  # noqa: PLW0603
+    _voice = form
+    console.quiet = form is not Voice.WORDS
+
+
+def event(happened: str, **facts: Any) -> None:
+    """For programs, an object on a line of its own: what has `happened`, and the `facts` about it."""
+    if _voice is Voice.EVENTS:
+        print(json.dumps({"event": happened, **facts}, default=str), flush=True)
 
 
 def say(text: str, *, soft_wrap: bool = False) -> None:
     """Print a sentence as it is; with `soft_wrap` a path in it can be copied whole."""
+    event("said", text=text)
     console.print(text, markup=False, highlight=False, soft_wrap=soft_wrap)
 
 
 def mark(word: str, text: str, *, soft_wrap: bool = False) -> None:
     """Print a sentence after a coloured word: note, skipped, not run."""
+    event(word, text=text)
     console.print(f"[yellow]{word}:[/] {escape(text)}", highlight=False, soft_wrap=soft_wrap)
+
+
+def tell_skipped(unreadable: Sequence[str]) -> str:
+    """Name the first pictures that could not be read; the end of a sentence that counts them."""
+    for line in unreadable[:_LISTED]:
+        mark("skipped", line, soft_wrap=True)
+    if len(unreadable) > _LISTED:
+        mark("skipped", f"{len(unreadable) - _LISTED} more")
+    return f"; left out as unreadable: {len(unreadable)}" if unreadable else ""
 
 
 @contextmanager
@@ -68,50 +110,69 @@ def progress_bar(*columns: "ProgressColumn") -> "Progress":
 
 @contextmanager
 def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
-    """A bar over all rounds of all cells, with the time left and the newest accuracy; our warnings appear above it.
+    """All rounds of all cells followed, with the time left and the newest accuracy; our warnings appear above.
 
     Cells that the run folder has finished before count as done.
     """
     from rich import progress as bars
 
+    from ggeur.cli.following import following
     from ggeur.methods import kind_of
     from ggeur.methods.algorithm import Chosen, Given, Solved
-    from ggeur.report.tables import label
+    from ggeur.report.tables import contestant, label
     from ggeur.runs.checkpoint import finished_numbers
 
     once = [kind_of(p.train.method) in (Solved, Chosen, Given) for p in experiment.points]
     each = [1 if solved else p.train.rounds for p, solved in zip(experiment.points, once, strict=True)]
     rounds = [number for number in each for _ in experiment.seeds]
     done = {cell: rounds[cell] for cell in finished_numbers(folder / "checkpoint") if cell < len(rounds)}
-    names = [label(v) or p.train.method for p, v in zip(experiment.points, experiment.varied, strict=True)]
-    with progress_bar(bars.TextColumn("rounds"), bars.TimeElapsedColumn()) as bar, notes():
-        task = bar.add_task("preparing", total=sum(rounds), completed=sum(done.values()))
+    kinds = [p.augment.kind if not solved else "none" for p, solved in zip(experiment.points, once, strict=True)]
+    points = zip(experiment.points, experiment.varied, kinds, strict=True)
+    names = [label(varied) or contestant({}, p.train.method, kind) for p, varied, kind in points]
+    columns = bars.TextColumn("rounds"), bars.TimeElapsedColumn()
+    with following("preparing", "rounds", sum(rounds), sum(done.values()), *columns) as follow, notes():
 
-        def on_round(event: dict[str, Any]) -> None:
-            done[event["cell"]] = max(event["round"], 1)
-            point, seed = divmod(event["cell"], len(experiment.seeds))
-            words = f"{names[point]}, seed {experiment.seeds[seed]}: {event['avg']:5.1f} %"
-            bar.update(task, completed=sum(done.values()), description=words)
+        def on_round(one: dict[str, Any]) -> None:
+            done[one["cell"]] = max(one["round"], 1)
+            point, seed = divmod(one["cell"], len(experiment.seeds))
+            event("round", name=names[point], seed=experiment.seeds[seed], **one)
+            follow(sum(done.values()), words=f"{names[point]}, seed {experiment.seeds[seed]}: {one['avg']:5.1f} %")
 
         yield on_round
-        bar.update(task, completed=sum(rounds), description="done")
+        follow(sum(rounds), words="done")
+
+
+@contextmanager
+def embedding_bar(total: int) -> Iterator["OnBatch"]:
+    """A bar over so many pictures that are embedded; none where there are none."""
+    if not total:
+        yield lambda done, computed: None
+        return
+    from rich import progress as bars
+    from rich.text import Text
+
+    class Speed(bars.ProgressColumn):
+        """Images per second that the encoder really computed: those from the cache would flatter it."""
+
+        def render(self, task: bars.Task) -> Text:
+            computed = task.fields["computed"]
+            if not computed or not task.elapsed:
+                return Text("from the cache" if task.completed else "")
+            return Text(f"{computed / task.elapsed:.1f} images/s")
+
+    from ggeur.cli.following import following
+
+    with following("embedding", "images", total, 0, Speed()) as follow:
+        yield lambda done, computed: follow(done, computed=computed)
 
 
 @contextmanager
 def progress_of_heads(what: str) -> Iterator["OnHead"]:
-    """A bar over the heads that are solved to find out `what`, which appears once they have taken a second."""
-    with ExitStack() as stack:
-        bar, first = progress_bar(), inf
-        task = bar.add_task(what, total=None)
+    """The heads followed that are solved to find out `what`; a bar appears once they have taken a second."""
+    from ggeur.cli.following import following
 
-        def on_head(done: int, total: int) -> None:
-            nonlocal first
-            first = min(first, time.monotonic())
-            bar.update(task, completed=done, total=total)
-            if not bar.live.is_started and time.monotonic() - first > 1:
-                stack.enter_context(bar)
-
-        yield on_head
+    with following(what, "heads", None, begin=False) as follow:
+        yield follow
 
 
 def show_result(result: "Result", title: str) -> None:
@@ -120,20 +181,26 @@ def show_result(result: "Result", title: str) -> None:
 
     console.print()
     console.print(result_table(result, title))
+    for row in result.rows():
+        status = next((c.status for c in row.cells if c.status != "ok"), "ok")
+        numbers = {"domains": row.domains, "avg": row.avg, "spread": row.spread, "std": row.std}
+        event("row", settings=row.settings, method=row.cells[0].method, status=status, **numbers)
     for message in [*dict.fromkeys(c.message for c in result.cells if c.message), *promised(result.cells)]:
         mark("note", message)
 
 
 def result_table(result: "Result", title: str) -> Table:
-    """Accuracy by domain, AVG with its spread over seeds, and STD over domains, the best AVG in bold."""
-    from ggeur.report.tables import compare
+    """Accuracy by domain, AVG with its spread over seeds, and STD over domains; a block for each setting of a sweep.
+
+    The best AVG of a block is in bold.
+    """
+    from ggeur.report.tables import averaged, compare
 
     shown = compare(result, None)
     domains = shown.columns[:-2]  # the rest is AVG and STD, or one accuracy
-    caption = " ".join(
-        filter(None, [_caption(len(shown.lines[0].cells) if shown.lines else 0, len(domains)), result.caveat])
-    )
-    table = titled_table(title, "", caption=caption)
+    seeds = len(shown.lines[0].cells) if shown.lines else 0
+    caption = " ".join(filter(None, [_caption(averaged(result.cells), seeds, len(domains)), result.caveat]))
+    table = titled_table(title, Column("", overflow="fold"), caption=caption)
     widest = max((len(line.name) for line in shown.lines), default=0)
     tight = widest + sum(max(len(name), 6) + 3 for name in domains) + 32 > console.width  # 32: around and after
     for name in domains:
@@ -141,25 +208,28 @@ def result_table(result: "Result", title: str) -> Table:
         table.add_column(escape(short), justify="right", min_width=6)
     for name in shown.columns[len(domains) :]:
         table.add_column(name, justify="right", no_wrap=True)
-    best = max((line.numbers[len(domains)].mean or 0.0 for line in shown.lines), default=None)
-    for line in shown.lines:
-        table.add_row(*_cells(line, len(domains), best))
+    for block, lines in shown.blocks:
+        if block:
+            table.add_row(f"[dim]{escape(block)}[/]")
+        for line in lines:
+            table.add_row(*_cells(line, len(domains), best=shown.leads(line, len(domains))))
+        table.add_section()
     return table
 
 
-def _cells(line: "Line", avg: int, best: float | None) -> list[str]:
-    """Of the column `avg`, the `best` of which stands out, the spread over seeds is shown as well."""
+def _cells(line: "Line", avg: int, *, best: bool) -> list[str]:
+    """Of the column `avg`, which stands out where it is `best`, the spread over seeds is shown as well."""
     name, texts = escape(line.name), ["-" if n.mean is None else f"{n.mean:.2f}" for n in line.numbers]
     if failed := [c for c in line.cells if c.status != "ok"]:
         name += f" [red]({len(failed)} of {len(line.cells)} {failed[0].status})[/]"
     number = line.numbers[avg]
     texts[avg] += f" ± {number.spread:.2f}" if number.spread is not None else ""
-    texts[avg] = f"[bold]{texts[avg]}[/]" if number.mean is not None and number.mean == best else texts[avg]
+    texts[avg] = f"[bold]{texts[avg]}[/]" if best else texts[avg]
     return [name, *texts]
 
 
-def _caption(seeds: int, domains: int) -> str:
-    parts = ["Percent right on test rows, mean of the last five rounds"]
+def _caption(rounds: str, seeds: int, domains: int) -> str:
+    parts = [f"Percent right on test rows{rounds}"]
     if seeds > 1:
         parts.append(f"± over {seeds} seeds")
     if domains > 1:

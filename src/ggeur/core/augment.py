@@ -6,10 +6,12 @@ controls every reader asks for: Step 1 without noise only repeats rows (`resampl
 repeat rows and prototypes (`prototypes`).
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +20,16 @@ from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.geometry import Geometry, Scale, units_note
 from ggeur.core.statistics import ClassStatistics
 from ggeur.core.types import Bool, Int
-from ggeur.core.validate import check_embeddings, check_labels, check_whole
+from ggeur.core.validate import (
+    as_array,
+    check_all,
+    check_choice,
+    check_embeddings,
+    check_is,
+    check_labels,
+    check_whole,
+    fits_memory,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +45,21 @@ class Prototypes:
     mean: NDArray[Any]
     present: NDArray[np.bool_]
 
+    def __post_init__(self) -> None:
+        mean, present = as_array("prototypes", self.mean), as_array("marks of prototypes", self.present)
+        if mean.ndim != 3 or present.shape != mean.shape[:2] or present.dtype != np.bool_:
+            raise GgeurError(
+                f"The prototypes have shape {mean.shape} and present {present.shape} of {present.dtype}; they must be "
+                "(domains, classes, dimensions) and a boolean for each domain and class."
+            )
+
     @classmethod
     def from_statistics(cls, domains: Sequence[ClassStatistics]) -> Self:
         """One prototype per class from the merged statistics of each other domain, one of `domains` each."""
-        return cls(np.stack([s.mean for s in domains]), np.stack([s.present for s in domains]))
+        found = list(check_all("domains", domains, ClassStatistics, "statistics"))
+        if not found or len({s.sum.shape for s in found}) > 1:
+            raise GgeurError("The domains must be one or more, of the same classes and dimensions.")
+        return cls(np.stack([s.mean for s in found]), np.stack([s.present for s in found]))
 
 
 class Draws(NamedTuple):
@@ -118,7 +140,8 @@ def augment(
 
     Parameters
     ----------
-    x, y : the client's rows (n, p) and their labels (n,), which come first in what is returned.
+    x : the client's rows (n, p), which come first in what is returned.
+    y : their labels (n,), whole numbers from 0 on.
     geometry : the global shape of every class; None where no noise is added.
     target : rows that each class the client holds is topped up to.
     per_sample : N of Algorithm 1, draws around each own row, in place of `target`.
@@ -139,13 +162,11 @@ def augment(
     x = check_embeddings(x)
     x = x if x.dtype in (np.float32, np.float64) else x.astype(np.float32)
     if prototypes is not None and not isinstance(prototypes, Prototypes):
-        mean = np.asarray(prototypes)
-        if mean.ndim != 3:
-            raise GgeurError(f"The prototypes have shape {mean.shape}; they must be (domains, classes, dimensions).")
+        mean = as_array("prototypes", prototypes)
         prototypes = Prototypes(mean, np.ones(mean.shape[:2], np.bool_))
     n_classes: int | None = None
     if geometry is not None:
-        n_classes = geometry.n_classes
+        n_classes = check_is("geometry", geometry, Geometry, "a Geometry, or None").n_classes
     elif scale is not None:
         raise GgeurError("augment needs a geometry to draw along; pass scale=None for no noise.")
     elif prototypes is not None:
@@ -164,20 +185,23 @@ def augment(
     for name, value in (("target", target), ("per_prototype", per_prototype), ("per_sample", per_sample)):
         if value is not None or name != "per_sample":
             check_whole(name, value, least=1)
-    if empty_cell not in ("all", "first"):
-        raise GgeurError(f"empty_cell is {empty_cell!r}; it must be all or first.")
+    check_choice("empty_cell", empty_cell, ("all", "first"))
+    if scale is not None:
+        check_choice("scale", scale, get_args(Scale))
     rule = DrawRule(target, per_sample, per_prototype, empty_cell)
-    draws = plan_draws(y, n_classes, rule, None if prototypes is None else prototypes.present)
     base = x
     if prototypes is not None:
         means = check_embeddings(prototypes.mean.reshape(-1, x.shape[1]), "of the prototypes")
         base = np.concatenate([x, means], dtype=x.dtype)
-    new = base[draws.row]
+    with fits_memory("so many draws: lower target, per_sample or per_prototype"):
+        draws = plan_draws(y, n_classes, rule, None if prototypes is None else prototypes.present)
+        new = base[draws.row]
     if geometry is not None and scale is not None:
         if scale == "eigenvalue" and (note := units_note(float(geometry.eigenvalues.max(initial=0.0)))):
             warnings.warn(note, GgeurWarning, stacklevel=2)
-        if not isinstance(seed, Sequence | np.random.Generator):
-            check_whole("seed", seed, least=0)
+        if not isinstance(seed, np.random.Generator):
+            for part in seed if isinstance(seed, list | tuple) else [seed]:
+                check_whole("seed", part, least=0)
         streams = np.random.default_rng(seed).spawn(n_classes)  # a class's noise does not depend on the others
         count = np.bincount(draws.label, minlength=n_classes)
         ends = np.cumsum(count)

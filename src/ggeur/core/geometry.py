@@ -1,5 +1,7 @@
 """The geometric shape of a class: eigenvectors and eigenvalues of its covariance (Section 2 of the paper)."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,7 +14,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.statistics import ClassStatistics
 from ggeur.core.threads import THREADS
 from ggeur.core.types import Float
-from ggeur.core.validate import check_whole
+from ggeur.core.validate import as_array, check_choice, check_is, check_numbers, check_share, check_whole
 
 Scale = Literal["eigenvalue", "sqrt-eigenvalue"]
 
@@ -33,6 +35,15 @@ class Geometry:
     present: NDArray[np.bool_]  # classes without samples have no shape
     centred: bool = True
 
+    def __post_init__(self) -> None:
+        parts = self.eigenvalues, self.eigenvectors, self.present
+        values, vectors, present = (as_array("parts of a geometry", part).shape for part in parts)
+        if len(vectors) != 3 or values != (vectors[0], vectors[2]) or present != values[:1]:
+            raise GgeurError(
+                f"A geometry has eigenvalues (classes, rank), eigenvectors (classes, dimensions, rank) and present "
+                f"(classes,), not {values}, {vectors} and {present}."
+            )
+
     @classmethod
     def from_statistics(
         cls,
@@ -51,8 +62,11 @@ class Geometry:
         energy : keep as many directions as carry this share (0..1) of each class's variance, and zero the rest.
         centred : False for Eq. 1 as printed, X X' / n, which is good for `similarity` only.
         """
+        check_is("statistics", statistics, ClassStatistics, "a ClassStatistics")
         sigma = statistics.covariance if centred else statistics.uncentred
-        return cls.from_covariance(sigma, statistics.present, rank, energy=energy, centred=centred)
+        return cls.from_covariance(
+            sigma, statistics.present, rank, energy=energy, centred=centred, rounding=statistics.rounding
+        )
 
     @classmethod
     def from_covariance(
@@ -63,17 +77,32 @@ class Geometry:
         *,
         energy: float | None = None,
         centred: bool = True,
+        rounding: Float | None = None,
     ) -> Self:
         """Eigendecompose `covariance` (C, p, p), or one (1, p, p) that serves all classes.
 
         `present` (C,) marks the classes that have a shape; `rank`, `energy` and `centred` are as in `from_statistics`.
+        An eigenvalue below minus its class's `rounding` (C,) is refused; what else is negative becomes zero.
         """
-        p = covariance.shape[-1]
+        covariance = check_numbers("covariance", covariance, (None, None, None))
+        classes, p, q = covariance.shape
+        present = as_array("marks of classes", present)
+        if p != q or present.ndim != 1 or present.dtype != np.bool_ or classes not in (1, len(present)):
+            raise GgeurError(
+                f"The covariance has shape {covariance.shape} and present {present.shape} of {present.dtype}; they "
+                "must be (classes, dimensions, dimensions) and a boolean for each class."
+            )
         if rank is not None and not 1 <= check_whole("rank", rank, least=0) <= p:
             raise GgeurError(f"rank is {rank}; it must be between 1 and the {p} dimensions of the embeddings.")
-        if energy is not None and not 0 < energy <= 1:
-            raise GgeurError(f"energy is {energy}; it must be above 0 and at most 1.")
+        if energy is not None:
+            check_share("energy", energy)
         values, vectors = _eigh(covariance)
+        if rounding is not None and (below := values[:, 0] < -rounding).any():
+            c = int(np.argmax(below))
+            raise GgeurError(
+                f"The covariance of class {c} has the eigenvalue {values[c, 0]:.3g}, and no data has a negative "
+                "variance: its count, sum and second moment are not of the same rows."
+            )
         values = np.clip(values[:, ::-1], 0.0, None)  # rounding leaves tiny negatives
         vectors = vectors[:, :, ::-1]
         if energy is not None:
@@ -96,7 +125,10 @@ class Geometry:
         """Raise unless every one of `classes` has a shape to draw along."""
         if not self.centred:
             raise GgeurError("This geometry is of uncentred moments (Eq. 1): it serves similarity, not drawing.")
-        absent = [int(c) for c in classes if not self.present[c]]
+        wanted = [check_whole("A class", c, least=0) for c in np.asarray(classes, dtype=object).ravel()]
+        if any(c >= self.n_classes for c in wanted):
+            raise GgeurError(f"There is no class {max(wanted)}: the geometry is of classes 0 to {self.n_classes - 1}.")
+        absent = [c for c in wanted if not self.present[c]]
         if absent:
             raise GgeurError(f"No client holds class {absent[0]}, so it has no shape; leave it out.")
 
@@ -106,9 +138,8 @@ class Geometry:
         With eps in R^p, V s(L) V' eps has the law of sum_m eps_m s(lambda_m) xi_m and does not depend on the
         signs and the basis that the eigensolver happened to choose.
         """
-        self.require([c])
-        if scale not in get_args(Scale):
-            raise GgeurError(f"scale is {scale!r}; it must be one of {', '.join(get_args(Scale))}.")
+        self.require([check_whole("A class", c, least=0)])
+        check_choice("scale", scale, get_args(Scale))
         values, vectors = self.eigenvalues[c], self.eigenvectors[c]
         return np.asarray((vectors * (values if scale == "eigenvalue" else np.sqrt(values))) @ vectors.T)
 
@@ -151,9 +182,11 @@ def similarity(a: Geometry, b: Geometry, top: int = 5) -> Float:
     array([[1., 0.],
            [0., 1.]])
     """
-    for g in (a, b):
+    for name, g in (("a", a), ("b", b)):
+        check_is(name, g, Geometry, "a Geometry")
         if not g.present.all():
             raise GgeurError(f"Class {int(np.argmin(g.present))} has no samples, so it has no shape to compare.")
+    check_whole("top", top, least=0)
     ranks = min(a.eigenvalues.shape[1], b.eigenvalues.shape[1])
     if a.dimension != b.dimension or not 1 <= top <= ranks:
         raise GgeurError(

@@ -4,10 +4,12 @@ Second moments are per class, pooled over the classes, or left out where means s
 up, and means and covariances (Eq. 4) are read off the total, as `ClassStatistics` does it for the per-class kind.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +18,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.statistics import ClassStatistics
 from ggeur.core.types import Bool, Float
 from ggeur.core.units import Units
+from ggeur.core.validate import check_choice, check_numbers
 
 Statistics = Literal["means", "pooled", "per-class"]
 KINDS: tuple[Statistics, ...] = ("means", "pooled", "per-class")  # each holds what those before it hold
@@ -49,6 +52,12 @@ class Message(ClassStatistics):
     (array([1., 1.]), np.float64(0.666...))
     """
 
+    least_count: ClassVar[float] = -np.inf  # noise that protects a count may take it below zero
+
+    @staticmethod
+    def _moments(n_classes: int) -> tuple[int, ...]:
+        return 0, 1, n_classes
+
     @property
     def kind(self) -> Statistics:
         held = len(self.second)
@@ -56,6 +65,7 @@ class Message(ClassStatistics):
 
     def of_kind(self, kind: Statistics) -> Self:
         """What is sent of per-class statistics: all, second moments summed over classes (`kind` "pooled"), or none."""
+        check_choice("kind", kind, KINDS)
         if kind == "per-class":
             return self
         return replace(self, second=self.second.sum(axis=0, keepdims=True)[: matrices(kind, self.n_classes)])
@@ -85,7 +95,7 @@ class Message(ClassStatistics):
         """The same with moments about another `center` (p,)."""
         if self.kind == "per-class":
             return super().about(center)
-        center = np.asarray(center, np.float64)
+        center = check_numbers("center", center, (self.dimension,))
         d = self.center - center
         cross = np.outer(self.sum.sum(axis=0), d)
         second = self.second + (cross + cross.T + self.count.sum() * np.outer(d, d))
@@ -111,6 +121,12 @@ class Message(ClassStatistics):
             self, count=np.where(classes, self.count, 0.0), sum=np.where(classes[:, None], self.sum, 0.0), second=second
         )
 
+    def _scatters(self) -> Iterator[tuple[int, Float]]:
+        return ((i, self.scatter_of(i)) for i in range(len(self.second)))
+
+    def _named(self, i: int) -> str:
+        return f"class {i}" if self.kind == "per-class" else "all classes"
+
     def _require(self, kind: Statistics) -> None:
         if KINDS.index(self.kind) < KINDS.index(kind):
             raise GgeurError(f"This needs {kind} second moments, and the sites sent {self.kind}.")
@@ -131,7 +147,7 @@ class Total(Message):
     domain: tuple[int, ...] = ()  # of each that is kept apart
 
     @classmethod
-    def of(cls, messages: Iterable[tuple[int, Message]], apart: Apart | None = None) -> "Total":
+    def of(cls, messages: Iterable[tuple[int, Message]], apart: Apart | None = None) -> Total:
         """Add up every client's messages, each with its domain, keeping as much of them as `apart` asks for."""
         kept: dict[int, tuple[int, Message]] = {}
 
@@ -148,7 +164,7 @@ class Total(Message):
         return cls(total.count, total.sum, total.second, total.center, parts, domains)
 
     @cached_property
-    def standard(self) -> "Total":
+    def standard(self) -> Total:
         """The same in units of its own, about its grand mean: what heads are solved from, kept for the next."""
         return self.in_units(self.units)
 

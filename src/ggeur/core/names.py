@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.validate import check_is
 
 
 def is_own(name: str) -> bool:
@@ -16,7 +17,7 @@ def is_own(name: str) -> bool:
     >>> is_own("mine.methods:clipped"), is_own("fedavg")
     (True, False)
     """
-    return ":" in name
+    return ":" in check_is("The name", name, str, "text")
 
 
 def load_own(name: str, what: str, ours: Iterable[str]) -> Callable[..., Any]:

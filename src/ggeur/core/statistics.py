@@ -5,22 +5,36 @@ client that leaves is subtracted again. Means and covariances (Eq. 4 of the pape
 paper's "local covariances plus scatter of the local means" is the same number written another way.
 """
 
+from __future__ import annotations
+
+import os
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.storage import read_arrays, write_atomically
 from ggeur.core.types import Float
-from ggeur.core.validate import check_embeddings, check_labels, check_whole
+from ggeur.core.validate import (
+    check_all,
+    check_embeddings,
+    check_labels,
+    check_numbers,
+    check_path,
+    check_whole,
+    fits_memory,
+)
+
+_ROUNDING = 1e-9  # of a second moment's trace: an eigenvalue of what is left below minus it is no rounding
 
 
 @dataclass(frozen=True, eq=False)
 class ClassStatistics:
-    """Count, sum and second moment of each class, about a shared public `center`; float64.
+    """Count, sum and second moment of each class, about a shared public `center`; float64, checked when made.
 
     With a mean far above the spread, `second / n - mean mean'` cancels; forming the moments about a center near
     the mean keeps the digits. The center is public and must be the same at every client.
@@ -35,6 +49,26 @@ class ClassStatistics:
     sum: Float  # (C, p), of x - center
     second: Float  # (C, p, p), of (x - center)(x - center)'
     center: Float = field(repr=False)  # (p,)
+
+    least_count: ClassVar[float] = 0.0
+
+    def __post_init__(self) -> None:
+        count = check_numbers("count", self.count, (None,))
+        total = check_numbers("sum", self.sum, (len(count), None))
+        p = total.shape[1]
+        second = check_numbers("second", self.second, (None, p, p))
+        if len(second) not in self._moments(len(count)):
+            raise GgeurError(f"second holds {len(second)} moments; of {len(count)} classes there must be as many.")
+        if (count < self.least_count).any():
+            raise GgeurError(f"count is {count.min():g} for class {int(count.argmin())}; no class has less than none.")
+        center = check_numbers("center", self.center, (p,))
+        for name, value in (("count", count), ("sum", total), ("second", second), ("center", center)):
+            object.__setattr__(self, name, value)
+
+    @staticmethod
+    def _moments(n_classes: int) -> tuple[int, ...]:
+        """How many second moments there may be."""
+        return (n_classes,)
 
     @classmethod
     def from_embeddings(cls, x: ArrayLike, y: ArrayLike, n_classes: int, *, center: ArrayLike | None = None) -> Self:
@@ -53,21 +87,19 @@ class ClassStatistics:
         x = check_embeddings(x)
         y = check_labels(y, check_whole("n_classes", n_classes), rows=len(x))
         p = x.shape[1]
-        center = np.zeros(p) if center is None else np.asarray(center, np.float64)
-        if center.shape != (p,):
-            raise GgeurError(f"The center has shape {center.shape}; it must have shape ({p},) like a row of x.")
-        if not np.isfinite(center).all():
-            raise GgeurError("The center holds NaN or infinite values; it must be a public, finite point.")
-        count = np.bincount(y, minlength=n_classes).astype(np.float64)
-        total, second = np.zeros((n_classes, p)), np.zeros((n_classes, p, p))
+        center = np.zeros(p) if center is None else check_numbers("center", center, (p,))
+        with fits_memory(f"the second moments of {n_classes:,} classes in {p} dimensions"):
+            count = np.bincount(y, minlength=n_classes).astype(np.float64)
+            total, second = np.zeros((n_classes, p)), np.zeros((n_classes, p, p))
         far = False
         rows_by_class = np.split(np.argsort(y, kind="stable"), np.cumsum(count[:-1]).astype(int))
         for c, rows in enumerate(rows_by_class):
             if len(rows):  # in float64 class by class, so that a float16 table is never copied whole
-                z = x[rows].astype(np.float64) - center
-                total[c], second[c] = z.sum(axis=0), z.T @ z
-                mean, spread = total[c] / len(z), z.var(axis=0).sum()
-                far |= bool(mean @ mean > 1e8 * spread > 0)
+                with np.errstate(over="ignore", invalid="ignore"):  # said below, once
+                    z = x[rows].astype(np.float64) - center
+                    total[c], second[c] = z.sum(axis=0), z.T @ z
+                    mean, spread = total[c] / len(z), z.var(axis=0).sum()
+                    far |= bool(mean @ mean > 1e8 * spread > 0)
         if not np.isfinite(second).all():
             raise GgeurError("The embeddings are so large that their squares overflow; scale them down.")
         if far:
@@ -82,7 +114,7 @@ class ClassStatistics:
     @classmethod
     def merge(cls, parts: Iterable[Self]) -> Self:
         """Fold many clients' statistics, `parts`, into one, in the order in which they come, holding two at a time."""
-        parts = iter(parts)
+        parts = check_all("parts", parts, ClassStatistics, "statistics, as `from_embeddings` makes them")
         first = next(parts, None)
         if first is None:
             raise GgeurError("There are no statistics to merge: the federation has no clients.")
@@ -130,7 +162,7 @@ class ClassStatistics:
 
     def about(self, center: ArrayLike) -> Self:
         """The same statistics with moments about another `center` (p,)."""
-        center = np.asarray(center, np.float64)
+        center = check_numbers("center", center, (self.dimension,))
         d = self.center - center
         cross = self.sum[:, :, None] * d
         second = self.second + cross + cross.swapaxes(1, 2) + self.count[:, None, None] * np.outer(d, d)
@@ -143,6 +175,36 @@ class ClassStatistics:
 
     def __add__(self, other: Any) -> Self:
         return self.merge([self, other]) if isinstance(other, type(self)) else NotImplemented
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the statistics to `path` (.npz), whole or not at all: what a site may send by any means it likes.
+
+        The file holds `count` (C,), `sum` (C, p), `second` (C, p, p) and `center` (p,), float64, and nothing else: no
+        row, no class name. Sums of few rows give rows away, and a class of one row is that row; `ggeur audit` says
+        what of a table would be found.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> s = ClassStatistics.from_embeddings([[0.0, 1.0], [2.0, 1.0]], [0, 0], 2)
+        >>> with TemporaryDirectory() as folder:
+        ...     s.save(f"{folder}/site.npz")
+        ...     ClassStatistics.load(f"{folder}/site.npz").mean[0]
+        array([1., 1.])
+        """
+        arrays = {"count": self.count, "sum": self.sum, "second": self.second, "center": self.center}
+        with write_atomically(check_path("path", path)) as file:
+            np.savez(file, allow_pickle=False, **arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote to `path`, checked as the constructor checks; nothing in it is executed."""
+        path, names = check_path("path", path), ("count", "sum", "second", "center")
+        arrays = read_arrays(path, names)
+        if absent := [name for name in names if name not in arrays]:
+            raise GgeurError(f"{path} holds no statistics: it lacks {', '.join(absent)}.")
+        try:
+            return cls(*(arrays[name] for name in names))
+        except GgeurError as error:
+            raise GgeurError(f"{path}: {error}") from error
 
     def __sub__(self, other: Any) -> Self:
         if not isinstance(other, ClassStatistics):
@@ -159,9 +221,35 @@ class ClassStatistics:
         second = self.second - other.second
         if len(second) == len(count):  # not where moments are pooled over the classes
             second = np.where(here[:, None, None], second, 0.0)
-        return replace(self, count=count, sum=np.where(here[:, None], self.sum - other.sum, 0.0), second=second)
+        left = replace(self, count=count, sum=np.where(here[:, None], self.sum - other.sum, 0.0), second=second)
+        for i, rest in left._scatters():
+            try:  # fails unless every eigenvalue is positive, at a tenth of what finding them costs
+                np.linalg.cholesky(rest + (self._slack[i] + 1e-300) * np.eye(len(rest)))
+            except np.linalg.LinAlgError as error:
+                raise GgeurError(
+                    f"Cannot remove these statistics: what would be left of {left._named(i)} has a negative variance, "
+                    "so they were never added."
+                ) from error
+        return left
 
-    def _check_alike(self, other: "ClassStatistics") -> None:
+    @property
+    def _slack(self) -> Float:
+        """How far below zero rounding may take an eigenvalue of each scatter."""
+        return np.asarray(_ROUNDING * np.trace(self.second, axis1=1, axis2=2))
+
+    @property
+    def rounding(self) -> Float:
+        """(C,): how far below zero rounding may take an eigenvalue of a class's covariance."""
+        return self._slack / self._n
+
+    def _scatters(self) -> Iterable[tuple[int, Float]]:
+        """Each second moment about its mean, times the number of rows."""
+        return ((int(c), sigma) for c, sigma in enumerate(self.covariance * self.count[:, None, None]))
+
+    def _named(self, i: int) -> str:
+        return f"class {i}"
+
+    def _check_alike(self, other: ClassStatistics) -> None:
         if self.sum.shape != other.sum.shape or len(self.second) != len(other.second):
             raise GgeurError(
                 f"Cannot merge statistics of shape {self.sum.shape} and {other.sum.shape} (classes, dimensions): "

@@ -1,6 +1,11 @@
 """Checks that every door into the core shares, each with a sentence that says what is wrong and where."""
 
-from typing import Any
+import os
+import reprlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,20 +14,85 @@ from ggeur.core.errors import GgeurError
 
 _MOST_CLASSES = 1_000_000  # a label beyond it, where nothing names the classes, is damage and not a class
 
+T = TypeVar("T")
+
+
+def check_is(name: str, value: T, kind: type | tuple[type, ...], what: str) -> T:
+    """`value`, where it is of a `kind`; else a GgeurError that says `what` it must be."""
+    if not isinstance(value, kind):
+        raise GgeurError(f"{name} is {reprlib.repr(value)}; it must be {what}.")
+    return value
+
+
+def check_all(name: str, values: Iterable[T], kind: type, what: str) -> Iterator[T]:
+    """Each of `values` in turn, where it is a `kind`; else a GgeurError that says `what` they must be."""
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes):
+        raise GgeurError(f"{name} is {reprlib.repr(values)}; it must be a list of {what}.")
+    return (check_is(f"One of {name}", value, kind, f"one of several {what}") for value in values)
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """GgeurError unless `value` is one of the `choices`."""
+    if not isinstance(value, str) or value not in choices:
+        raise GgeurError(f"{name} is {reprlib.repr(value)}; it must be one of {', '.join(choices)}.")
+
+
+def check_path(name: str, value: Any) -> Path:
+    """A path, or a GgeurError."""
+    if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):
+        raise GgeurError(f"{name} is {reprlib.repr(value)}; it must be a path, as text or a Path.")
+    return Path(value)
+
+
+def check_share(name: str, value: Any) -> float:
+    """A number above 0 and up to 1, or a GgeurError."""
+    if not isinstance(value, float | int | np.floating) or isinstance(value, bool) or not 0 < value <= 1:
+        raise GgeurError(f"{name} is {reprlib.repr(value)}; it must be above 0 and at most 1.")
+    return float(value)
+
+
+def check_numbers(name: str, value: Any, shape: tuple[int | None, ...]) -> NDArray[np.float64]:
+    """Finite numbers in an array of this `shape`, of which None is any length; else a GgeurError."""
+    try:
+        array = np.asarray(value, np.float64)
+    except (TypeError, ValueError) as error:
+        raise GgeurError(f"{name} is {reprlib.repr(value)}; it must be numbers.") from error
+    fits = array.ndim == len(shape) and all(m in (None, n) for m, n in zip(shape, array.shape, strict=True))
+    if not fits:
+        wanted = ", ".join("any" if n is None else str(n) for n in shape)
+        raise GgeurError(f"{name} has shape {array.shape}; it must have shape ({wanted}{',' * (len(shape) == 1)}).")
+    if not np.isfinite(array).all():
+        raise GgeurError(f"{name} holds NaN or infinite values.")
+    return array
+
+
+@contextmanager
+def fits_memory(what: str) -> Iterator[None]:
+    """Within the block, what no memory holds is said in a sentence about `what`."""
+    try:
+        yield
+    except MemoryError as error:
+        raise GgeurError(f"There is not enough memory for {what}.") from error
+
 
 def check_whole(name: str, value: Any, least: int = 1) -> int:
     """A whole number from `least` on, or a GgeurError."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-        raise GgeurError(f"{name} is {value!r}; it must be a whole number, {least} or more.")
+        raise GgeurError(f"{name} is {reprlib.repr(value)}; it must be a whole number, {least} or more.")
     return int(value)
+
+
+def as_array(what: str, value: Any) -> NDArray[Any]:
+    """`value` as an array of any type, or a GgeurError."""
+    try:
+        return np.asarray(value)
+    except ValueError as error:  # rows of different lengths
+        raise GgeurError(f"The {what} are ragged: every row must have the same length.") from error
 
 
 def check_embeddings(x: ArrayLike, name: str = "x") -> NDArray[Any]:
     """An (n, p) array of finite floats, or a GgeurError."""
-    try:
-        x = np.asarray(x)
-    except ValueError as error:  # rows of different lengths
-        raise GgeurError(f"The embeddings {name} are ragged: every row must have the same length.") from error
+    x = as_array(f"embeddings {name}", x)
     if x.dtype.kind not in "fiu":
         raise GgeurError(f"The embeddings {name} have type {x.dtype}; they must be numbers.")
     if x.ndim != 2 or x.shape[1] == 0:
@@ -38,10 +108,7 @@ def check_embeddings(x: ArrayLike, name: str = "x") -> NDArray[Any]:
 
 def check_labels(y: ArrayLike, n_classes: int | None, rows: int | None, name: str = "y") -> NDArray[np.int64]:
     """`rows` whole numbers in 0..n_classes-1, or a GgeurError; None where nothing says how many there are."""
-    try:
-        y = np.asarray(y)
-    except ValueError as error:  # rows of different lengths
-        raise GgeurError(f"The labels {name} are ragged: every row has one label.") from error
+    y = as_array(f"labels {name}", y)
     if y.ndim != 1 or rows not in (None, len(y)):
         raise GgeurError(f"The labels {name} have shape {y.shape}; they must be ({rows or 'rows'},).")
     whole = y.dtype.kind in "biu" or (y.dtype.kind == "f" and (np.isfinite(y) & (y == np.round(y))).all())

@@ -1,102 +1,12 @@
-"""Files in and out: written to a temporary name and renamed, so that none is ever half there; read without trust."""
+"""Files of the rooms above `core`: written whole and read without trust, as it has them, and locked."""
 
-import math
-import os
-import secrets
-import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any
-
-import numpy as np
-from numpy.lib import format as npy
-from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.storage import CannotWrite, cannot, read_arrays, write_atomically, write_bytes
 
-_MOST_INFLATED = 1032  # bytes that one deflated byte can give
-
-
-class CannotWrite(GgeurError):
-    """The place, not the request, is at fault: a full disk, a folder that is gone or may not be written."""
-
-
-@contextmanager
-def cannot(what: str, kind: type[GgeurError] = GgeurError) -> Iterator[None]:
-    """Within the block an OSError ends the sentence "Cannot `what`: ...", which is raised as `kind`."""
-    try:
-        yield
-    except OSError as error:
-        raise kind(f"Cannot {what}: {error.strerror or error}.") from error
-
-
-def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
-    """The file `path` with this `content`, whole or not at all."""
-    with write_atomically(path) as file:
-        file.write(content)
-
-
-@contextmanager
-def write_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A binary file that appears as `path` when the block ends well, and not at all otherwise."""
-    path = Path(path)
-    temporary: Path | None = None
-    try:
-        # Not mkstemp, whose 0600 would hide results from a user's colleagues.
-        name = path.parent / f".{path.name}.{secrets.token_hex(4)}"
-        with cannot(f"write {path}", CannotWrite):
-            with name.open("xb") as file:
-                temporary = name
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-            temporary = None
-    finally:
-        if temporary is not None:
-            with suppress(OSError):
-                os.unlink(temporary)
-
-
-def read_arrays(
-    source: Path | IO[bytes], names: Sequence[str] | None = None, *, of: Path | None = None
-) -> dict[str, NDArray[Any]]:
-    """The named arrays of an .npz (default: all), never unpickled and never larger than the bytes that are there.
-
-    `of` names the file where `source` is one that is open already.
-    """
-    path = of or Path(str(source))
-    try:
-        with zipfile.ZipFile(source) as archive:
-            there = [member.removesuffix(".npy") for member in archive.namelist() if member.endswith(".npy")]
-            wanted = there if names is None else [name for name in names if name in there]
-            return {name: _read_array(archive, f"{name}.npy", path) for name in wanted}
-    except FileNotFoundError as error:
-        raise GgeurError(f"There is no file {path}.") from error
-    except OSError as error:
-        raise GgeurError(f"Cannot read {path}: {error.strerror or error}.") from error
-    except GgeurError:
-        raise
-    except Exception as error:  # on damaged bytes zipfile, its codecs and numpy raise a dozen types
-        raise GgeurError(f"{path} is damaged or not an .npz file ({error}); make it again.") from error
-
-
-def _read_array(archive: zipfile.ZipFile, member: str, path: Path) -> NDArray[Any]:
-    info = archive.getinfo(member)
-    there = min(info.file_size, _MOST_INFLATED * path.stat().st_size)  # the archive's own word is not enough
-    with archive.open(info) as file:
-        version = npy.read_magic(file)
-        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, _, dtype = read_header(file)
-        claimed = math.prod(map(int, shape)) * max(dtype.itemsize, 1)
-        if dtype.hasobject or claimed > there:
-            raise GgeurError(f"The array {member} in {path} is not plain numbers or text, or is cut short.")
-    with archive.open(info) as file:
-        array = np.asarray(npy.read_array(file, allow_pickle=False))
-        if file.read(1):  # reading to the end also checks the checksum
-            raise GgeurError(f"The array {member} in {path} is longer than it says; make it again.")
-    return array
+__all__ = ["CannotWrite", "cannot", "lock_file", "read_arrays", "write_atomically", "write_bytes"]
 
 
 def lock_file(path: Path, taken: str) -> ExitStack:

@@ -6,14 +6,17 @@ Every function returns one sorted array of row indices per client, never of test
 [[0, 1], [2, 3, 4]]
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.seeding import generator
-from ggeur.core.validate import check_labels, check_whole
+from ggeur.core.validate import check_labels, check_numbers, check_share, check_whole
 
 Rows = NDArray[np.int64]
+_MOST_CLIENTS = 10**7  # past which memory would run out, not sense begin
 _SMALLEST_BETA = 1e-3  # below it a Dirichlet draw is one-hot in float64, and its gamma variates underflow
 _LARGEST_BETA = 1e15  # above it all shares are equal in float64, and the sum of the gamma variates overflows
 
@@ -46,7 +49,8 @@ def dirichlet(
     """
     y, train = _labels(y, test)
     _check_beta(beta)
-    check_whole("clients", clients)
+    if check_whole("clients", clients) > _MOST_CLIENTS:
+        raise GgeurError(f"clients is {clients}; it must be at most {_MOST_CLIENTS:,}.")
     check_whole("min_per_class", min_per_class, least=0)
     parts: list[list[Rows]] = [[] for _ in range(clients)]
     for c in np.unique(y[train]):
@@ -84,8 +88,9 @@ def by_domain(
     seed : of the draw.
     """
     domain, train = _labels(domain, test)
-    if not 0 < share <= 1 or (taken is not None and not 0 < taken <= 1):
-        raise GgeurError(f"The share {share} (already taken: {taken}) must be above 0 and at most 1.")
+    check_share("share", share)
+    if taken is not None:
+        check_share("taken", taken)
     parts = []
     for d in range(int(domain.max(initial=-1)) + 1):
         rows = np.flatnonzero(train & (domain == d))
@@ -152,12 +157,12 @@ def _whole_shares(shares: NDArray[np.float64], total: int) -> Rows:
 
 def _labels(labels: ArrayLike, test: ArrayLike | None) -> tuple[Rows, NDArray[np.bool_]]:
     labels = check_labels(labels, None, rows=None)
-    train = np.ones(len(labels), np.bool_) if test is None else ~np.asarray(test, np.bool_)
-    if train.shape != labels.shape:
-        raise GgeurError(f"The test mask has shape {train.shape} and the labels {labels.shape}; they must match.")
+    train = np.ones(len(labels), np.bool_)
+    if test is not None:
+        train = check_numbers("test", test, labels.shape) == 0
     return labels, train
 
 
 def _check_beta(beta: float) -> None:
-    if not (beta > 0 and np.isfinite(beta)):
+    if not isinstance(beta, float | int | np.floating) or isinstance(beta, bool) or not 0 < beta < np.inf:
         raise GgeurError(f"beta is {beta}; a Dirichlet parameter must be positive and finite.")

@@ -1,5 +1,7 @@
 """EmbeddingTable: embeddings with labels and, where known, domains and a test mask; one `.npz` file, no pickles."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os
@@ -8,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -16,12 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.seeding import generator
-from ggeur.core.validate import check_embeddings, check_labels
+from ggeur.core.validate import as_array, check_embeddings, check_is, check_labels, check_path
 from ggeur.data.files import read_arrays, write_atomically
 
 TRAIN_SHARE = 0.7  # of each domain, where a table brings no test mask of its own
 FIRST_TEXT = "single"  # what a set of text that has no name is called
-_ARRAYS = ("x", "y", "domain", "test", "class_names", "domain_names", "text", "text_names", "meta")
+_ARRAYS = ("x", "y", "domain", "test", "class_names", "domain_names", "text", "text_names", "path", "meta")
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +30,8 @@ class EmbeddingTable:
     """Rows of embeddings `x` (N, p) with labels `y` (N,); checked when made.
 
     Optional: `domain` (N,) with `domain_names`, `test` (N,) bool, `text`, sets of embeddings (C, p) of the class names
-    by the name of their prompts (one array alone is "single"), and `meta` (encoder, weights hash, preprocessing,
-    dataset, the share already taken).
+    by the name of their prompts (one array alone is "single"), `path` (N names of pictures) and `meta` (encoder,
+    weights hash, preprocessing, dataset, the share already taken).
 
     >>> t = EmbeddingTable(x=np.eye(4, dtype=np.float32), y=[0, 1, 0, 1], class_names=("cat", "dog"))
     >>> t.n_classes, t.domain_names, len(t.subset([0, 2]))
@@ -45,6 +46,7 @@ class EmbeddingTable:
     domain_names: tuple[str, ...] = ()
     text: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
+    path: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         def put(name: str, value: Any) -> None:
@@ -56,6 +58,9 @@ class EmbeddingTable:
                 put("x", self.x.astype(np.float32))
             check_embeddings(self.x)  # a float64 beyond float32's range becomes infinite
         rows = len(self.x)
+        for names in ("class_names", "domain_names"):
+            check_is(names, getattr(self, names), (Sequence, np.ndarray), "a list of names")
+        check_is("meta", self.meta, Mapping, "a mapping of names to values")
         put("y", check_labels(self.y, len(self.class_names) or None, rows))
         put("class_names", _names(self.class_names, self.y, "class"))
         if self.domain is None and len(self.domain_names) > 1:
@@ -67,10 +72,12 @@ class EmbeddingTable:
             put("domain", check_labels(self.domain, len(self.domain_names) or None, rows, "domain"))
             put("domain_names", _names(self.domain_names, self.domain, "domain"))
         if self.test is not None:
-            test = np.asarray(self.test)
+            test = as_array("test mask", self.test)
             if test.shape != (rows,) or not np.isin(test, (0, 1)).all():
                 raise GgeurError(f"The test mask has shape {test.shape}; it must be {rows} booleans.")
             put("test", test.astype(np.bool_))
+        if self.path and len(self.path) != rows:
+            raise GgeurError(f"The table names {len(self.path)} pictures and has {rows} rows; name one for each.")
         put("text", _text_sets(self.text))
         for array in self.text.values():
             if array.shape != (self.n_classes, self.dimension):
@@ -102,10 +109,17 @@ class EmbeddingTable:
 
     def subset(self, rows: ArrayLike) -> Self:
         """The table of these `rows` (indices or a mask), with the same classes and domains."""
-        rows = np.asarray(rows)
+        rows = as_array("rows", rows)
         rows = rows if rows.size else np.zeros(0, np.int64)  # [] is of floats to numpy
+        if rows.ndim != 1 or not (rows.shape == (len(self),) if rows.dtype == np.bool_ else rows.dtype.kind in "iu"):
+            raise GgeurError(
+                f"rows has shape {rows.shape} of {rows.dtype}; it must be row numbers, or a mask of all rows."
+            )
+        if rows.dtype != np.bool_ and ((rows < -len(self)) | (rows >= len(self))).any():
+            raise GgeurError(f"There is no row {rows[np.abs(rows).argmax()]}: the table has {len(self)} rows.")
         test = None if self.test is None else self.test[rows]
-        return replace(self, x=self.x[rows], y=self.y[rows], domain=self.domains[rows], test=test)
+        path = tuple(np.array(self.path, np.object_)[rows].tolist()) if self.path else ()
+        return replace(self, x=self.x[rows], y=self.y[rows], domain=self.domains[rows], test=test, path=path)
 
     def split(self, seed: int) -> Self:
         """This table with a test mask: its own, or 70/30 within each domain, drawn by `seed`.
@@ -151,21 +165,24 @@ class EmbeddingTable:
                 np.stack(list(self.text.values())),
                 np.array(list(self.text), np.str_),
             )
-        with write_atomically(path) as file:
+        arrays |= {"path": np.array(self.path, np.str_)} if self.path else {}
+        with write_atomically(check_path("path", path)) as file:
             np.savez(file, allow_pickle=False, **arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read the table at `path` (.npz); a damaged or foreign file gives a GgeurError that names it."""
-        path = Path(path)
+        path = check_path("path", path)
         arrays: dict[str, Any] = read_arrays(path, _ARRAYS)
         if "x" not in arrays or "y" not in arrays:
-            raise GgeurError(f"{path} is not an embedding table: it must hold the arrays x and y.")
+            raise GgeurError(
+                f"{path} is not an embedding table: it must hold the arrays x and y; rows without y have no labels."
+            )
         try:
             meta = json.loads(str(arrays.pop("meta", "{}")))
             if not isinstance(meta, dict):
                 raise GgeurError("The meta must be a JSON object.")
-            for names in ("class_names", "domain_names"):
+            for names in ("class_names", "domain_names", "path"):
                 arrays[names] = tuple(arrays[names].ravel()) if names in arrays else ()
             if "text_names" in arrays:
                 arrays["text"] = dict(zip(arrays.pop("text_names").ravel(), arrays.get("text", ()), strict=True))

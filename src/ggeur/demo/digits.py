@@ -17,6 +17,8 @@ Within `typeset`, `clutter` and `texture`, training and test rows share the font
 ((7197, 32, 32, 3), ('handwritten', 'typeset', 'clutter', 'texture'))
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

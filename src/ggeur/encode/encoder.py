@@ -1,5 +1,7 @@
 """What an encoder is, and which one a name stands for."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurError
 from ggeur.core.names import build_own, is_own, load_own
 from ggeur.core.types import FloatArray
+from ggeur.core.validate import check_is
 
 Image = NDArray[np.uint8]  # (H, W, 3), RGB
 
@@ -97,7 +100,7 @@ def load_encoder(name: str = DEFAULT, *, normalize: bool = False, **preprocessin
     >>> load_encoder("builtin").dimension
     488
     """
-    kind, _, path = name.partition(":")
+    kind, _, path = check_is("name", name, str, "an encoder's name").partition(":")
     given = {key: value for key, value in preprocessing.items() if value is not None}
     if given and kind != "onnx":
         raise GgeurError(f"The encoder {name} brings its own preprocessing; --{next(iter(given))} is for onnx:PATH.")

@@ -34,6 +34,22 @@ class EmbeddingResult(NamedTuple):
     unreadable: list[str]
 
 
+class Encoded(NamedTuple):
+    """Embeddings `x` (n, p) of the items at `rows`, and the others, which could not be read, with the reason."""
+
+    x: FloatArray
+    rows: NDArray[np.int64]
+    unreadable: list[str]
+
+
+class Unkept(dict[bytes, FloatArray]):
+    """In place of a cache: embeddings that are forgotten with it."""
+
+    def put(self, digests: Sequence[bytes], x: FloatArray) -> None:
+        """As a cache has it."""
+        self.update(zip(digests, x, strict=True))
+
+
 class _PreparedPicture(NamedTuple):
     """What a reading thread makes of a picture: its digest and, unless the cache has it, the encoder's input."""
 
@@ -58,9 +74,23 @@ def embed(
     left out and listed. `prompts`, by name, are for an encoder with a text tower; each gives the table a set of text
     (default: the usual ones). `cache` is another folder than the usual one; `on_batch` is told how far it is.
     """
+    store = EmbeddingCache(encoder, cache)
+    found = encode_items(images.items, encoder, store, batch=batch, skip_unreadable=skip_unreadable, on_batch=on_batch)
+    return EmbeddingResult(_table(found.x, found.rows, images, encoder, prompts), found.unreadable)
+
+
+def encode_items(
+    items: Sequence[Item],
+    encoder: Encoder,
+    store: EmbeddingCache | Unkept,
+    *,
+    batch: int = BATCH,
+    skip_unreadable: bool = False,
+    on_batch: OnBatch | None = None,
+) -> Encoded:
+    """The pictures `items` through the `encoder`, but for those that the `store` has; the rest as of `embed`."""
     if batch < 1:
         raise GgeurError(f"The batch is {batch}; it must be at least 1.")
-    store = EmbeddingCache(encoder, cache)
     digests: list[bytes | None] = []  # None: unreadable
     unreadable: list[str] = []
     waiting: dict[bytes, FloatArray] = {}  # by digest: a picture that comes twice is embedded once
@@ -76,7 +106,7 @@ def embed(
         if on_batch is not None:
             on_batch(len(digests), computed)
 
-    for item, future in _read_ahead(images.items, encoder, store, batch):
+    for item, future in _read_ahead(items, encoder, store, batch):
         try:
             picture = future.result()
         except Unreadable as error:
@@ -97,7 +127,7 @@ def embed(
     if not len(rows):
         raise GgeurError("None of the images could be read.")
     x = np.stack([store[digest] for digest in digests if digest is not None])
-    return EmbeddingResult(_table(x, rows, images, encoder, prompts), unreadable)
+    return Encoded(x, rows, unreadable)
 
 
 class _Stack:
@@ -115,7 +145,7 @@ class _Stack:
 
 
 def _read_ahead(
-    items: Sequence[Item], encoder: Encoder, store: EmbeddingCache, batch: int
+    items: Sequence[Item], encoder: Encoder, store: EmbeddingCache | Unkept, batch: int
 ) -> Iterator[tuple[Item, Future[_PreparedPicture]]]:
     """The items in order, read and prepared by threads, never more than a few batches ahead."""
     # Decoding releases the interpreter's lock and reading waits for disks, so both gain from threads; more than there
@@ -134,7 +164,7 @@ def _read_ahead(
             pool.shutdown(cancel_futures=True)
 
 
-def _prepare(item: Item, encoder: Encoder, store: EmbeddingCache) -> _PreparedPicture:
+def _prepare(item: Item, encoder: Encoder, store: EmbeddingCache | Unkept) -> _PreparedPicture:
     try:
         picture = item.read()
         digest = digest_of(picture)
@@ -161,6 +191,7 @@ def _table(
         test=None if images.test is None else images.test[rows],
         class_names=images.class_names,
         domain_names=images.domain_names,
+        path=tuple(images.items[i].where for i in rows),
         meta=meta,
     )
     if not isinstance(encoder, TextEncoder) or not encoder.has_text:

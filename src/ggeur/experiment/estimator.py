@@ -1,5 +1,7 @@
 """A classifier of scikit-learn's kind that is solved from sums: of an array, of several sites, or of what they sent."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
@@ -146,7 +148,8 @@ class OneMessageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def predict_proba(self, X: ArrayLike) -> Float:
         """(n, C): the probability of each class, in the order of `classes_`, of each row of `X` (n, p)."""
-        return np.asarray(softmax(self._logits(X), axis=1))
+        t = getattr(self, "calibration_", {}).get("temperature", 1.0)  # which `ggeur.fit` has fitted
+        return np.asarray(softmax(self._logits(X) / t, axis=1))
 
     def solve_sites(self, sites: Sequence[Site], min_count: int = 0) -> Self:
         """Choose where that is asked for, sum up and solve, for `sites` as `read_sites` gives them.

@@ -1,5 +1,7 @@
 """From sites to a model in one call: sums, choice, head, scores, and a folder with what joining and leaving need."""
 
+from __future__ import annotations
+
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -10,13 +12,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.message import KINDS as STATISTICS
 from ggeur.core.message import Statistics
+from ggeur.core.validate import check_choice, check_is, check_path, check_whole
 from ggeur.data.files import CannotWrite, cannot, write_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment import helps as who_helps
+from ggeur.experiment.calibrating import calibrated
 from ggeur.experiment.estimator import OneMessageClassifier
 from ggeur.experiment.evaluation import TestSet, mean_accuracy
-from ggeur.experiment.sites import GivenSite, Site, read_sites
+from ggeur.experiment.sites import GivenSite, OnPictures, Site, read_sites
 from ggeur.experiment.solution import Solution, together
 from ggeur.federation.helping import Helping, OnHead
 from ggeur.federation.ledger import Entry, Ledger
@@ -53,7 +58,9 @@ def fit(
     out: str | os.PathLike[str] | None = None,
     sealed: bool = False,
     helps: bool = False,
+    calibrate: bool = True,
     on_head: OnHead = lambda done, total: None,
+    on_pictures: OnPictures = lambda site, done, total, computed: None,
 ) -> OneMessageClassifier:
     """Solve one head for several sites from the sums of each, and say how well it does on their test rows, if any.
 
@@ -70,9 +77,13 @@ def fit(
     sealed : keep the sites' sums there added up, with salted hashes of them, and not one by one.
     helps : find out who helps whom, by heads without each site, and keep it in the model folder as helps.json.
     on_head : called for each of these heads, with how many are solved and how many there will be.
+    on_pictures : called while folders are embedded, with the site, pictures done, of how many, and how many of those
+        were not in the cache.
+    calibrate : fit a temperature for the probabilities, on rows left out of heads that are solved for this alone.
 
     The classifier's `solution_` says what was chosen and why, `metrics_` the accuracy on rows that tables mark as test,
-    and `helping_` who helps whom, where that was asked for and there are rows to tell by.
+    `helping_` who helps whom, where that was asked for and there are rows to tell by, and `calibration_` the
+    temperature of its probabilities with what rows say of them.
 
     >>> rng = np.random.default_rng(0)
     >>> sites = [(rng.normal(size=(40, 3)) + 4 * np.eye(3)[np.arange(40) % 3], np.arange(40) % 3) for _ in range(2)]
@@ -80,14 +91,18 @@ def fit(
     >>> classifier.predict([[4.0, 0.0, 0.0], [0.0, 0.0, 4.0]])
     array([0, 2])
     """
-    folder = None if out is None else Path(out)
+    folder = None if out is None else check_path("out", out)
+    check_is("method", method, str, "a method's name")
+    check_choice("statistics", statistics, STATISTICS)
+    check_whole("seed", seed, least=0)
     if folder is not None:
         _check_new(folder)
-    read = [site.shared(min_count) for site in read_sites(sites, encoder)]
+    read = [site.shared(min_count) for site in read_sites(sites, encoder, on_pictures)]
     found = OneMessageClassifier(method, parameters=parameters, statistics=statistics, seed=seed)
     found.solve_sites(read, min_count)
     solution, names = found.solution_, tuple(map(str, found.classes_.tolist()))
     found.metrics_ = scores(read, names, solution, found.params_)
+    found.calibration_ = calibrated(read, names, solution, found.params_, min_count) if calibrate else {}
     with ExitStack() as held:
         if folder is not None:
             _claim(folder, held)
@@ -95,7 +110,9 @@ def fit(
             encoders = {site.name: site.encoder for site in read}
             ledger = Ledger.of(Entry.of(sums, encoders[sums.name]) for sums in found.sums_)
             whole = solution.whole(found.sums_, names)
-            fitted = Fitted(solution, found.params_, whole, ledger.encoder({}), settings, found.metrics_)
+            fitted = Fitted(
+                solution, found.params_, whole, ledger.encoder({}), settings, found.metrics_, found.calibration_
+            )
             keep(folder, fitted, found.sums_, ledger, Command("fit"), sealed=sealed)
         found.helping_ = _who_helps(read, solution, on_head) if helps else None
         if folder is not None and found.helping_ is not None:
@@ -122,6 +139,7 @@ class Fitted(NamedTuple):
     encoder: Mapping[str, Any]
     settings: Mapping[str, Any]
     metrics: Mapping[str, Any]
+    calibration: Mapping[str, Any] = {}  # none once a site has joined or left: it was fitted for another head
 
     @property
     def model(self) -> Model:
@@ -137,6 +155,7 @@ class Fitted(NamedTuple):
             algorithm=self.solution.to_json(),
             settings=self.settings,
             metrics=self.metrics,
+            calibration=self.calibration,
             privacy={"min_count": least} if (least := self.settings.get("min_count")) else {},
         )
 

@@ -59,6 +59,10 @@ def helping(
 def helping_of_point(point: Settings, seed: int, name: str) -> Helping:
     """The same of a point of a grid, dealt out as its run did; its method must be solved from messages."""
     setup = Setup.of(point)
+    if point.privacy.secure_sum:
+        raise GgeurError(
+            "Under [privacy] secure_sum nobody can tell who helps whom: a total without one site shows what it added."
+        )
     table, _ = Dealer().rows(setup, seed)
     assert isinstance(setup.algorithm, Solved | Chosen), f"{name} is trained"
     return helping(table, point.partition, setup.algorithm, seed, name=name)

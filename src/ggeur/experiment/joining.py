@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.names import is_own
+from ggeur.core.names import is_own, one_line
 from ggeur.experiment.fit import Fitted, keep, scores
 from ggeur.experiment.sites import Site, check_alike, class_names_of, name_of_path, read_sites
 from ggeur.experiment.solution import Solution, decide
@@ -39,11 +39,17 @@ class Opened(NamedTuple):
 
         The head's numbers are not read: it is solved again, and where they are damaged that is what mends them.
         """
-        model, kept = Model.load(folder, own=own, numbers=False), load_ledger(folder)
+        model = Model.load(folder, own=own, numbers=False)
+        if model.privacy.get("secure_sum"):
+            raise GgeurError(
+                f"The model at {folder} was made under secure sums, of which only the total was ever seen: no single "
+                "site can join it or be forgotten; run again, with at least three sites more or fewer."
+            )
+        kept = load_ledger(folder)
         try:
             solution = Solution.from_json(model.algorithm)
         except (KeyError, TypeError) as error:
-            raise GgeurError(f"{folder / 'model.json'} does not say how its head was solved: {error!r}.") from error
+            raise GgeurError(f"{folder / 'model.json'} does not say how it was solved: {one_line(error)}.") from error
         _check_own(solution.method, own)
         if kind_of(solution.method) is not Solved:
             raise GgeurError(f"{folder / 'model.json'} says '{solution.method}', which is no solved head.")

@@ -1,14 +1,20 @@
 """Run an experiment: every point of its grid, cells that one compiled program serves stacked in it."""
 
+from __future__ import annotations
+
 import os
 import time
+import zipfile
 from contextlib import nullcontext
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from ggeur.core.errors import GgeurError, Unavailable
 from ggeur.core.names import blaming
+from ggeur.core.validate import check_path
+from ggeur.data.table import EmbeddingTable
 from ggeur.engine.compilation import keep_compiled_programs
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
@@ -25,6 +31,7 @@ from ggeur.runs.checkpoint import Snapshot
 from ggeur.runs.folder import RunFolder, finished_result, run_folder
 from ggeur.runs.interrupt import check
 from ggeur.runs.result import Cell, Result
+from ggeur.runs.resuming import check_startable
 from ggeur.settings.grid import Experiment
 
 
@@ -43,7 +50,7 @@ def run(
     out : a run folder to write; without one nothing is kept on disk.
     resume : go on in `out` where an earlier process stopped.
     on_round : called with {"cell", "round", "rounds", "domains", "avg", "loss"} after every round of every cell: the
-        place to log to MLflow, Weights & Biases or TensorBoard.
+        place to log from; [run] track, which logs to MLflow and others, is followed by the command line.
 
     >>> settings = {"data": {"dataset": "mini-digits"}, "augment": {"kind": "none"}, "train": {"method": "lda"}}
     >>> (row,) = run(Experiment.of({**settings, "partition": {"kind": "domain"}})).rows()
@@ -52,6 +59,7 @@ def run(
     """
     if not isinstance(experiment, Experiment):
         raise GgeurError("run takes an Experiment: make one with Experiment.of({...}) or Experiment.load(path).")
+    out = None if out is None else check_path("out", out)
     keep_compiled_programs()
     if resume and out is not None and (done := finished_result(out, experiment)) is not None:
         return done
@@ -68,6 +76,15 @@ def run(
         if folder is not None:
             folder.finish(result)
     return result
+
+
+def check_ready(experiment: Experiment, out: Path | None) -> None:
+    """What can be told at once of an `experiment` and its new folder `out`: better than after a bar has appeared."""
+    if out is not None:
+        check_startable(out)
+    for table in dict.fromkeys(point.data.table for point in experiment.points):
+        if table is not None and not zipfile.is_zipfile(table):
+            EmbeddingTable.load(table)  # which says what is wrong
 
 
 def _cells(experiment: Experiment, folder: RunFolder | None, on_round: OnRound | None) -> list[Work]:

@@ -4,7 +4,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.message import Statistics
 from ggeur.core.types import Bool, Int
-from ggeur.core.validate import check_embeddings
+from ggeur.core.validate import check_embeddings, check_is
 from ggeur.data.readers import folder_name, image_folder
 from ggeur.data.table import EmbeddingTable
 from ggeur.encode.encoder import Encoder, load_encoder
@@ -25,6 +25,8 @@ from ggeur.privacy.threshold import large_cells
 GivenSite = Any  # a path, an EmbeddingTable, or a pair (x, y)
 _UNNAMED = ("all", "0")  # what a table calls its only domain where nobody gave it a name
 _ENCODER = ("encoder", "weights", "preprocessing")
+
+OnPictures = Callable[[str, int, int, int], None]  # site, pictures done, of how many, and how many were computed
 
 
 class Site(NamedTuple):
@@ -60,9 +62,14 @@ class Site(NamedTuple):
         return sums_of(self.name, self.x[t], self.y[t], self.class_names, self.domain[t], self.domain_names, kind)
 
 
-def read_sites(given: Sequence[GivenSite] | Mapping[str, GivenSite], encoder: str | None = None) -> list[Site]:
+def read_sites(
+    given: Sequence[GivenSite] | Mapping[str, GivenSite],
+    encoder: str | None = None,
+    on_pictures: OnPictures = lambda site, done, total, computed: None,
+) -> list[Site]:
     """The sites, by name: those of a mapping have its keys, of paths their stems, and others are numbered."""
-    named = list(given.items()) if isinstance(given, Mapping) else [(None, one) for one in given]
+    several = check_is("sites", given, Iterable, "a list of sites, or a mapping of names to them")
+    named = list(given.items()) if isinstance(given, Mapping) else [(None, one) for one in several]
     if not named:
         raise GgeurError("There are no sites: name at least one table (.npz) or folder of pictures.")
     sites: list[Site] = []
@@ -77,7 +84,7 @@ def read_sites(given: Sequence[GivenSite] | Mapping[str, GivenSite], encoder: st
         found = str(name) if name is not None else _name_of(one, number, len(named))
         if found in {s.name for s in sites}:
             raise GgeurError(f"Two sites are called '{found}'; a site goes by its file or folder, so rename one.")
-        sites.append(_site(found, one, tower))
+        sites.append(_site(found, one, tower, partial(on_pictures, found)))
     check_alike(sites)
     return sorted(sites, key=lambda s: s.name)
 
@@ -92,10 +99,12 @@ def _name_of(one: GivenSite, number: int, many: int) -> str:
     return name_of_path(one) if isinstance(one, str | os.PathLike) else f"site-{number:0{len(str(many - 1))}d}"
 
 
-def _site(name: str, one: GivenSite, tower: Callable[[], Encoder]) -> Site:
+def _site(
+    name: str, one: GivenSite, tower: Callable[[], Encoder], on_pictures: Callable[[int, int, int], None]
+) -> Site:
     if isinstance(one, str | os.PathLike):
         path = Path(one)
-        return _of_table(name, _embedded(path, tower()) if path.is_dir() else EmbeddingTable.load(path))
+        return _of_table(name, _embedded(path, tower(), on_pictures) if path.is_dir() else EmbeddingTable.load(path))
     if isinstance(one, EmbeddingTable):
         return _of_table(name, one)
     try:
@@ -138,11 +147,11 @@ def _of_table(name: str, table: EmbeddingTable) -> Site:
     return Site(name, table.x, table.y, names, names, table.domains, domains, test, encoder)
 
 
-def _embedded(path: Path, tower: Encoder) -> EmbeddingTable:
+def _embedded(path: Path, tower: Encoder, on_pictures: Callable[[int, int, int], None]) -> EmbeddingTable:
     images = image_folder(path)
     note = f"Embedding the {len(images):,} pictures of {path} with {tower.name}, unless the cache has them."
     warnings.warn(note, GgeurWarning, stacklevel=5)
-    return embed(images, tower).table
+    return embed(images, tower, on_batch=lambda done, computed: on_pictures(done, len(images), computed)).table
 
 
 def check_alike(sites: Iterable[Site], encoder: Mapping[str, Any] | None = None, dimension: int | None = None) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.names import one_line
 from ggeur.data.files import write_bytes
 
 FILE = "reproduction.json"
@@ -87,4 +88,4 @@ class Reproduction:
         try:
             return cls.of(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise GgeurError(f"{path} is damaged: {error!r}; run the same `ggeur reproduce` again.") from error
+            raise GgeurError(f"{path} is damaged: {one_line(error)}; run the same `ggeur reproduce` again.") from error

@@ -1,5 +1,6 @@
 """What all figures share: their style, ink and colours, panels in a grid, and how heat maps are labelled."""
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,11 @@ def grid(
 def plain_text(text: str, longest: int = _LONGEST) -> str:
     """Text that matplotlib takes as it is, not as mathematics, and cut where it would fill the figure."""
     return (text if len(text) <= longest else f"{text[: longest - 1]}…").replace("$", r"\$")
+
+
+def in_lines(text: str, longest: int = _LONGEST) -> str:
+    """The same, whole, in as many lines as it takes."""
+    return "\n".join(textwrap.wrap(text, longest)).replace("$", r"\$")
 
 
 def plain_names(names: Sequence[str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from ggeur.report.canvas import FAINT, INK, STYLE, grid, plain_text
+from ggeur.report.canvas import FAINT, INK, STYLE, grid, in_lines
 from ggeur.report.entries import Entry, Pair, Variant
 from ggeur.report.tables import Number
 
@@ -53,7 +53,7 @@ def convergence(entries: Sequence[Entry]) -> Figure | None:
                 # Where many curves cross, bands of all would cover each other.
                 band = len(panel) <= 3 or entry.variant in (Variant.PLAIN, Variant.FULL)
                 _curve(ax, entry, variants.index(entry.variant), band)
-            ax.set_title(plain_text(panel[0].title))
+            ax.set_title(in_lines(panel[0].title))
             ax.set_xlim(left=1)
             ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
             ax.grid(axis="y", color=FAINT, lw=0.4, alpha=0.5)
@@ -79,7 +79,7 @@ def _curve(ax: Axes, entry: Entry, i: int, band: bool) -> None:
     values: NDArray[np.float64] = np.array([c[:length] for c in curves])
     rounds, mean = np.arange(1, length + 1), values.mean(axis=0)
     width = 2.0 if entry.variant == Variant.FULL else 1.3
-    ax.plot(rounds, mean, color=colour, ls=dash, lw=width, label=plain_text(entry.variant))
+    ax.plot(rounds, mean, color=colour, ls=dash, lw=width, label=in_lines(entry.variant))
     if band and len(curves) > 1:
         spread = values.std(axis=0, ddof=1)
         ax.fill_between(rounds, mean - spread, mean + spread, color=colour, alpha=0.18, lw=0)
@@ -98,8 +98,8 @@ def controls(entries: Sequence[Entry]) -> Figure | None:
             for entry in panel:
                 place = len(variants) - 1 - variants.index(entry.variant)
                 _dot(ax, entry, place, variants.index(entry.variant))
-            ax.set_title(plain_text(panel[0].title))
-            ax.set_yticks(range(len(variants)), [plain_text(v) for v in reversed(variants)])
+            ax.set_title(in_lines(panel[0].title))
+            ax.set_yticks(range(len(variants)), [in_lines(v) for v in reversed(variants)])
             ax.set_ylim(-0.6, len(variants) - 0.4)
             ax.set_xlabel("AVG, %" if i + 3 >= len(panels) else "")
             ax.xaxis.set_major_locator(MaxNLocator(5))
@@ -133,7 +133,7 @@ def gains(pairs: Sequence[Pair], published: Sequence[float | None]) -> Figure | 
             if paper is not None:
                 ax.plot([paper], [place], "D", mfc="none", color="#D55E00", ms=7, label="paper")
             ax.text(1.02, place, _figures(pair), transform=ax.get_yaxis_transform(), va="center", fontsize=8)
-        ax.set_yticks(range(len(pairs)), [plain_text(pair.other.title) for pair in reversed(pairs)])
+        ax.set_yticks(range(len(pairs)), [in_lines(pair.other.title) for pair in reversed(pairs)])
         ax.set_ylim(-0.6, len(pairs) - 0.4)
         ax.axvline(0, color=INK, lw=0.8)
         ax.grid(axis="x", color=FAINT, lw=0.4, alpha=0.5)

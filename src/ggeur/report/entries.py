@@ -8,10 +8,11 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.names import is_own
 from ggeur.core.packaged import packaged_toml
 from ggeur.federation.augmentation import ggeur, none, prototypes, resample
 from ggeur.paper.reproduction import Reproduction
-from ggeur.report.tables import label
+from ggeur.report.tables import row_name, setting
 from ggeur.runs.compare import Difference, paired_difference
 from ggeur.runs.result import Result, Row
 from ggeur.settings.grid import Experiment
@@ -116,23 +117,30 @@ def entries(result: Result, experiment: Experiment, reading: Reproduction | None
     weights = mode(p.train.weights for _, p in rows)
     steps = mode(p.train.local_steps for _, p in rows)
     scale = mode(p.augment.scale for _, p in rows)
-    most = max((p.augment.steps or 1 for _, p in rows if p.augment.build().noise is not None), default=1)
+    most = max((p.augment.steps or 1 for _, p in rows if draws_noise(p)), default=1)
     found = []
     for row, point in rows:
         arm = arms.get(str(row.settings.get("arm")))
-        odd = {"arm", "train.method", "augment.kind", "augment.steps"}
-        condition = label({key: value for key, value in row.settings.items() if key not in odd})
+        condition = setting(row.settings)
         if several and arm is not None:
             condition = f"{arm.part}, {condition}" if condition else arm.part
         variant = _variant(point, weights, steps, scale, most)
-        name = arm.row if arm is not None else label(row.settings) or point.train.method
+        name = arm.row if arm is not None else row_name(row)
         published = "" if arm is None else arm.published
         found.append(Entry(name, point.train.method, variant, condition, row, point, published))
     return found
 
 
+def draws_noise(point: Settings) -> bool:
+    """Whether noise is drawn at a point; of a user's own augmentation nobody knows, as it is not imported."""
+    return not is_own(point.augment.kind) and point.augment.build().noise is not None
+
+
 def _variant(point: Settings, weights: str, steps: int | None, scale: str, most: int) -> str:
-    a, augmentation = point.augment, point.augment.build()
+    a = point.augment
+    if is_own(a.kind):  # which is not imported to be named
+        return a.kind.partition(":")[2]
+    augmentation = a.build()
     words = [augmentation.label]
     if augmentation.noise is not None:
         words += [f"step {a.steps}"] if (a.steps or 1) < most else []

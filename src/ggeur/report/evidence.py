@@ -15,7 +15,7 @@ from ggeur.report import charts, figures, inspection
 from ggeur.report.canvas import plain_names, plain_text
 from ggeur.report.captions import CaptionedFigure, captioned
 from ggeur.report.choice_chart import choices
-from ggeur.report.entries import Entry, pairs
+from ggeur.report.entries import Entry, draws_noise, pairs
 from ggeur.report.words import published_gain
 from ggeur.settings.schema import Settings
 
@@ -83,7 +83,7 @@ def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[Captione
         shown = [p._replace(domains=(plain_text(p.domains[0]), plain_text(p.domains[1]))) for p in found]
         same, other = (float(np.mean([getattr(p, kind) for p in found])) for kind in ("same", "other"))
         similarity = [captioned("similarity", figures.similarity(shown), table=name, same=same, other=other)]
-    full = max(points, key=lambda p: (p.augment.build().noise is not None, p.augment.steps or 1))
+    full = max(points, key=lambda p: (draws_noise(p), p.augment.steps or 1))
     augment = full.augment.model_copy(update={"kind": "ggeur", "parameters": {}}).build()
     rows = partition_rows(table, full.partition, seed)
     view = inspection.client_view(table, rows, None, augment, [], seed)

@@ -36,7 +36,7 @@ def _panel(ax: Axes, rows: Sequence[Candidate], best: Sequence[Candidate], cost:
         own = [row for row in rows if row.solved == solved]
         if own:
             at = [max(getattr(row, cost), 1e-3) for row in own]
-            ax.plot(at, [row.avg for row in own], marker, color=colour, ms=5, alpha=0.75, label=text)
+            ax.plot(at, [row.avg for row in own], marker, color=colour, ms=5, alpha=0.9, label=text)
     at, avg = [max(getattr(row, cost), 1e-3) for row in best], [row.avg for row in best]
     ax.step(at, avg, where="post", color=_LINE, lw=1.6, label="frontier", zorder=0)
     ax.plot(at, avg, "o", mfc="none", mec=_LINE, ms=11, mew=1.4)

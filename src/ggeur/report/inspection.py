@@ -129,6 +129,13 @@ class ClientView(NamedTuple):
     shares: tuple[float, float]  # of the variance, along the two axes
 
 
+def check_classes(table: EmbeddingTable, class_names: Sequence[str]) -> None:
+    """Raise where one of the `class_names` is none of the `table`'s."""
+    if unknown := [name for name in class_names if name not in table.class_names]:
+        more = f" and {len(table.class_names) - 20} more" if len(table.class_names) > 20 else ""
+        raise GgeurError(f"The table has no class '{unknown[0]}'; it has {', '.join(table.class_names[:20])}{more}.")
+
+
 def client_view(
     table: EmbeddingTable,
     parts: Sequence[Int],
@@ -146,9 +153,7 @@ def client_view(
         client = int(np.argmax([len(rows) for rows in parts]))
     if not 0 <= client < len(parts):
         raise GgeurError(f"There is no client {client}; there are {len(parts)}, counted from 0.")
-    unknown = [name for name in class_names if name not in table.class_names]
-    if unknown:
-        raise GgeurError(f"The table has no class '{unknown[0]}'; it has {', '.join(table.class_names[:20])}.")
+    check_classes(table, class_names)
     own = client_counts(table, parts)
     chosen = np.array([table.class_names.index(n) for n in class_names] or _telling(own[client], own.sum(axis=0)))
     few, rows = _only(table, parts, chosen)

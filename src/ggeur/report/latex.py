@@ -4,7 +4,10 @@ from ggeur.report.tables import Comparison, Number
 
 
 def to_latex(table: Comparison) -> str:
-    """The table for a paper: booktabs, mean and deviation over seeds, the paper's figure in brackets, best in bold."""
+    """The table for a paper: booktabs, mean and deviation over seeds, the paper's figure in brackets, best in bold.
+
+    Each setting of a sweep is a block of its own, and best is within it.
+    """
     head = " & ".join(_tex(c) for c in table.headings or table.columns)
     lines = [
         "% needs \\usepackage{booktabs}",
@@ -13,9 +16,13 @@ def to_latex(table: Comparison) -> str:
         f"Method & {head} \\\\",
         "\\midrule",
     ]
-    for line in table.lines:
-        cells = [_latex_number(n, n.mean is not None and n.mean == table.best(i)) for i, n in enumerate(line.numbers)]
-        lines.append(f"{_tex(line.name)} & {' & '.join(cells)} \\\\")
+    for number, (block, own) in enumerate(table.blocks):
+        if block:
+            title = f"\\multicolumn{{{len(table.columns) + 1}}}{{l}}{{\\emph{{{_tex(block)}}}}} \\\\"
+            lines += ["\\midrule", title] if number else [title]
+        for line in own:
+            cells = [_latex_number(n, table.leads(line, i)) for i, n in enumerate(line.numbers)]
+            lines.append(f"{_tex(line.name)} & {' & '.join(cells)} \\\\")
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
 
 

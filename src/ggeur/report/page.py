@@ -20,6 +20,7 @@ from ggeur.report.protocols import side_by_side
 from ggeur.report.ranking import decision, ranking
 from ggeur.report.ranks_section import ranks_section
 from ggeur.report.run_folder import Run, find_helps, read_run
+from ggeur.report.tables import averaged
 from ggeur.report.template import render_page, templates
 from ggeur.report.words import summary
 from ggeur.runs.promise import promised
@@ -67,6 +68,7 @@ def _context(run: Run, key: str) -> dict[str, Any]:
     return {
         "key": key,
         "run": run,
+        "averaged": averaged(run.result.cells),
         "summary": [
             *([] if ranked is None else [decision(ranked)]),
             *summary(run.entries, run.table, run.reading),

@@ -29,7 +29,7 @@ class Run(NamedTuple):
 def read_run(folder: Path) -> Run:
     """The `folder`'s result and settings; a run that has not finished gives an error that says so."""
     result = Result.load(folder)
-    experiment = Experiment.load(folder / "config.toml")
+    experiment = Experiment.load(folder / "config.toml", own=False)
     reading = Reproduction.load(folder)
     title = folder.resolve().name
     if reading is not None:

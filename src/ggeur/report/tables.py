@@ -1,15 +1,19 @@
 """A result as the table people read: mean and interval over seeds, beside what the paper printed."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ggeur.experiment.evaluation import LAST_ROUNDS
 from ggeur.paper.published import PublishedTable, published_tables
 from ggeur.paper.reproduction import Arm, Column, Reproduction
 from ggeur.runs.result import Cell, Result, Row
 
 _SPEAK_FOR_THEMSELVES = ("arm", "train.method", "augment.kind")
+_CONTESTANT = (*_SPEAK_FOR_THEMSELVES, "augment.steps")  # what is compared; the rest is where
+_TASK = ("data", "partition", "privacy")  # sections that make it another task
 
 
 class Number(NamedTuple):
@@ -20,6 +24,7 @@ class Number(NamedTuple):
     remark: str = ""  # why some or all of ours is missing
     slip: str = ""  # what is wrong with the paper's figure
     comparable: bool = True  # False where another domain stands in for the paper's
+    most: float = 100.0  # that such a figure can be: percent, but for seconds
 
     @property
     def mean(self) -> float | None:
@@ -32,13 +37,13 @@ class Number(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % t-interval of the mean over seeds."""
+        """The 95 % t-interval of the mean over seeds, as far as such a figure can be."""
         if self.mean is None or self.spread is None:
             return None
         from scipy import stats
 
         half = float(stats.t.ppf(0.975, len(self.values) - 1)) * self.spread / len(self.values) ** 0.5
-        return self.mean - half, self.mean + half
+        return max(self.mean - half, 0.0), min(self.mean + half, self.most)
 
     @property
     def difference(self) -> float | None:
@@ -55,6 +60,7 @@ class Line(NamedTuple):
     control: bool = False
     why: str = ""  # nothing of it ran
     cells: tuple[Cell, ...] = ()  # where it is a row of the result
+    block: str = ""  # the setting that it shares with others, where the grid has several
 
     @property
     def published(self) -> bool:
@@ -69,12 +75,25 @@ class Comparison(NamedTuple):
     lines: tuple[Line, ...]
     unit: str = "percent"
     headings: tuple[str, ...] = ()  # columns as shown, where a domain stands in for another
+    one_task: bool = True  # False where every line is of a task of its own, so that none is best
 
-    def best(self, column: int) -> float | None:
-        """The largest mean of a column, or the smallest, where small is good."""
-        means = [mean for line in self.lines if (mean := line.numbers[column].mean) is not None]
+    @property
+    def blocks(self) -> list[tuple[str, list[Line]]]:
+        """The lines of each setting, under its name; all under "" where there is one."""
+        names = dict.fromkeys(line.block for line in self.lines)
+        return [(name, [line for line in self.lines if line.block == name]) for name in names]
+
+    def best(self, column: int, block: str = "") -> float | None:
+        """The largest mean of a column within a `block`, or the smallest, where small is good."""
+        lines = [line for line in self.lines if line.block == block]
+        means = [mean for line in lines if (mean := line.numbers[column].mean) is not None]
         small = self.unit == "seconds" or self.columns[column] == "STD"
-        return (min if small else max)(means, default=None)
+        return (min if small else max)(means, default=None) if self.one_task else None
+
+    def leads(self, line: Line, column: int) -> bool:
+        """Whether a `line` is the best of its block in a column."""
+        mean = line.numbers[column].mean
+        return mean is not None and mean == self.best(column, line.block)
 
     @property
     def slips(self) -> list[tuple[str, str, str]]:
@@ -102,8 +121,31 @@ def label(varied: dict[str, Any]) -> str:
     return ", ".join(plain + rest)
 
 
+def setting(varied: dict[str, Any]) -> str:
+    """Where methods are compared, in the same words: all that the grid varies but the method and its augmentation."""
+    return label({key: value for key, value in varied.items() if key not in _CONTESTANT})
+
+
+def contestant(varied: dict[str, Any], method: str, augment: str) -> str:
+    """What is compared, in the same words; where nothing of it varies, the method and what it trains on."""
+    own = label({key: value for key, value in varied.items() if key in _CONTESTANT})
+    return own or (method if augment == "none" else f"{method}, {augment}")
+
+
 def row_name(row: Row) -> str:
-    return label(row.settings) or row.cells[0].method
+    """What sets a row apart, or what it is, where nothing does."""
+    first = row.cells[0]
+    return label(row.settings) or contestant({}, first.method, first.augment if first.local_steps else "none")
+
+
+def averaged(cells: Sequence[Cell]) -> str:
+    """Which rounds an accuracy is the mean of, as the end of "percent right"; nothing where there are no rounds."""
+    rounds = [len(cell.rounds) for cell in cells if cell.local_steps or len(cell.rounds) > 1]
+    if max(rounds, default=0) < 2:
+        return ""
+    trained = "" if len(rounds) == sum(bool(cell.rounds) for cell in cells) else " of what is trained"
+    few = f"the {max(rounds)}" if max(rounds) < LAST_ROUNDS else "the last five"
+    return f", mean of {few} rounds{trained}"
 
 
 def compare(result: Result, reading: Reproduction | None) -> Comparison:
@@ -118,8 +160,17 @@ def _plain(result: Result) -> Comparison:
     columns = [Column(name, "", "domain", value=name) for name in domains] if several else []
     columns += [Column("AVG" if several else "accuracy", "", "avg")]
     columns += [Column("STD", "", "std")] if several else []
-    lines = [Line(row_name(row), tuple(_number(row.cells, c) for c in columns), cells=tuple(row.cells)) for row in rows]
-    return Comparison(tuple(c.label for c in columns), tuple(lines))
+    where = [setting(row.settings) for row in rows]
+    several = 1 < len(set(where)) < len(where)
+    lines = []
+    for row, block in sorted(zip(rows, where, strict=True), key=lambda pair: where.index(pair[1]) if several else 0):
+        first = row.cells[0]
+        name = contestant(row.settings, first.method, first.augment) if several else row_name(row)
+        numbers = tuple(_number(row.cells, c) for c in columns)
+        lines.append(Line(name, numbers, cells=tuple(row.cells), block=block if several else ""))
+    alone = len(set(where)) == len(where) > 1 and len({contestant(r.settings, "", "none") for r in rows}) == 1
+    tasks = {tuple(v for key, v in row.settings.items() if key.split(".")[0] in _TASK) for row in rows}
+    return Comparison(tuple(c.label for c in columns), tuple(lines), one_task=not (alone and len(tasks) > 1))
 
 
 def _reproduced(result: Result, reading: Reproduction) -> Comparison:
@@ -175,7 +226,8 @@ def _number(cells: Sequence[Cell], column: Column, ddof: int = 0, measure: str =
     failed = [c for c in cells if c.status != "ok"]
     remark = f"{len(failed)} of {len(cells)} seeds {failed[0].status}" if failed else ""
     if measure == "seconds":  # a first round compiles, so one alone says nothing
-        return Number(tuple(c.round_seconds for c in done if c.round_seconds is not None), None, remark)
+        seconds = tuple(c.round_seconds for c in done if c.round_seconds is not None)
+        return Number(seconds, None, remark, most=math.inf)
     return Number(tuple(_value(c, column, ddof) for c in done), None, remark)
 
 

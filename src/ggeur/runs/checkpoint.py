@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.names import one_line
 from ggeur.core.types import Tree
 from ggeur.data.files import read_arrays, write_atomically
 from ggeur.engine.simulate import State
@@ -145,4 +146,4 @@ def _as_damaged(path: Path) -> Iterator[None]:
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise GgeurError(f"{path} is not a checkpoint of ggeur: {error!r}.") from error
+        raise GgeurError(f"{path} is not a checkpoint of ggeur: {one_line(error)}.") from error

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.validate import check_is, check_whole
 from ggeur.runs.result import Row
 
 
@@ -34,6 +35,9 @@ def paired_difference(a: Row, b: Row, *, comparisons: int = 1) -> Difference:
     """
     from scipy import stats
 
+    for name, row in (("a", a), ("b", b)):
+        check_is(name, row, Row, "a row of a result, one of Result.rows()")
+    check_whole("comparisons", comparisons)
     of_a, of_b = ({c.seed: c.avg for c in row.cells if c.avg is not None} for row in (a, b))
     seeds = sorted(of_a.keys() & of_b.keys())
     if len(seeds) < 2:

@@ -5,13 +5,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.names import one_line
+from ggeur.core.validate import check_path
 from ggeur.runs.sealed import sealed, unsealed
 
 SCHEMA = 1
@@ -103,7 +104,7 @@ class Result:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read `path`: a result.json, or a run folder that holds one."""
-        path = Path(path)
+        path = check_path("path", path)
         path = path / "result.json" if path.is_dir() else path
         try:
             data = unsealed(path.read_bytes(), {"schema", "cells"})
@@ -112,8 +113,10 @@ class Result:
             return cls([read_cell(cell) for cell in data["cells"]])
         except FileNotFoundError as error:
             raise GgeurError(f"There is no result at {path}; run the experiment first.") from error
+        except UnicodeDecodeError as error:
+            raise GgeurError(f"{path} is not a run of ggeur: it holds bytes that are no text.") from error
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise GgeurError(f"{path} is not a result of ggeur: {error!r}.") from error
+            raise GgeurError(f"{path} is not a result of ggeur: {one_line(error)}.") from error
 
 
 @lru_cache(maxsize=1)

@@ -18,9 +18,29 @@ def check_same(path: Path, experiment: Experiment) -> None:
     """Raise unless `path` holds a run of this experiment."""
     if not os.path.exists(path / "config.toml"):
         raise GgeurError(f"There is no run in {path} to resume; start one with `ggeur run EXPERIMENT --out {path}`.")
-    there = differences(Experiment.load(path / "config.toml").tree, experiment.tree)
+    there = differences(Experiment.load(path / "config.toml", own=False).tree, experiment.tree)
     if there:
         raise GgeurError(f"{path} holds a run of another experiment: {there[0]}; name a new folder with --out.")
+
+
+def check_resumable(path: Path, *, real: bool) -> None:
+    """Raise unless `path` holds a run that can be gone on with: over `real` machines, or simulated."""
+    if not os.path.exists(path / "config.toml"):
+        raise GgeurError(f"There is no run in {path} to resume; start one with `ggeur run EXPERIMENT --out {path}`.")
+    if os.path.exists(path / "result.json"):
+        return
+    if real and not os.path.exists(path / "federation.jsonl"):
+        raise GgeurError(f"{path} holds a simulation; go on with `ggeur run --resume {path}`.")
+    if not real and os.path.exists(path / "federation.jsonl"):
+        raise GgeurError(f"{path} holds a run over real machines; go on with `ggeur federate up --resume {path}`.")
+
+
+def check_startable(path: Path) -> None:
+    """Raise unless a run can be started in the folder `path`, which need not be there."""
+    if os.path.exists(path) and not path.is_dir():
+        raise GgeurError(f"{path} is a file; name a new folder with --out.")
+    if path.is_dir() and not startable(path):
+        raise GgeurError(not_empty(path))
 
 
 def startable(path: Path) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.message import KINDS, Message
+from ggeur.core.names import one_line
 from ggeur.data.files import CannotWrite, cannot, read_arrays, write_atomically, write_bytes
 from ggeur.federation.ledger import Entry, Ledger, digest_of_messages
 from ggeur.federation.sums import Sums, Whole
@@ -59,7 +60,7 @@ def load_ledger(folder: Path) -> Kept:
             "without, or solve one with `ggeur fit`."
         ) from error
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise GgeurError(f"{path} is damaged, so nobody can tell who is in the model: {error!r}.") from error
+        raise GgeurError(f"{path} is damaged, so nobody can tell who is in the model: {one_line(error)}.") from error
 
 
 def save_ledger(folder: Path, kept: Kept) -> None:
@@ -199,7 +200,7 @@ def _read(path: Path) -> tuple[tuple[str, ...], list[str], list[Message]]:
             raise ValueError("its arrays do not go together")
         return names, domains, messages
     except (KeyError, TypeError, ValueError) as error:
-        raise GgeurError(f"{path} does not hold sums: {error!r}.") from error
+        raise GgeurError(f"{path} does not hold sums: {one_line(error)}.") from error
 
 
 def _is_sound(m: Message, n_classes: int) -> bool:

@@ -4,6 +4,8 @@ Values that belong together are an arm: each `[[arm]]` has a `name` and override
 is arms times lists.
 """
 
+from __future__ import annotations
+
 import itertools
 import os
 import tomllib
@@ -15,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.validate import check_all, check_path
 from ggeur.data.datasets import MINI_DIGITS
 from ggeur.data.datasets_paper import DATASETS
 from ggeur.settings.schema import PARTITION_KEYS, Settings, settings
@@ -37,8 +40,11 @@ class Experiment:
     varied: tuple[dict[str, Any], ...]  # per point, the values of the keys that the grid varies
 
     @classmethod
-    def of(cls, tree: Mapping[str, Any]) -> Self:
-        """Expand the lists of `tree` and check every point; a relative table is one of the current folder."""
+    def of(cls, tree: Mapping[str, Any], *, own: bool = True) -> Self:
+        """Expand the lists of `tree` and check every point; a relative table is one of the current folder.
+
+        With `own` false nothing of the user's own is imported, as suits an experiment that has been run.
+        """
         if not isinstance(tree, Mapping):
             raise GgeurError("An experiment is a mapping of sections, as the file has them.")
         whole: Sections = _plain(tree)
@@ -47,7 +53,7 @@ class Experiment:
         for arm in _arms(whole):
             for point, values in _product(arm):
                 name = point.pop("arm", {}).get("name")
-                points.append(settings(point))
+                points.append(settings(point, own=own))
                 varied.append(values | ({"arm": name} if name else {}))
         if len({p.run.seeds for p in points}) > 1:
             raise GgeurError("All arms share the seeds; give them once, under [run].")
@@ -60,9 +66,10 @@ class Experiment:
         return cls(whole, tuple(points), tuple(varied))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Self:
-        """Read the experiment file at `path`; `overrides` are "section.key=value"."""
-        return cls.of(override(_read(Path(path)), overrides))
+    def load(cls, path: str | os.PathLike[str], overrides: Sequence[str] = (), *, own: bool = True) -> Self:
+        """Read the experiment file at `path`; `overrides` are "section.key=value", and `own` is as in `of`."""
+        given = list(check_all("overrides", overrides, str, 'overrides "section.key=value"'))
+        return cls.of(override(_read(check_path("path", path)), given), own=own)
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -78,8 +85,10 @@ def _read(path: Path) -> Sections:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise GgeurError(f"There is no experiment file {path}.") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise GgeurError(f"Cannot read {path}: {error}.") from error
+    except UnicodeDecodeError as error:
+        raise GgeurError(f"{path} is not an experiment file: it holds bytes that are no text.") from error
+    except OSError as error:
+        raise GgeurError(f"Cannot read {path}: {error.strerror or error}.") from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise GgeurError(f"{path} is not valid TOML: {error}.") from error
     _anchor(tree, path.parent)

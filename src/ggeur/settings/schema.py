@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from ggeur.core.errors import GgeurError
 from ggeur.core.geometry import Scale
 from ggeur.core.message import Statistics
+from ggeur.core.names import is_own
 from ggeur.core.virtual import BANK_BYTES
 from ggeur.data.datasets import paper_partition
 from ggeur.federation.augmentation import KINDS as AUGMENTATIONS
@@ -142,6 +143,7 @@ class RunSection(Section):
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1), BeforeValidator(_a_list)] = (0,)
     protocol: Literal["paper", "released", "sound", "tuned"] = "sound"
     checkpoint_every: Size = 1  # rounds
+    track: Literal["mlflow", "tensorboard", "wandb"] | None = None  # where `ggeur run` logs parameters and curves
 
 
 class Settings(Section):
@@ -173,13 +175,22 @@ class Settings(Section):
         return self
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """All that may be a user's own: methods, heads, the augmentation."""
+        t = self.train
+        return (t.method, t.start, t.head, self.augment.kind, *self.method, *self.head)
+
+    @property
     def head_parameters(self) -> dict[str, Any]:
         """What is given for [train] head."""
         return of_train(self.train.head, self.train) | self.head.get(self.train.head, {})
 
 
-def settings(tree: Mapping[str, Any]) -> Settings:
-    """Check one point of the grid; the first thing wrong becomes one sentence."""
+def settings(tree: Mapping[str, Any], *, own: bool = True) -> Settings:
+    """Check one point of the grid; the first thing wrong becomes one sentence.
+
+    Without `own`, what it names of a user's own is not imported, and so not checked: for what has been run.
+    """
     merged: dict[str, Any] = {name: dict(part) if isinstance(part, dict) else part for name, part in tree.items()}
     run = merged.get("run")
     protocol = str(run.get("protocol")) if isinstance(run, dict) else ""
@@ -194,6 +205,8 @@ def settings(tree: Mapping[str, Any]) -> Settings:
         result = Settings.model_validate(merged)
     except ValidationError as error:
         raise GgeurError(_sentence(error)) from error
+    if not own and any(map(is_own, result.names)):
+        return result
     if result.augment.kind not in AUGMENTATIONS or result.augment.parameters:  # ours is checked by its keys' types
         result.augment.build()
     factory(result.train.method)  # raises for an unknown name
@@ -209,10 +222,12 @@ def _sentence(error: ValidationError) -> str:
     where = [str(part) for part in first["loc"]]
     place = f"[{where[0]}] {'.'.join(where[1:])}".strip() if where else "the experiment"
     if first["type"] == "extra_forbidden":
-        owner = Settings if len(where) == 1 else Settings.model_fields[where[0]].annotation
+        if len(where) == 1:
+            named = [f"[{name}.NAME]" if name in ("method", "head") else f"[{name}]" for name in Settings.model_fields]
+            return f"There is no section [{where[0]}]; there are {', '.join(named)} and [[arm]]."
+        owner = Settings.model_fields[where[0]].annotation
         allowed = ", ".join(owner.model_fields) if owner is not None else ""
-        what = "section" if len(where) == 1 else f"key in [{where[0]}]"
-        return f"There is no {what} named '{where[-1]}'; allowed are: {allowed}."
+        return f"There is no key in [{where[0]}] named '{where[-1]}'; allowed are: {allowed}."
     if first["type"] == "missing":
         return f"{place} is missing."
     message = first["msg"].removeprefix("Value error, ")

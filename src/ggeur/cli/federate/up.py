@@ -20,6 +20,8 @@ _JOURNAL_LINES = {  # what of the journal is worth a line
     "missing": "[yellow]missing[/] client {client} in round {round}: {why}",
     "silent": "[yellow]no greeting[/] from node {node}: {why}",
     "resumed": "going on after round {round}",
+    "summed": "secure sum of {what}: opened, of sites {sites}",
+    "restarted": "[yellow]secure sum of {what}: begun again with new keys[/]",
     "note": "[yellow]note:[/] {why}",
 }
 
@@ -38,18 +40,22 @@ def up(
     from ggeur.deploy.machines.processes import require_flower
 
     require_flower()
+    from ggeur.deploy.machines.up import check_new, with_nodes
     from ggeur.deploy.machines.up import up as run_up
-    from ggeur.deploy.machines.up import with_nodes
     from ggeur.deploy.server.serverapp import check_deployable
+    from ggeur.report.tracking import check_tracking, tracked
 
     if reopen and resume is None:
         raise GgeurError("--reopen is of a finished run: name its folder with --resume.")
-    asked, folder = experiment_and_folder(experiment, out, resume, set_)
+    asked, folder = experiment_and_folder(experiment, out, resume, set_, real=True)
+    if resume is None:
+        check_new(folder)
     asked = with_nodes(asked, nodes)
     check_deployable(asked)
+    check_tracking(asked)
     console.print(f"Starting a SuperLink and {asked.points[0].federate.nodes} SuperNodes on loopback", highlight=False)
     try:
-        with progress(asked, folder) as on_round:
+        with progress(asked, folder) as shown, tracked(asked, folder, shown) as on_round:
             going_on = resume is not None
             result = run_up(asked, folder, resume=going_on, again=reopen, on_round=on_round, on_event=_say)
     except KeyboardInterrupt as stopped:

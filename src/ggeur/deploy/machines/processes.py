@@ -4,6 +4,7 @@ Telemetry, update checks and installing packages at run time are off.
 """
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -15,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from ggeur.core.errors import GgeurError
 from ggeur.deploy.machines.certificates import AUTHORITY, SERVER, SERVER_KEY
@@ -29,11 +31,14 @@ QUIET = {
     "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",  # Flower's own is a second, twice in every round
 }
 LOOPBACK = "127.0.0.1"
-CONNECTION = "ggeur"  # name of the SuperLink in Flower's configuration
+# Name of the SuperLink in Flower's configuration. Flower takes the name for an app where a folder of it lies beside us.
+CONNECTION = f"ggeur-{uuid4().hex}"
 _PATIENCE = 60.0  # seconds for a SuperLink to listen, or a command to end
 # Linux can send a process SIGTERM when the one that started it dies, even of SIGKILL; it is asked before the command.
 _ASK = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
 _WITH_PARENT = (sys.executable, "-c", _ASK) if sys.platform == "linux" else ()
+_FRAME = " │╭╮╰╯─"  # around what Flower says
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _GRACE = 5.0  # seconds between asking a process to end and ending it
 
 
@@ -171,10 +176,18 @@ class Machines:
             try:
                 code = self.running[name].wait(max(end - time.monotonic(), 0.1))
             except subprocess.TimeoutExpired:
-                raise GgeurError(f"'{name}' does not end; {self._logs / name}.log has its words.") from None
+                raise GgeurError(f"'{name}' does not end{self.last_words(name)}") from None
             del self.running[name]
             if code:
-                raise GgeurError(f"'{name}' failed; {self._logs / name}.log has its words.")
+                raise GgeurError(f"'{name}' failed{self.last_words(name)}")
+
+    def last_words(self, name: str) -> str:
+        """The end of a sentence: the last line with words in the log of `name`, free of frames, and where that is."""
+        path = self._logs / f"{name}.log"
+        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        lines = [line.strip(_FRAME) for line in _COLOUR.sub("", text).splitlines()]
+        last = next((line for line in reversed(lines) if re.search(r"\w", line)), "")
+        return f': "{last}" is the last line of {path}.' if last else f"; {path} is empty."
 
     def wait_for_port(self, name: str, port: int) -> None:
         """Until the process `name` listens at `port`."""
@@ -185,4 +198,4 @@ class Machines:
                     return
             except OSError:
                 time.sleep(0.1)
-        raise GgeurError(f"The {name} does not listen; {self._logs / name}.log says why.")
+        raise GgeurError(f"The {name} does not listen{self.last_words(name)}")

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ggeur.core.errors import GgeurError
-from ggeur.data.files import lock_file
+from ggeur.data.files import lock_file, write_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.machines import processes
-from ggeur.deploy.machines.certificates import AUTHORITY, make_certificates, make_node_key
+from ggeur.deploy.machines.certificates import AUTHORITY, ROSTER, make_certificates, make_node_key
 from ggeur.deploy.machines.flower_app import write_app
 from ggeur.deploy.machines.processes import CONNECTION, LOOPBACK, Machines
 from ggeur.deploy.server import journal
@@ -59,7 +59,8 @@ def with_nodes(experiment: Experiment, nodes: int | None) -> Experiment:
 
 def private_folder(out: Path) -> Path:
     """Beside the run folder `out`: what the nodes hold, keys, logs. It goes when the run is finished."""
-    return out.with_name(f"{out.name}.federation")
+    whole = Path(os.path.abspath(out))  # `..` has no name to go by
+    return whole.with_name(f"{whole.name}.federation")
 
 
 def up(
@@ -79,14 +80,14 @@ def up(
     """
     processes.require_flower()
     if not resume:
-        _check_new(out)
+        check_new(out)
     else:
         check_same(out, experiment)  # now, not when everything has been started
         if again:
             reopen(out, experiment)
         if (out / "result.json").exists():
             return Result.load(out)
-    out, private = out.absolute(), private_folder(out.absolute())
+    out, private = Path(os.path.abspath(out)), private_folder(out)
     experiment = experiment if experiment.points[0].federate.nodes else with_nodes(experiment, None)
     _, seen = journal.read(out)  # what an earlier process wrote is no news
     write_app(private / "app", experiment, out, resume=resume)  # refuses what cannot be deployed, first of all
@@ -104,8 +105,9 @@ def up(
     return Result.load(out)
 
 
-def _check_new(out: Path) -> None:
-    private = private_folder(out.absolute())
+def check_new(out: Path) -> None:
+    """Raise unless a federation can be started into the folder `out`."""
+    private = private_folder(out)
     journal.forget(out)
     if out.exists() and not out.is_dir():
         raise GgeurError(f"{out} is a file; name a new folder with --out.")
@@ -134,12 +136,18 @@ def _start(machines: Machines, experiment: Experiment, private: Path) -> None:
         register[f"register-{k}"] = [flwr, "supernode", "register", str(keys / f"node-{k}.pub"), CONNECTION]
         (private / f"node-{k}").mkdir(exist_ok=True)
         table.save(private / f"node-{k}" / "table.npz")
+    secure = point.privacy.secure_sum
+    if secure:
+        lines = [f"{k} {(keys / f'node-{k}.pub').read_text(encoding='utf-8')}" for k in range(len(tables))]
+        write_bytes(keys / ROSTER, "".join(lines).encode())
     machines.wait_for_port("superlink", port)
     machines.run(register, env)
     for k, node_port in enumerate(ports):
         folder = private / f"node-{k}"
         config = {"partition-id": k, "table": str(folder / "table.npz"), "store": str(folder / "store")}
         config |= {"own-methods": True}  # the user's own machine, and experiment
+        if secure:
+            config |= {"roster": str(keys / ROSTER), "key": str(keys / f"node-{k}")}
         command = processes.node_command(keys / AUTHORITY, keys / f"node-{k}", link, config, node_port)
         machines.start(f"node-{k}", command, processes.environment(folder / "home"))
     machines.start("run", [flwr, "run", str(private / "app"), CONNECTION, "--stream"], env)
@@ -147,7 +155,7 @@ def _start(machines: Machines, experiment: Experiment, private: Path) -> None:
 
 def _follow(machines: Machines, out: Path, seen: int, on_round: OnRound, on_event: OnEvent) -> None:
     """Pass on what the server writes until its run ends; a GgeurError if it did not end well."""
-    logs, lines = private_folder(out) / "logs", 0
+    lines = 0
     while True:
         check()
         ended = machines.running["run"].poll() is not None
@@ -164,9 +172,9 @@ def _follow(machines: Machines, out: Path, seen: int, on_round: OnRound, on_even
         if last["event"] == "finished" or (ended and (out / "result.json").exists()):
             return
         if ended:
-            raise GgeurError(f"The run failed; the logs in {logs} say why.")
+            raise GgeurError(f"The run failed{machines.last_words('run')}")
         if machines.running["superlink"].poll() is not None:
-            raise GgeurError(f"The SuperLink has ended; {logs / 'superlink.log'} says why.")
+            raise GgeurError(f"The SuperLink has ended{machines.last_words('superlink')}")
         time.sleep(_LOOK)
 
 

@@ -26,6 +26,11 @@ def reopen(out: Path, experiment: Experiment) -> None:
             f"Opening {out} again would have all sites send a second message and spend [privacy] epsilon again; if "
             "they agree to that, start a new run."
         )
+    if experiment.points[0].privacy.secure_sum:
+        raise GgeurError(
+            f"The heads in {out} are of secure sums, and a second one with one site more would show what it adds; "
+            "start a new run, with at least three sites more."
+        )
     solved = [kind_of(point.train.method) is not Trained for point in experiment.points]
     again = [n for n, cell in enumerate(result.cells) if solved[n] and cell.missing]
     if not again:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.names import one_line
 from ggeur.core.types import Int, Tree
 from ggeur.core.units import Units
 from ggeur.core.virtual import BankLayout
@@ -84,8 +85,8 @@ class RoundZero:
             return cls._read(load_tree(path))
         except (GgeurError, OSError, ValueError, KeyError, TypeError, LookupError) as error:
             raise GgeurError(
-                f"{path} is damaged or another version's ({error!r}): go on with the ggeur that began the run, whose "
-                f"version {VERSIONS} names, or start a new run with --out."
+                f"{path} is damaged or another version's ({one_line(error)}): go on with the ggeur that began the run, "
+                f"whose version {VERSIONS} names, or start a new run with --out."
             ) from error
 
     @classmethod

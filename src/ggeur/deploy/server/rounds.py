@@ -16,8 +16,8 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.types import Int, Tree
 from ggeur.core.units import Units
 from ggeur.deploy.server.agreement import Client
-from ggeur.deploy.server.opening import TrainingSets
 from ggeur.deploy.server.scores import LastScores, Scores, checked_scores, last_scores
+from ggeur.deploy.server.training_sets import TrainingSets
 from ggeur.deploy.wire.ask import Answer, Question
 from ggeur.deploy.wire.check import check_tree
 from ggeur.deploy.wire.packing import Arrays, arrays_to_tree, tree_to_arrays
@@ -51,7 +51,7 @@ class Rounds:
         self._roster, self._round_zero, self._sets = sets.roster, sets.round_zero, sets
         self._trained, self._training, self._seed = trained, setup.training, seed
         self._server, self._client = start
-        self._frozen, self._kind = frozen(trained), setup.own_head
+        self._frozen, self._own_head = frozen(trained), setup.own_head
         round_zero, agreement = sets.round_zero, sets.round_zero.agreement
         originals, weights = round_zero.layout.count.sum(axis=1), setup.settings.train.weights
         self._weights = client_weights(round_zero.rows, originals, weights)
@@ -79,7 +79,7 @@ class Rounds:
     def _scoring(self, head: Params, **facts: Any) -> Question:
         """What a site is asked that is to score `head` and no more."""
         arrays, shape = tree_to_arrays(head, "head")
-        return Question("evaluate", {"head": shape, "kind": self._kind, **facts}, arrays)
+        return Question("evaluate", {"head": shape, "kind": self._own_head, **facts}, arrays)
 
     def round(self, state: State, number: int) -> Round:
         """Round `number`, begun from `state`."""
@@ -87,7 +87,7 @@ class Rounds:
         server, counted = state.servers[0], np.array(state.clients)
         self._sets.make(number)
         chosen = set(self._training.participants(self._seed, number, self._round_zero.trainable).tolist())
-        sent = jax.tree.map(np.asarray, self._trained.method.broadcast(server))
+        sent = self._sent(server)
         ready = [client for client in roster.present if client.ready]
         head = self.head(state) if any(client.index not in chosen for client in ready) else None
         for index in sorted(chosen - {client.index for client in ready}):
@@ -122,6 +122,10 @@ class Rounds:
         roster.journal("round", round=number, answered=ids, waited=round(waited, 2), slowest=round(slowest, 2))
         loss = float(np.average(losses, weights=weights))
         return Round(State(number, [server], counted, ()), loss, scores, sorted(chosen - set(ids)))
+
+    def _sent(self, server: Tree) -> Mapping[str, Tree]:
+        """What the server, in that state, sends to everybody."""
+        return jax.tree.map(np.asarray, self._trained.method.broadcast(server))
 
     def _training_question(self, client: Client, sent: Mapping[str, Tree], number: int, since: int) -> Question:
         """What a client is sent to train on; what never changes only once, its first state only before it has one."""

@@ -15,6 +15,7 @@ from ggeur.experiment.setup import Setup
 from ggeur.experiment.tracker import Tracker
 from ggeur.methods import kind_of
 from ggeur.methods.algorithm import Bound, Given, Trained
+from ggeur.privacy.secure import FEWEST
 from ggeur.runs.folder import RunFolder, finished_result, run_folder
 from ggeur.runs.result import Cell, Result
 from ggeur.settings.grid import Experiment
@@ -66,6 +67,10 @@ def check_deployable(experiment: Experiment) -> None:
     f = first.federate
     if f.nodes is None:
         raise GgeurError("[federate] nodes is missing: say how many sites there are.")
+    if len({p.privacy.secure_sum for p in experiment.points}) > 1:
+        raise GgeurError("Sites with a roster answer under secure sums alone: [privacy] secure_sum cannot vary.")
+    if first.privacy.secure_sum and f.nodes < FEWEST:
+        raise GgeurError(f"[privacy] secure_sum needs {FEWEST} sites, not {f.nodes}: of two, each knows the other's.")
     if f.min_nodes > f.nodes:
         raise GgeurError(f"[federate] min_nodes = {f.min_nodes} is more than the {f.nodes} nodes there are.")
 

@@ -21,12 +21,13 @@ def first_message(request: Request, rows: int) -> Reply:
 
     message: Tree = ()
     if rows:
-        message = lane.prepare(_lane(request), _setup(request).trained, request.point.train.batch)
+        message = lane.prepare(kept_lane(request), setup_of(request).trained, request.point.train.batch)
     arrays, shape = tree_to_arrays(message)
     return {"rows": rows, "prepared": shape}, arrays
 
 
-def _setup(request: Request) -> Any:
+def setup_of(request: Request) -> Any:
+    """What the settings of `request` stand for."""
     from ggeur.engine.compilation import keep_compiled_programs
     from ggeur.experiment.setup import Setup
 
@@ -41,7 +42,8 @@ def _task(request: Request) -> Task:
     return Task(base.shape[1], classes, encoder=encoder, clip=request.site.clip)
 
 
-def _lane(request: Request) -> Any:
+def kept_lane(request: Request) -> Any:
+    """What this site trains on, as it is kept."""
     from ggeur.engine.lane import Lane
 
     names = ("base", "bank", "row", "noise", "y", "originals", *LowRank._fields)
@@ -57,7 +59,15 @@ def _tree(request: Request, name: str) -> Tree:
 
 
 def train(request: Request) -> Reply:
-    """Score the head that `request` brings, then train from it.
+    """Score the head that `request` brings, then train from it."""
+    request.in_the_clear()
+    done, scores, _ = trained(request)
+    message, shape = tree_to_arrays(done.message)
+    return {"message": shape, "loss": done.loss, "scores": scores}, message
+
+
+def trained(request: Request) -> tuple[Any, dict[str, list[int]], VirtualSet]:
+    """What a round at this site comes to, the scores of the head that it began with, and the set it was trained on.
 
     What this site remembers is kept under the round's number.
     """
@@ -65,10 +75,10 @@ def train(request: Request) -> Reply:
     from ggeur.engine.own_head import frozen, shown
 
     facts, store, broadcast = request.facts, request.store, request.point.train.broadcast
-    mine = _lane(request)  # before anything is kept: where the set is lost, so is its folder
+    mine = kept_lane(request)  # before anything is kept: where the set is lost, so is its folder
     if "constant" in facts:
         store.put_tree("constant", _tree(request, "constant"))
-    sent, setup = {**_tree(request, "sent"), **store.tree("constant")}, _setup(request)
+    sent, setup = {**_tree(request, "sent"), **store.tree("constant")}, setup_of(request)
     number, since = int(facts["round"]), int(facts["since"])
     if since and facts["remembers"]:
         state, own = store.tree(f"state-{since}")
@@ -80,8 +90,7 @@ def train(request: Request) -> Reply:
     done = lane.train(mine, setup.trained, setup.training, number, start, sent, state)
     if facts["remembers"]:
         store.put_state(number, (done.state, () if broadcast else done.end), since)
-    message, shape = tree_to_arrays(done.message)
-    return {"message": shape, "loss": done.loss, "scores": scores}, message
+    return done, scores, mine.set
 
 
 def _own_head(request: Request, setup: Any) -> Tree:
@@ -96,10 +105,10 @@ def evaluate(request: Request) -> Reply:
     from ggeur.heads import resolve
 
     kind = request.facts.get("kind")  # of a method's own head
-    head = _setup(request).head if kind is None else resolve(request.site.allowed(str(kind), "head"))
+    head = setup_of(request).head if kind is None else resolve(request.site.allowed(str(kind), "head"))
     scores, confusion = _scores(request, _tree(request, "head"), head)
     if request.facts.get("last"):
-        request.store.clear()
+        request.forget()
     return {"scores": scores}, {"confusion": confusion}
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.message import Message
+from ggeur.core.names import one_line
 from ggeur.core.types import Float, Tree
 from ggeur.data.files import read_arrays, write_atomically
 
@@ -70,7 +71,7 @@ def arrays_to_tree(arrays: Mapping[str, NDArray[Any]], shape: str, prefix: str =
     try:
         return build(json.loads(shape))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise GgeurError(f"its message cannot be read ({error!r})") from error
+        raise GgeurError(f"its message cannot be read ({one_line(error)})") from error
 
 
 def save_tree(path: Path, tree: Tree) -> None:

@@ -2,7 +2,6 @@
 // Sort a table by a column: numbers by value, the rest by name; what has no value stays at the end.
 for (const table of document.querySelectorAll("table.sortable")) {
   const headings = [...table.tHead.rows[0].cells];
-  const body = table.tBodies[0];
   headings.forEach((heading, column) => {
     heading.querySelector("button").addEventListener("click", () => {
       const up = heading.getAttribute("aria-sort") === "descending" || (column === 0 && !heading.hasAttribute("aria-sort"));
@@ -12,14 +11,15 @@ for (const table of document.querySelectorAll("table.sortable")) {
         const cell = row.cells[column];
         return "value" in cell.dataset ? cell.dataset.value : cell.textContent.trim();
       };
-      const rows = [...body.rows].sort((a, b) => {
+      const order = (a, b) => {
         const [x, y] = [key(a), key(b)];
         if (x === "" || y === "") return (x === "") - (y === "");
         const numeric = !Number.isNaN(Number(x)) && !Number.isNaN(Number(y));
-        const order = numeric ? Number(x) - Number(y) : x.localeCompare(y);
-        return up ? order : -order;
-      });
-      body.append(...rows);
+        const less = numeric ? Number(x) - Number(y) : x.localeCompare(y);
+        return up ? less : -less;
+      };
+      // Each block of rows for itself, its title staying on top.
+      for (const body of table.tBodies) body.append(...[...body.rows].filter((row) => !row.matches(".block")).sort(order));
     });
   });
 }

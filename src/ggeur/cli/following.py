@@ -1,0 +1,121 @@
+"""How far a job is: a bar on a terminal, a line now and then elsewhere, an event for programs, nothing where quiet."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import inf
+from typing import TYPE_CHECKING, Protocol
+
+from ggeur.cli.screen import Voice, console, event, progress_bar, say, voice
+
+if TYPE_CHECKING:
+    from rich.progress import ProgressColumn
+
+_FIRST, _EVERY = 10.0, 30.0  # seconds until the first line, and between two
+
+
+class Follow(Protocol):
+    """What a job calls to say how far it is."""
+
+    def __call__(self, done: int, total: int | None = None, words: str = "", computed: int | None = None) -> None:
+        """`done` of the `total`, which may become known late; `words` are of the newest, `computed` are not cached."""
+
+
+@contextmanager
+def following(
+    what: str, unit: str, total: int | None, done: int = 0, *columns: "ProgressColumn", begin: bool = True
+) -> Iterator[Follow]:
+    """A job called `what`, of `total` things called `unit`, of which so many were `done` before.
+
+    A bar has `columns` of its own. With `begin` false it appears only once the job has taken a second.
+    """
+    pace = _Pace(what, unit, total, done)
+    if voice() is Voice.EVENTS:
+
+        def tell(done: int, total: int | None = None, words: str = "", computed: int | None = None) -> None:
+            pace(done, total, words, computed)
+            event("progress", **pace.facts())
+
+        yield tell
+    elif voice() is Voice.QUIET:
+        yield pace
+    elif console.is_terminal:
+        bar, first = progress_bar(*columns), inf
+        task = bar.add_task(what, total=total, completed=done, computed=0)
+
+        def show(done: int, total: int | None = None, words: str = "", computed: int | None = None) -> None:
+            nonlocal first
+            first = min(first, time.monotonic())
+            pace(done, total, words, computed)
+            bar.update(task, completed=done, total=pace.total, description=words or what, computed=computed or 0)
+            if not bar.live.is_started and time.monotonic() - first > 1:
+                bar.start()
+
+        if begin:
+            bar.start()
+        try:
+            yield show
+        finally:
+            bar.stop()
+    else:
+        at = time.monotonic() + _FIRST
+
+        def line(done: int, total: int | None = None, words: str = "", computed: int | None = None) -> None:
+            nonlocal at
+            pace(done, total, words, computed)
+            if time.monotonic() >= at:
+                at = time.monotonic() + _EVERY
+                say(pace.line())
+
+        yield line
+        if begin and pace.done:
+            say(pace.last_line())
+
+
+class _Pace:
+    """Where a job is, and how long it will take at the pace it had."""
+
+    def __init__(self, what: str, unit: str, total: int | None, done: int) -> None:
+        self.what, self.unit, self.total, self.done = what, unit, total, done
+        self._before, self._began, self._words, self._computed = done, time.monotonic(), "", 0
+
+    def __call__(self, done: int, total: int | None = None, words: str = "", computed: int | None = None) -> None:
+        self.done, self._words = done, words
+        self.total = self.total if total is None else total
+        self._computed = done - self._before if computed is None else computed
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    @property
+    def rate(self) -> float | None:
+        """Things a second that were computed; those from a cache would flatter it."""
+        return self._computed / self.seconds if self._computed and self.seconds > 0 else None
+
+    @property
+    def left(self) -> float | None:
+        """Seconds, if all that is left must be computed."""
+        return None if self.rate is None or self.total is None else max(self.total - self.done, 0) / self.rate
+
+    def facts(self) -> dict[str, object]:
+        """As an event."""
+        rounded = {"rate": self.rate, "seconds": self.seconds, "left": self.left}
+        return {"what": self.what, "unit": self.unit, "done": self.done, "total": self.total} | {
+            name: None if value is None else round(value, 3) for name, value in rounded.items()
+        }
+
+    def line(self) -> str:
+        """As a sentence, such as "embedding: 640 of 2,533 images, 21 a second, 1.5 min left"."""
+        from ggeur.experiment.plan import human_seconds
+
+        of = "" if self.total is None else f" of {self.total:,}"
+        pace = "" if self.rate is None else f", {self.rate:.3g} a second"
+        left = "" if self.left is None else f", {human_seconds(self.left)} left"
+        return f"{self.what}: {self.done:,}{of} {self.unit}{pace}{left}" + (f"; {self._words}" if self._words else "")
+
+    def last_line(self) -> str:
+        """When it has ended."""
+        from ggeur.experiment.plan import human_seconds
+
+        return f"{self.what}: {self.done:,} {self.unit} in {human_seconds(self.seconds)}"

@@ -1,0 +1,100 @@
+"""Long jobs without a terminal: a line now and then, nothing where quiet, JSON for programs."""
+
+import json
+import re
+from itertools import count
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ggeur.cli import following, screen
+from ggeur.data.table import EmbeddingTable
+
+EXPERIMENT = """
+[data]
+table = "toy.npz"
+[partition]
+kind = "domain"
+[augment]
+kind = "none"
+[train]
+method = ["fedavg", "ncm"]
+rounds = 6
+local_epochs = 1
+"""
+
+
+@pytest.fixture(autouse=True)
+def words_again():
+    yield
+    screen.speak(screen.Voice.WORDS)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    y, domain = np.tile(np.repeat([0, 1], 10), 2), np.repeat([0, 1], 20)
+    EmbeddingTable(x=rng.normal(size=(40, 3)) + 3 * y[:, None], y=y, domain=domain).save(tmp_path / "toy.npz")
+    (tmp_path / "exp.toml").write_text(EXPERIMENT)
+    for name in ("one/ant", "one/bee", "two/ant", "two/bee"):
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+        for i in range(3):
+            pixels = rng.integers(0, 255, (20, 20, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "pictures" / name / f"{i}.png")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GGEUR_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Every look at the clock takes a minute."""
+    clock = count(0, 60)
+    monkeypatch.setattr(following, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+
+
+FIT = ["fit", "pictures/one", "pictures/two", "--out", "m", "--encoder", "builtin", "--method", "ncm", "--no-helps"]
+JOBS = {
+    "run": (["run", "exp.toml", "--out", "run"], r"preparing: 3 of 7 rounds, [\d.e-]+ a second, \S+ \w+ left; fedavg"),
+    "embed": (["embed", "pictures", "--out", "p.npz", "--encoder", "builtin", "--batch", "3"], "embedding: 6 of 12 "),
+    "fit": (FIT, "embedding one: 6 of 6 "),
+}
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_file_gets_a_line_now_and_then(ggeur, place, slow, job):
+    words, line = JOBS[job]
+    code, out, err = ggeur(*words)
+    assert code == 0, err
+    assert re.search(line, " ".join(out.split())), out
+    assert not re.search("(preparing|embedding).*━", out), "no bar"
+
+
+def test_lines_are_not_many(ggeur, place):
+    _, out, _ = ggeur(*JOBS["run"][0])
+    assert len(re.findall("preparing: ", out)) == 1 and re.search(r"preparing: 7 rounds in [\d.]+ s", out)
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_quiet_is_quiet(ggeur, place, job):
+    assert ggeur(*JOBS[job][0], "--quiet") == (0, "", "")
+    code, out, err = ggeur("run", "absent.toml", "--quiet")
+    assert (code, out) == (2, "") and "no experiment file" in err
+    assert ggeur("plan", "--clients", "10")[1], "for that command alone"
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_programs_get_an_object_a_line_and_nothing_else(ggeur, place, job):
+    code, out, err = ggeur(*JOBS[job][0], "--json-lines")
+    events = [json.loads(line) for line in out.splitlines()]
+    assert code == 0 and err == "" and events
+    followed = [e for e in events if e["event"] == "progress"]
+    assert followed[-1]["done"] == followed[-1]["total"] and followed[-1]["left"] in (0.0, None)
+    assert events[-1]["event"] == "said" and any(e["text"] for e in events if e["event"] == "said")
+    if job == "run":
+        assert [e["round"] for e in events if e["event"] == "round"] == [1, 2, 3, 4, 5, 6, 0]
+        rows = [e for e in events if e["event"] == "row"]
+        assert [row["settings"]["train.method"] for row in rows] == ["fedavg", "ncm"] and rows[0]["avg"] > 50

@@ -1,0 +1,129 @@
+"""What a new user gets wrong on the command line, and the sentence that answers; said before anything begins."""
+
+import os
+import subprocess
+import sys
+import typing
+
+import numpy as np
+import pytest
+
+from ggeur.cli.app import COMMANDS
+from ggeur.cli.federate import federate
+from ggeur.data.table import EmbeddingTable
+from ggeur.experiment.plan import KINDS, human_bytes, human_seconds
+from ggeur.experiment.plan import plan as plan_of
+
+EXPERIMENT = '[data]\ntable = "toy.npz"\n[partition]\nkind = "domain"\n[train]\nmethod = "ncm"\n'
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    y, domain = np.tile(np.repeat([0, 1], 10), 2), np.repeat([0, 1], 20)
+    x = rng.normal(size=(40, 3)) + 3 * y[:, None]
+    table = EmbeddingTable(x=x, y=y, domain=domain, class_names=("ant", "bee"), domain_names=("art", "photo"))
+    here = tmp_path / "here"
+    here.mkdir()
+    table.save(here / "toy.npz")
+    (here / "exp.toml").write_text(EXPERIMENT)
+    (here / "noise.bin").write_bytes(rng.bytes(2**20))
+    monkeypatch.chdir(here)
+    return here
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        ("report noise.bin", "noise.bin is not a run of ggeur: it holds bytes that are no text"),
+        ("run noise.bin", "noise.bin is not an experiment file: it holds bytes that are no text"),
+        ("run --resume nowhere", "There is no run in nowhere to resume"),
+        ("federate up --resume nowhere", "There is no run in nowhere to resume"),
+        ("run exp.toml --out ..", "The folder .. is not empty"),
+        ("federate up exp.toml --out ..", "The folder .. is not empty"),
+        ("run exp.toml --out toy.npz", "toy.npz is a file"),
+        ("inspect toy.npz --class cat", "The table has no class 'cat'; it has ant, bee"),
+        ("embed here --out x.csv --encoder builtin", "call it x.npz"),
+        (
+            "run exp.toml --set partitions.kind=domain",
+            "There is no section [partitions]; there are [data], [partition]",
+        ),
+        ("run exp.toml --set data.table=absent.npz", "There is no file"),
+        ("run exp.toml --set data.table=exp.toml", "exp.toml is damaged or not an .npz file"),
+    ],
+)
+def test_a_mistake_is_a_sentence_and_nothing_has_begun(ggeur, place, argv, says):
+    if argv.startswith("federate"):
+        pytest.importorskip("flwr")
+    before = sorted(place.iterdir())
+    code, out, err = ggeur(*argv.split())
+    assert code == 2 and says in " ".join(err.split()) and len(err) < 700
+    assert out == "", "neither a bar nor a table"
+    assert sorted(place.iterdir()) == before
+
+
+def test_unknown_sections_are_answered_with_those_that_can_be_written(ggeur, place):
+    _, _, err = ggeur("run", "exp.toml", "--set", "arms.kind=1")
+    assert "[method.NAME], [head.NAME]" in " ".join(err.split()) and "[[arm]]" in err
+
+
+@pytest.mark.parametrize("real", [True, False])
+def test_a_run_is_gone_on_with_as_it_was_begun(ggeur, place, real):
+    pytest.importorskip("flwr")
+    assert ggeur("run", "exp.toml", "--out", "run")[0] == 0
+    (place / "run" / "result.json").unlink()
+    if real:
+        (place / "run" / "federation.jsonl").write_text("")
+        code, out, err = ggeur("run", "--resume", "run")
+        says = "holds a run over real machines; go on with `ggeur federate up --resume run`"
+    else:
+        code, out, err = ggeur("federate", "up", "--resume", "run")
+        says = "holds a simulation; go on with `ggeur run --resume run`"
+    assert code == 2 and out == "" and says in " ".join(err.split())
+
+
+def commands():
+    return [*COMMANDS, *(c.callback for c in federate.registered_commands)]
+
+
+@pytest.mark.parametrize("command", commands(), ids=lambda c: c.__name__)
+def test_every_argument_and_option_has_help(command):
+    hints = typing.get_type_hints(command, include_extras=True)
+    silent = [
+        name
+        for name, hint in hints.items()
+        if name != "return" and not any(getattr(part, "help", None) for part in getattr(hint, "__metadata__", ()))
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_plan_keeps_its_numbers_on_any_screen(ggeur, monkeypatch, width):
+    from ggeur.cli import plan, screen
+
+    for module in (plan, screen):
+        monkeypatch.setattr(module, "console", type(screen.console)(width=width, emoji=False))
+    code, out, _ = ggeur("plan", "--clients", 100000, "--dim", 768, "--classes", 345)
+    assert code == 0 and "…" not in out and max(map(len, out.splitlines())) <= width
+    links = dict(client_mbit=20.0, server_mbit=1000.0, patience=600.0)
+    for kind in KINDS:
+        p = plan_of(kind, 100000, 345, 768, **links)
+        sizes, times = (p.up, p.down, p.server_memory), (p.client_seconds, p.tree_seconds)
+        numbers = [*map(human_bytes, sizes), *map(human_seconds, times), kind, "100,000", f"{p.levels} x {p.fan:,}"]
+        assert [number for number in numbers if number not in out] == []
+
+
+def test_an_ascii_terminal_gets_plain_characters(place):
+    for words, says in (
+        (["inspect", "toy.npz"], "norm"),
+        (["plan", "--clients", "10"], "10"),
+        (["run", "exp.toml"], "AVG"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "ggeur", *words],
+            capture_output=True,
+            check=False,
+            env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        assert says in done.stdout.decode("ascii") and b"Traceback" not in done.stderr
