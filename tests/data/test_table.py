@@ -24,15 +24,16 @@ def make(n=12, p=5, dtype=np.float32, **fields):
         "test": np.arange(n) % 3 == 0,
         "class_names": NAMES,
         "domain_names": ("art", "r\u00e9el"),
-        "text": rng.normal(size=(4, p)).astype(np.float32),
+        "text": {name: rng.normal(size=(4, p)).astype(np.float32) for name in ("single", "bare")},
         "meta": {"encoder": "none", "share": 0.3, "nested": {"a": [1, 2]}},
     }
     return EmbeddingTable(**(known | fields))
 
 
 def assert_same(a, b):
-    for name in ("x", "y", "domain", "test", "text"):
-        one, two = getattr(a, name), getattr(b, name)
+    assert list(a.text) == list(b.text)
+    arrays = [[*(getattr(t, name) for name in ("x", "y", "domain", "test")), *t.text.values()] for t in (a, b)]
+    for one, two in zip(*arrays, strict=True):
         assert one.dtype == two.dtype
         np.testing.assert_array_equal(one, two)
     assert (a.class_names, a.domain_names, a.meta) == (b.class_names, b.domain_names, b.meta)
@@ -86,7 +87,7 @@ def test_x_and_y_are_enough_and_the_rest_has_defaults(tmp_path):
     assert table.x.dtype == np.float32 and table.y.dtype == np.int64
     assert table.class_names == ("0", "1", "2") and table.domain_names == ("all",)
     assert table.domains.tolist() == [0, 0, 0] and table.meta == {}
-    assert table.test is None and table.text is None
+    assert table.test is None and table.text == {}
     assert (len(table), table.n_classes, table.n_domains, table.dimension) == (3, 3, 1, 3)
 
 
@@ -376,3 +377,38 @@ def test_a_table_that_cannot_be_saved_leaves_the_old_one(tmp_path, monkeypatch):
 def test_names_that_would_steer_a_terminal_are_refused(name):
     with pytest.raises(GgeurError, match="control characters"):
         EmbeddingTable(x=np.zeros((2, 2)), y=[0, 1], class_names=("a", name))
+
+
+# ---------------------------------------------------------------- text
+
+TEXT = np.random.default_rng(1).normal(size=(4, 5)).astype(np.float32)
+
+
+def test_text_of_a_table_from_before_it_had_names_is_single(tmp_path):
+    table = make(text=TEXT)
+    assert list(table.text) == ["single"]
+    old = {name: getattr(table, name) for name in ("x", "y", "domain", "test", "class_names", "domain_names")}
+    np.savez(tmp_path / "old.npz", **old, text=TEXT)
+    loaded = EmbeddingTable.load(tmp_path / "old.npz")
+    np.testing.assert_array_equal(loaded.text["single"], TEXT)
+    assert loaded.fingerprint() == table.fingerprint(), "a run that was begun on it goes on"
+
+
+def test_the_fingerprint_knows_what_text_is_called():
+    one, other = (make(text={name: TEXT}) for name in ("single", "bare"))
+    assert one.fingerprint() != other.fingerprint() != make(text={}).fingerprint()
+
+
+@pytest.mark.parametrize("text", [{"": TEXT}, {"a\nb": TEXT}])
+def test_sets_of_text_have_plain_names(text):
+    with pytest.raises(GgeurError, match="names must be plain text"):
+        make(text=text)
+
+
+def test_names_without_their_text_are_a_damaged_file(tmp_path):
+    make().save(tmp_path / "t.npz")
+    with np.load(tmp_path / "t.npz") as file:
+        arrays = {name: file[name] for name in file if name != "text"}
+    np.savez(tmp_path / "t.npz", **arrays)
+    with pytest.raises(GgeurError, match="is damaged"):
+        EmbeddingTable.load(tmp_path / "t.npz")

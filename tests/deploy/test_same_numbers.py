@@ -3,17 +3,40 @@
 import numpy as np
 import pytest
 
+from ggeur.core.errors import GgeurError
 from ggeur.experiment.runner import run
-from ggeur.methods import names
+from ggeur.methods import has_own_head, names
 from ggeur.methods.algorithm import Trained
 from ggeur.runs.model import Model
 
 SHORT = {"rounds": 3, "local_epochs": 2, "batch": 8}
 
 
-@pytest.mark.parametrize("method", names(Trained))
+@pytest.mark.parametrize("method", [name for name in names(Trained) if not has_own_head(name)])
 def test_every_method_finds_the_simulations_head(deploy, method, both):
     both(deploy({"train": {**SHORT, "method": method}, "augment": {"target": 20, "per_prototype": 5}}))
+
+
+@pytest.mark.parametrize(
+    "train",
+    [{"method": "fedclip"}, {"method": "fedclip", "broadcast": False}, {"method": "fedtpg", "clients_per_round": 1}],
+    ids=str,
+)
+def test_methods_of_text_find_the_simulations_head(deploy, language, train, both):
+    tree = {"method": {"fedtpg": {"clip": language.folder}}, "augment": {"target": 20, "per_prototype": 5}}
+    both(deploy(tree | {"train": SHORT | train, "data": {"standardise": True}}, table=language.table()))
+
+
+def test_a_prior_from_text_is_the_simulations_and_needs_one_more_question(deploy, language, both):
+    names = ("ant", "bee", "cat", "dog", "elk", "fox")
+    deployment = deploy({"train": {"method": "text_prior"}, "augment": {"kind": "none"}}, table=language.table(names))
+    both(deployment)
+    assert deployment.sites[0].asked == ["query.hello", "query.statistics", "query.text", "query.score"]
+
+
+def test_text_that_no_site_has_is_one_sentence(deploy):
+    with pytest.raises(GgeurError, match="No site has a text embedding 'fedclip' of 'ant'"):
+        deploy({"train": {**SHORT, "method": "fedclip"}, "augment": {"kind": "none"}}).run()
 
 
 @pytest.mark.parametrize(

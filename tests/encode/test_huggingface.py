@@ -10,6 +10,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.data.readers import ImageSet, Split, pixels
 from ggeur.encode.encoder import DEFAULT, TextEncoder, load_encoder
 from ggeur.encode.job import embed
+from ggeur.encode.prompts import Prompts
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -136,6 +137,7 @@ def test_text_is_the_mean_over_templates_of_unit_length(clip):
             x = model.get_text_features(**tokens).pooler_output.numpy()
         x = (x / np.linalg.norm(x, axis=1, keepdims=True)).mean(axis=0)
         wanted.append(x / np.linalg.norm(x))
+    names = Prompts.of(templates).names(names)
     np.testing.assert_allclose(encoder.encode_text(names, templates), wanted, atol=1e-5)
 
 
@@ -143,7 +145,8 @@ def test_a_table_by_clip_has_the_text_of_its_classes(clip, tmp_path):
     x = RNG.integers(0, 256, (6, 32, 32, 3), np.uint8)
     images = ImageSet.of(("cat", "dog"), {"a": Split(pixels(x, [0, 1] * 3, "memory"))})
     table = embed(images, load_encoder(str(clip)), cache=tmp_path).table
-    assert table.text.shape == (2, 24) and table.meta["templates"] == ["a photo of a {}"]
+    assert list(table.text) == ["single", "fedclip", "bare"] and table.text["bare"].shape == (2, 24)
+    assert table.meta["templates"]["single"] == ["a photo of a {}."]
     assert table.meta["encoder"] == "tiny-clip"
 
 
@@ -155,7 +158,7 @@ def test_without_a_tokenizer_the_table_has_no_text_and_says_so(tmp_path):
     folder = write_clip(tmp_path / "silent", text=False)
     images = ImageSet.of(("cat",), {"a": Split(pixels(np.stack([PHOTOS[2]] * 2), [0, 0], "memory"))})
     with pytest.warns(UserWarning, match="no text embeddings: The tokenizer .* is not complete"):
-        assert embed(images, load_encoder(str(folder)), cache=tmp_path / "cache").table.text is None
+        assert embed(images, load_encoder(str(folder)), cache=tmp_path / "cache").table.text == {}
 
 
 # ---------------------------------------------------------------- mistakes

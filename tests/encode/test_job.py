@@ -19,6 +19,9 @@ from ggeur.encode.builtin import BuiltinEncoder
 from ggeur.encode.cache import EmbeddingCache
 from ggeur.encode.encoder import Encoder
 from ggeur.encode.job import embed
+from ggeur.encode.prompts import Prompts
+
+TWO = Prompts.of(["a {}", "one {}"])
 
 
 class Counting(Encoder):
@@ -207,14 +210,17 @@ class Speaking(Counting):
 
 
 def test_text_is_stored_with_its_templates(folder, tmp_path):
-    table = embed(image_folder(folder), Speaking(), templates=("a {}", "one {}"), cache=tmp_path / "cache").table
-    assert (table.text == 2).all() and table.text.shape == (2, 3) and table.meta["templates"] == ["a {}", "one {}"]
+    table = embed(image_folder(folder), Speaking(), prompts={"mine": TWO}, cache=tmp_path / "cache").table
+    assert list(table.text) == ["mine"] and table.text["mine"].shape == (2, 3) and (table.text["mine"] == 2).all()
+    assert table.meta["templates"] == {"mine": ["a {}", "one {}"]}
 
 
 def test_a_text_tower_that_fails_costs_a_warning_not_the_table(folder, tmp_path):
     with pytest.warns(GgeurWarning, match="no text embeddings: There is no tokenizer"):
-        table = embed(image_folder(folder), Speaking(), templates=("silence",), cache=tmp_path / "cache").table
-    assert table.text is None
+        table = embed(
+            image_folder(folder), Speaking(), prompts={"mine": Prompts(("silence",))}, cache=tmp_path / "cache"
+        ).table
+    assert table.text == {}
 
 
 def test_test_masks_and_shares_reach_the_table(tmp_path):

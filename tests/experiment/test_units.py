@@ -69,14 +69,14 @@ def keeps(table, folder, how, train, **sections):
 @pytest.mark.parametrize("how", MOVES)
 def test_a_solved_head_is_as_good_wherever_the_rows_lie(table, tmp_path, how):
     few = {"method": {"ccvr": {"draws": 100}}}
-    far, _ = keeps(table, tmp_path, how, {"method": list(names(Solved))}, **few)
+    far, _ = keeps(table, tmp_path, how, {"method": [name for name in names(Solved) if name != "text_prior"]}, **few)
     assert far[1] == pytest.approx(far[0], abs=1e-9), "the model on raw rows"
 
 
 @pytest.mark.real
 @pytest.mark.parametrize("how", MOVES)
 def test_a_solved_head_keeps_its_accuracy_on_real_embeddings(digits, tmp_path, how):
-    far, near = keeps(digits, tmp_path, how, {"method": list(names(Solved))})
+    far, near = keeps(digits, tmp_path, how, {"method": [name for name in names(Solved) if name != "text_prior"]})
     assert min(near[0]) > 30 and far[1] == pytest.approx(far[0], abs=1e-9)
 
 

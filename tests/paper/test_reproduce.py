@@ -79,7 +79,7 @@ def test_targets_follow_the_papers_algorithms(tmp_path):
 def test_what_cannot_run_says_why(tmp_path):
     _, reading = prepared("table1", tmp_path)
     why = {a.row: a.why for a in reading.absent}
-    assert "not there yet" in why["FedTPG"] and "not there yet" in why["FedCLIP"]
+    assert "A text tower is needed" in why["FedTPG"] and "class names" in why["FedCLIP"]
     assert "class names" in why["Zero-Shot CLIP"]
     _, digits = prepared("table4", tmp_path)
     assert {a.row for a in digits.absent} == {r.name for r in TABLES["table4"].rows if "image network" in r.name}
@@ -88,9 +88,12 @@ def test_what_cannot_run_says_why(tmp_path):
 def test_zero_shot_runs_where_the_table_has_text(tmp_path):
     table = TABLES["table1"]
     part = table.parts[0]
-    text = np.ones((part.classes, 3), np.float32)
-    _, reading = prepare(table, {part.name: embeddings(part, tmp_path, text=text)})
-    assert "Zero-Shot CLIP" in {a.row for a in reading.arms}
+    text = {name: np.ones((part.classes, 3), np.float32) for name in ("single", "fedclip")}
+    experiment, reading = prepare(table, {part.name: embeddings(part, tmp_path, text=text)})
+    assert {"Zero-Shot CLIP", "FedCLIP", "FedCLIP, 10 local epochs"} <= {a.row for a in reading.arms}
+    assert any("its own Adam at 5e-5" in note for note in reading.notes), "what the paper does not say is printed"
+    epochs = [p.train.local_epochs for p in experiment.points if p.train.method == "fedclip"]
+    assert sorted(set(epochs)) == [1, 10]
     assert {a.why for a in reading.absent if a.part == "Tiny-ImageNet"} == {"no embeddings of Tiny-ImageNet were given"}
 
 

@@ -5,7 +5,7 @@ import pytest
 from ggeur.core.errors import GgeurError
 from ggeur.methods import names
 from ggeur.settings.grid import Experiment
-from ggeur.settings.schema import NOT_YET, PROTOCOLS, Augment, settings
+from ggeur.settings.schema import PROTOCOLS, Augment, settings
 
 DATA = {"data": {"table": "t.npz"}}
 
@@ -172,12 +172,6 @@ def test_an_expected_loss_is_a_linear_heads():
     assert "rank = 0" in sentence(augment=few | {"parameters": {"rank": 0}})
     assert "no parameter 'width'; it has: rank" in sentence(augment=few | {"parameters": {"width": 2}})
     assert "no parameter 'rank'" in sentence(augment={"parameters": {"rank": 2}})
-
-
-@pytest.mark.parametrize("section, key, name", [(*place, name) for place, names in NOT_YET.items() for name in names])
-def test_what_later_work_fills_answers_not_yet_by_name(section, key, name):
-    text = sentence(**{section: {key: name}})
-    assert name in text and "not there yet" in text
 
 
 def test_privacy_that_cannot_be_given_yet_is_not_silently_ignored():

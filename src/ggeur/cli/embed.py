@@ -7,10 +7,10 @@ import typer
 
 from ggeur.cli.options import CLIP, Data, JsonLines, Quiet, check_out_file
 from ggeur.cli.screen import embedding_bar, notes, say, tell_skipped
-from ggeur.core.errors import GgeurError
 
 if TYPE_CHECKING:
     from ggeur.encode.encoder import Encoder
+    from ggeur.encode.prompts import Prompts
 
 Colours = tuple[float, float, float]  # red, green, blue
 
@@ -31,7 +31,14 @@ def embed(
     ] = False,
     prompt: Annotated[
         list[str] | None,
-        typer.Option(help="Template for class names, with {}; may be repeated. Default: 'a photo of a {}'."),
+        typer.Option(help="Template of your own for class names, with {}; may be repeated. They make the set 'own'."),
+    ] = None,
+    prompts: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Class names in the prompts single, fedclip, bare, clip18, clip80, or of a file with a template on "
+            "each line; may be repeated. Default: the first three."
+        ),
     ] = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Scale embeddings to unit length.")] = False,
     size: Annotated[int | None, typer.Option(help="ONNX: side of the square that the model takes, in pixels.")] = None,
@@ -44,12 +51,10 @@ def embed(
 ) -> None:
     """Turn images into an embedding table: in batches, cached, and going on where it stopped."""
     check_out_file(out, ".npz")  # better now than after hours of work
-    if any("{}" not in template for template in prompt or []):
-        raise GgeurError("A --prompt must contain {} where the name of the class goes.")
+    sets = _prompts(prompts, prompt)
     from ggeur.data.datasets import load
     from ggeur.data.readers import is_unlabelled
     from ggeur.encode.encoder import load_encoder
-    from ggeur.encode.job import TEMPLATES
     from ggeur.encode.job import embed as embed_images
 
     shape = {"size": size, "resize": resize, "interpolation": interpolation, "mean": mean, "std": std}
@@ -69,12 +74,12 @@ def embed(
                 tower,
                 batch=batch,
                 skip_unreadable=skip_unreadable,
-                templates=prompt or TEMPLATES,
+                prompts=sets,
                 on_batch=on_batch,
             )
     table.save(out)
     skipped = tell_skipped(unreadable)
-    text = "" if table.text is None else " and the class names"
+    text = f" and the class names ({', '.join(table.text)})" if table.text else ""
     say(f"{len(table):,} embeddings{text} are in {out}{skipped}")
 
 
@@ -94,3 +99,11 @@ def _embed_unlabelled(source: Path, tower: "Encoder", out: Path, batch: int, ski
     Rows(found.x, tuple(items[i].where for i in found.rows.tolist()), meta=about(tower)).save(out)
     skipped = tell_skipped(found.unreadable)
     say(f"{len(found.x):,} embeddings to be labelled with `ggeur predict` are in {out}{skipped}")
+
+
+def _prompts(names: list[str] | None, templates: list[str] | None) -> "dict[str, Prompts]":
+    """The sets of text that are asked for; with templates of one's own alone, those and no others."""
+    from ggeur.encode.prompts import OWN, USUAL, Prompts, prompt_sets
+
+    found = prompt_sets(names or (() if templates else USUAL))
+    return found | ({OWN: Prompts.of(templates)} if templates else {})

@@ -63,7 +63,7 @@ def _say_what_it_is(table: "EmbeddingTable", path: Path) -> None:
     test = "split 70/30 by the seed" if table.test is None else f"{int(table.test.sum()):,} of them for testing"
     say(
         f"{path}: {len(table):,} rows ({test}), {table.dimension} dimensions, {table.n_classes} classes, "
-        f"domains: {', '.join(table.domain_names)}; text embeddings: {'no' if table.text is None else 'yes'}"
+        f"domains: {', '.join(table.domain_names)}; text embeddings: {', '.join(table.text) or 'no'}"
     )
     for key, value in table.meta.items():
         say(f"  {key}: {value}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The one error that a user's mistake may raise, and the one warning."""
+"""The one error that a user's mistake may raise, a kind of it that a run outlives, and the one warning."""
 
 
 class GgeurError(Exception):
@@ -13,6 +13,10 @@ class GgeurError(Exception):
     ...     print(error)
     beta is -1.0; a Dirichlet parameter must be positive and finite.
     """
+
+
+class Unavailable(GgeurError):
+    """What is asked for needs what is not there: an arm that does is left out of a run, and the others go on."""
 
 
 class GgeurWarning(UserWarning):

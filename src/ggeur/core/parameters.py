@@ -29,6 +29,12 @@ def parameters(build: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return {p.name: p for p in signature(build).parameters.values() if p.kind is p.KEYWORD_ONLY}
 
 
+def positional(build: Callable[..., Any]) -> list[str]:
+    """The names of the arguments that `build` takes by position."""
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [p.name for p in signature(build).parameters.values() if p.kind in by_position]
+
+
 def signature(build: Callable[..., Any]) -> inspect.Signature:
     """What `build` takes; an error where nobody can tell, as of some functions in C."""
     try:

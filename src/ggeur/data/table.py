@@ -21,15 +21,17 @@ from ggeur.core.validate import as_array, check_embeddings, check_is, check_labe
 from ggeur.data.files import read_arrays, write_atomically
 
 TRAIN_SHARE = 0.7  # of each domain, where a table brings no test mask of its own
-_ARRAYS = ("x", "y", "domain", "test", "class_names", "domain_names", "text", "path", "meta")
+FIRST_TEXT = "single"  # what a set of text that has no name is called
+_ARRAYS = ("x", "y", "domain", "test", "class_names", "domain_names", "text", "text_names", "path", "meta")
 
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingTable:
     """Rows of embeddings `x` (N, p) with labels `y` (N,); checked when made.
 
-    Optional: `domain` (N,) with `domain_names`, `test` (N,) bool, `text` (C, p) embeddings of the class names, `path`
-    (N names of pictures) and `meta` (encoder, weights hash, preprocessing, dataset, the share already taken).
+    Optional: `domain` (N,) with `domain_names`, `test` (N,) bool, `text`, sets of embeddings (C, p) of the class names
+    by the name of their prompts (one array alone is "single"), `path` (N names of pictures) and `meta` (encoder,
+    weights hash, preprocessing, dataset, the share already taken).
 
     >>> t = EmbeddingTable(x=np.eye(4, dtype=np.float32), y=[0, 1, 0, 1], class_names=("cat", "dog"))
     >>> t.n_classes, t.domain_names, len(t.subset([0, 2]))
@@ -42,7 +44,7 @@ class EmbeddingTable:
     test: NDArray[np.bool_] | None = None
     class_names: tuple[str, ...] = ()
     domain_names: tuple[str, ...] = ()
-    text: NDArray[Any] | None = None
+    text: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
     path: tuple[str, ...] = ()
 
@@ -76,11 +78,11 @@ class EmbeddingTable:
             put("test", test.astype(np.bool_))
         if self.path and len(self.path) != rows:
             raise GgeurError(f"The table names {len(self.path)} pictures and has {rows} rows; name one for each.")
-        if self.text is not None:
-            put("text", check_embeddings(self.text, "text"))
-            if self.text.shape != (self.n_classes, self.dimension):
+        put("text", _text_sets(self.text))
+        for array in self.text.values():
+            if array.shape != (self.n_classes, self.dimension):
                 raise GgeurError(
-                    f"The text embeddings have shape {self.text.shape}; with {self.n_classes} classes and "
+                    f"The text embeddings have shape {array.shape}; with {self.n_classes} classes and "
                     f"{self.dimension} dimensions they must be ({self.n_classes}, {self.dimension})."
                 )
 
@@ -139,7 +141,10 @@ class EmbeddingTable:
     def fingerprint(self) -> str:
         """A hash of everything that a result depends on: embeddings, labels, domains, mask, names and text."""
         digest = hashlib.sha256(json.dumps([self.class_names, self.domain_names]).encode())
-        for array in (self.x, self.y, self.domains, self.test, self.text):
+        text: list[NDArray[Any] | None] = [*self.text.values()] or [None]
+        if tuple(self.text) not in ((), (FIRST_TEXT,)):  # as tables were before text had names
+            digest.update(json.dumps(list(self.text)).encode())
+        for array in (self.x, self.y, self.domains, self.test, *text):
             digest.update(b"none" if array is None else f"{array.dtype}{array.shape}".encode())
             digest.update(b"" if array is None else np.ascontiguousarray(array).data)
         return digest.hexdigest()
@@ -154,8 +159,13 @@ class EmbeddingTable:
             "domain_names": np.array(self.domain_names, np.str_),
             "meta": np.array(json.dumps(dict(self.meta), sort_keys=True)),
         }
-        optional = {"test": self.test, "text": self.text, "path": np.array(self.path, np.str_) if self.path else None}
-        arrays |= {name: array for name, array in optional.items() if array is not None}
+        arrays |= {} if self.test is None else {"test": self.test}
+        if self.text:
+            arrays["text"], arrays["text_names"] = (
+                np.stack(list(self.text.values())),
+                np.array(list(self.text), np.str_),
+            )
+        arrays |= {"path": np.array(self.path, np.str_)} if self.path else {}
         with write_atomically(check_path("path", path)) as file:
             np.savez(file, allow_pickle=False, **arrays)
 
@@ -174,11 +184,24 @@ class EmbeddingTable:
                 raise GgeurError("The meta must be a JSON object.")
             for names in ("class_names", "domain_names", "path"):
                 arrays[names] = tuple(arrays[names].ravel()) if names in arrays else ()
+            if "text_names" in arrays:
+                arrays["text"] = dict(zip(arrays.pop("text_names").ravel(), arrays.get("text", ()), strict=True))
             return cls(**arrays, meta=meta)
         except GgeurError as error:
             raise GgeurError(f"{path}: {error}") from error
         except (ValueError, TypeError, RecursionError) as error:
             raise GgeurError(f"{path} is damaged: {error}.") from error
+
+
+def _text_sets(text: Any) -> dict[str, NDArray[Any]]:
+    """The sets of text embeddings by name; one array alone is the first."""
+    if text is None:
+        return {}
+    sets = text if isinstance(text, Mapping) else {FIRST_TEXT: text}
+    for name in map(str, sets):
+        if not name or any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
+            raise GgeurError(f"A set of text is named {name!r}; names must be plain text.")
+    return {str(name): check_embeddings(array, "text") for name, array in sets.items()}
 
 
 def _names(names: Sequence[Any], labels: NDArray[np.int64], kind: str) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ class HuggingFaceEncoder(Encoder):
         padding = "max_length" if "siglip" in self._model.config.model_type else True
         rows = []
         for name in class_names:
-            prompts = [template.replace("{}", name.replace("_", " ")) for template in templates]
+            prompts = [template.replace("{}", name) for template in templates]
             tokens = tokenizer(
                 prompts, padding=padding, truncation=True, max_length=text.max_position_embeddings, return_tensors="pt"
             ).to(self._device)

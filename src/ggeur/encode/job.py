@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +19,9 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.encode.cache import EmbeddingCache, digest_of
 from ggeur.encode.encoder import Encoder, TextEncoder, about
 from ggeur.encode.pictures import Unreadable, to_rgb
+from ggeur.encode.prompts import Prompts, prompt_sets
 
 BATCH = 64
-TEMPLATES = ("a photo of a {}",)
 _AHEAD = 3  # batches that may be read, decoded and waiting
 
 OnBatch = Callable[[int, int], None]  # images done, and how many of them were computed just now
@@ -63,7 +63,7 @@ def embed(
     *,
     batch: int = BATCH,
     skip_unreadable: bool = False,
-    templates: Sequence[str] = TEMPLATES,
+    prompts: Mapping[str, Prompts] | None = None,
     cache: Path | None = None,
     on_batch: OnBatch | None = None,
 ) -> EmbeddingResult:
@@ -71,12 +71,12 @@ def embed(
 
     Finished batches are kept in the cache at once, so that a run that was interrupted goes on where it stopped, and a
     second one does not call the encoder. A picture that cannot be read is an error, or with `skip_unreadable` is
-    left out and listed. `templates` make the prompts of an encoder with a text tower. `cache` is another folder than
-    the usual one; `on_batch` is told how far it is.
+    left out and listed. `prompts`, by name, are for an encoder with a text tower; each gives the table a set of text
+    (default: the usual ones). `cache` is another folder than the usual one; `on_batch` is told how far it is.
     """
     store = EmbeddingCache(encoder, cache)
     found = encode_items(images.items, encoder, store, batch=batch, skip_unreadable=skip_unreadable, on_batch=on_batch)
-    return EmbeddingResult(_table(found.x, found.rows, images, encoder, templates), found.unreadable)
+    return EmbeddingResult(_table(found.x, found.rows, images, encoder, prompts), found.unreadable)
 
 
 def encode_items(
@@ -181,7 +181,7 @@ def _checked(x: NDArray[np.float32], encoder: Encoder) -> FloatArray:
 
 
 def _table(
-    x: FloatArray, rows: NDArray[np.int64], images: ImageSet, encoder: Encoder, templates: Sequence[str]
+    x: FloatArray, rows: NDArray[np.int64], images: ImageSet, encoder: Encoder, prompts: Mapping[str, Prompts] | None
 ) -> EmbeddingTable:
     meta = {**images.meta, **about(encoder)}
     table = EmbeddingTable(
@@ -196,9 +196,10 @@ def _table(
     )
     if not isinstance(encoder, TextEncoder) or not encoder.has_text:
         return table
+    sets = prompt_sets() if prompts is None else prompts
     try:
-        text = encoder.encode_text(images.class_names, templates)
+        text = {name: encoder.encode_text(p.names(images.class_names), p.templates) for name, p in sets.items()}
     except GgeurError as error:
         warnings.warn(f"The table has no text embeddings: {error}", GgeurWarning, stacklevel=3)
         return table
-    return replace(table, text=text, meta={**meta, "templates": list(templates)})
+    return replace(table, text=text, meta={**meta, "templates": {name: list(p.templates) for name, p in sets.items()}})

@@ -19,6 +19,7 @@ class Chunks(NamedTuple):
 
     batch: int
     dimension: int
+    alone: bool = False  # every lane in a call of its own
 
     def of(self, lanes: Int, steps: Int) -> list[Int]:
         """Chunks of `lanes`, which have `steps` to take: the busiest first, and one per thread where lanes suffice."""
@@ -27,7 +28,7 @@ class Chunks(NamedTuple):
             order_bytes = 16 * self.batch * power_of_two(longest)
             in_cache = max(4, _BATCH_BYTES // (4 * self.batch * self.dimension))
             room = max(1, min(_ORDER_BYTES // order_bytes, max(in_cache, _CALL_STEPS // longest)))
-            pieces = max(-(-len(group) // room), min(THREADS, len(group)))
+            pieces = len(group) if self.alone else max(-(-len(group) // room), min(THREADS, len(group)))
             chunks += [group[i::pieces] for i in range(pieces)]  # dealt in turn, so that pieces are alike
         return chunks
 

@@ -15,6 +15,7 @@ from ggeur.core.seeding import AGGREGATE, PREPARE, TRAIN
 from ggeur.core.types import Tree
 from ggeur.core.virtual import VirtualSet
 from ggeur.engine.local import Lanes, aggregation, batch_order, local_training, power_of_two, preparation
+from ggeur.engine.own_head import frozen
 from ggeur.engine.training import Training
 from ggeur.methods.algorithm import Trained
 
@@ -56,6 +57,7 @@ def train(
         jnp.asarray(lane.base),
         None if lane.bank is None else jnp.asarray(lane.bank),
         jax.tree.map(jnp.asarray, lane.shapes),
+        frozen(trained),
         _lanes(lane),
         order,
         np.array([steps], np.int32),
@@ -122,7 +124,7 @@ def message_like(
         one, order = np.ones(1, np.int32), np.zeros((1, batch), np.int32)
         names, numbers = _names(0, TRAIN, 1, 0), _numbers(training.numbers(trained))
         rest = one, np.int32(1), start, sent, stacked, names, numbers
-        return run(lane.base, None, None, _lanes(lane), order, *rest)[0]
+        return run(lane.base, None, None, frozen(trained), _lanes(lane), order, *rest)[0]
 
     stacked = jax.eval_shape(message, start, sent, state)
     return jax.tree.map(lambda leaf: np.empty(leaf.shape[1:], leaf.dtype), stacked)

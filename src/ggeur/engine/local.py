@@ -124,19 +124,20 @@ def _client_data(base: jax.Array, bank: jax.Array | None, lane: Lanes, batch: in
 def local_training(
     recipe: Recipe, optimiser: str, batch: int, *, one_server: bool, one_start: bool
 ) -> Callable[..., tuple[Tree, Tree, Tree, jax.Array]]:
-    """(base, bank, shapes, lanes, order, steps, longest, start, sent, client, names, numbers)
+    """(base, bank, shapes, frozen, lanes, order, steps, longest, start, sent, client, names, numbers)
     -> messages, states, ends, loss.
 
     `recipe` builds the method, `optimiser` is the kind of [train]'s, and steps take `batch` rows. All arguments but
-    base, bank, shapes and longest are stacked over lanes; so are `sent` and `numbers` unless there is `one_server`, and
-    `start` unless there is `one_start`. The method is built around its numbers inside the program, so that other
-    numbers are other arguments, and nothing is compiled anew.
+    base, bank, shapes, frozen and longest are stacked over lanes; so are `sent` and `numbers` unless there is
+    `one_server`, and `start` unless there is `one_start`. The method is built around its numbers inside the program, so
+    that other numbers are other arguments, and nothing is compiled anew.
     """
 
     def train_lane(
         base: jax.Array,
         bank: jax.Array | None,
         shapes: LowRank | None,
+        frozen: Tree,
         lane: Lanes,
         order: jax.Array,  # (longest possible * batch,)
         steps: jax.Array,
@@ -148,7 +149,8 @@ def local_training(
         numbers: Numbers,
     ) -> tuple[Tree, Tree, Tree, jax.Array]:
         method, rate = recipe(numbers.method), numbers.rate
-        context = {**sent, "client": client}
+        data = _client_data(base, bank, lane, batch)
+        context = {**sent, "client": client, "data": data, "frozen": frozen}
         key = folded_key(names)
         transform = method.optimiser(rate) if method.optimiser else build_optimiser(optimiser, numbers)
         gradient = jax.value_and_grad(method.loss, has_aux=True)
@@ -168,17 +170,16 @@ def local_training(
             return kept
 
         zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(start)))
-        begin = (start, transform.init(start), method.begin(context), zero)
-        end, _, carry, total = jax.lax.fori_loop(0, longest, step, begin)
-        data = _client_data(base, bank, lane, batch)
+        begin = (start, method.recall(transform.init(start), context), method.begin(context), zero)
+        end, memory, carry, total = jax.lax.fori_loop(0, longest, step, begin)
         upload_key = jax.random.fold_in(key, 2**32 - 1)  # no step has this number
-        work = LocalWork(start, end, data, context, carry, steps, rate, upload_key)
+        work = LocalWork(start, end, data, context, carry, steps, rate, upload_key, memory)
         message, new_client = method.upload(work)
         check_message(method, "upload", message)
         return message, new_client, end, total / jnp.maximum(steps, 1)
 
     server = None if one_server else 0
-    axes = (None, None, None, 0, 0, 0, None, None if one_start else 0, server, 0, 0, server)
+    axes = (None, None, None, None, 0, 0, 0, None, None if one_start else 0, server, 0, 0, server)
     return jax.jit(jax.vmap(train_lane, in_axes=axes))
 
 

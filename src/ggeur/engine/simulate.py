@@ -23,6 +23,7 @@ from ggeur.engine import trees
 from ggeur.engine.chunks import Chunks
 from ggeur.engine.local import Lanes, aggregation, batch_order, local_training, power_of_two, preparation
 from ggeur.engine.messages import add_prepared
+from ggeur.engine.own_head import frozen, heavy, shown
 from ggeur.engine.stack import Run, few_sizes, stack_runs
 from ggeur.engine.training import Training
 from ggeur.methods.algorithm import Trained
@@ -72,10 +73,9 @@ class Simulation:
     ) -> None:
         self.runs = runs
         each_trained = [trained] * len(runs) if isinstance(trained, Trained) else list(trained)
-        self._methods = [one.method for one in each_trained]
+        self._trained, self._methods = each_trained, [one.method for one in each_trained]
         trainings = [training] * len(runs) if isinstance(training, Training) else list(training)
-        self.training, self.n_clients = trainings[0], len(runs[0].sets)
-        self._recipe = each_trained[0].recipe
+        self.training, self.n_clients, self._recipe = trainings[0], len(runs[0].sets), each_trained[0].recipe
         self._check(trainings, each_trained)
         stack = stack_runs(runs, self.training.storage)
         self._base, self._bank = jax.tree.map(jnp.asarray, (stack.base, stack.bank))
@@ -87,7 +87,8 @@ class Simulation:
         each = [t.numbers(one) for t, one in zip(trainings, each_trained, strict=True)]
         self._numbers = jax.tree.map(lambda *a: np.array(a, self._dtype), *each)  # stacked over runs
         self._prepared_bytes = 0  # of a client's message before round 1
-        self._chunks = Chunks(self.training.batch, self._base.shape[1])
+        self._frozen = frozen(each_trained[0])  # one for all, as the recipe is
+        self._chunks = Chunks(self.training.batch, self._base.shape[1], heavy(each_trained[0]))
 
     @property
     def local_steps(self) -> list[list[int]]:
@@ -129,7 +130,7 @@ class Simulation:
 
     def heads(self, state: State) -> list[Tree]:
         """The global head of every run, as of `state`."""
-        return [sent["params"] for sent in self._sent(state)]
+        return [shown(one, sent, self._frozen) for one, sent in zip(self._trained, self._sent(state), strict=True)]
 
     def _sent(self, state: State) -> list[dict[str, Tree]]:
         return [method.broadcast(server) for method, server in zip(self._methods, state.servers, strict=True)]
@@ -208,6 +209,7 @@ class Simulation:
             self._base,
             self._bank,
             self._shapes[run[0]],
+            self._frozen,
             self._lane_data(filled),
             order,
             np.append(steps, np.zeros(size - len(lanes), steps.dtype)).astype(np.int32),
@@ -245,6 +247,4 @@ class Simulation:
     def _names(self, purpose: int, number: int, lanes: Int) -> NDArray[np.uint32]:
         """(L, 4): seed, purpose, round and client of each lane, from which its random key is folded."""
         seeds = np.array([run.seed for run in self.runs])[lanes // self.n_clients]
-        names = np.empty((len(lanes), 4), np.uint32)
-        names[:] = np.stack(np.broadcast_arrays(seeds, purpose, number, self._ids[lanes]), axis=1)
-        return names
+        return np.stack(np.broadcast_arrays(seeds, purpose, number, self._ids[lanes]), axis=1).astype(np.uint32)

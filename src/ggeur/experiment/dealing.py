@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import jax
 import numpy as np
@@ -35,18 +35,18 @@ _KEPT, _KEPT_BYTES = 10, 2**27  # augmented clients kept for the next method: ho
 
 def task_of(table: EmbeddingTable) -> Task:
     """What is to be learnt from this table."""
-    return Task(table.dimension, table.class_names, table.text)
+    return Task(table.dimension, table.class_names, table.text, encoder=str(table.meta.get("encoder", "")))
 
 
 def in_units(table: EmbeddingTable, units: Units) -> EmbeddingTable:
     """The table with rows, and text embeddings if it has any, in these units."""
-    text = None if table.text is None else units.apply(table.text)
+    text = {name: units.apply(array) for name, array in table.text.items()}
     return replace(table, x=units.apply(table.x), text=text)
 
 
 def in_ball(table: EmbeddingTable, ball: Ball) -> EmbeddingTable:
     """The table with rows, and text embeddings if it has any, in a ball; its meta says what dimensions they had."""
-    text = None if table.text is None else ball.apply(table.text)
+    text = {name: ball.apply(array) for name, array in table.text.items()}
     was = {} if ball.projection is None else {"dimension": table.dimension}
     return replace(table, x=ball.apply(table.x), text=text, meta={**table.meta, **was})
 
@@ -65,6 +65,7 @@ class Dealer:
 
     def __init__(self) -> None:
         self._tables: dict[Data, EmbeddingTable] = {}
+        self._tasks: WeakKeyDictionary[EmbeddingTable, Task] = WeakKeyDictionary()
         self._splits: dict[tuple[Data, int], EmbeddingTable] = {}
         self._rows: tuple[Hashable, EmbeddingTable, Units | None] | None = None  # of a seed: those of one are kept
         self._looked_at: set[Data] = set()
@@ -81,6 +82,11 @@ class Dealer:
                 self._forget(next(iter(self._tables)))
             self._tables[data] = load_table(data)
         return self._tables[data]
+
+    def task(self, data: Data) -> Task:
+        """What is to be learnt from the table of `[data]`, as it lies there; the same object for the same table."""
+        table = self.table(data)
+        return self._tasks.setdefault(table, task_of(table))
 
     def _forget(self, data: Data) -> None:
         del self._tables[data]
@@ -195,10 +201,10 @@ class Dealer:
         sets, task = augmented.sets, task_of(table)
         own: Any = ()
         if not train.broadcast:
-            heads = [random_head(setup.head, task, seed, k) for k in range(len(sets))]
+            heads = [random_head(setup.head, task, seed, k, setup.trained) for k in range(len(sets))]
             own = jax.tree.map(lambda *a: np.stack(a), *heads)
         start = setup.start
-        first = random_head(setup.head, task, seed)
+        first = random_head(setup.head, task, seed, trained=setup.trained)
         if start is not None:
             first = to_train(self.solved(start, train.start, setup, seed))
         return Run(

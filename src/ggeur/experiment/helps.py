@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -45,8 +46,9 @@ def helping(
     `name` is what people call the method. No test row is looked at. Shapley values are of at `most` so many clients.
     """
     table = table.split(seed)
-    clients, task = clients_of(table, partition, seed), task_of(table)._replace(key=jax.random.key(seed))
+    clients, task = clients_of(table, partition, seed), replace(task_of(table), key=jax.random.key(seed))
     if isinstance(method, Chosen):
+        method = method.of_task(task)
         folds = SimulatedFolds.of(clients, method, seed)
         taken = method.candidates[choose(method, folds.count(), folds, task, seed).taken]
         name, method = taken.label, taken.solved

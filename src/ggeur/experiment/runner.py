@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ggeur.core.errors import GgeurError
+from ggeur.core.errors import GgeurError, Unavailable
 from ggeur.core.names import blaming
 from ggeur.core.validate import check_path
 from ggeur.data.table import EmbeddingTable
@@ -99,11 +99,15 @@ def _cells(experiment: Experiment, folder: RunFolder | None, on_round: OnRound |
 
 
 def _run_stack(number: int, stack: list[Work], folder: RunFolder | None, dealer: Dealer) -> None:
-    if stack[0].setup.trained is None:
-        _solve(stack[0], dealer)
-    else:
-        with blaming(stack[0].setup.settings.train.method, "method"):
-            _train(number, stack, folder, dealer)
+    try:
+        if stack[0].setup.trained is None:
+            _solve(stack[0], dealer)
+        else:
+            with blaming(stack[0].setup.settings.train.method, "method"):
+                _train(number, stack, folder, dealer)
+    except Unavailable as error:
+        for work in stack:
+            work.tracker.cell.status, work.tracker.cell.message = "unavailable", str(error)
 
 
 class _Job(NamedTuple):
@@ -120,12 +124,14 @@ def _jobs(cells: list[Work], dealer: Dealer) -> list[_Job]:
     first = 0
     laid = {}  # kept while the stack is laid out: cells of a sweep share their noise, however large
     for work in cells:
-        setup, seed = work.setup, work.tracker.seed
+        setup, seed = work.setup.of_task(dealer.task(work.setup.settings.data)), work.tracker.seed
         key = (setup.dealt, seed)
         if key not in laid:
             laid[key] = dealer.augmented(setup, seed)
         runs = _runs(setup, dealer.run(setup, seed, laid[key]))
-        jobs.append(_Job(work, runs, slice(first, first + len(runs)), dealer.test_set(setup, seed)))
+        jobs.append(
+            _Job(Work(work.tracker, setup), runs, slice(first, first + len(runs)), dealer.test_set(setup, seed))
+        )
         first += len(runs)
     return jobs
 
@@ -214,7 +220,7 @@ def _finish(job: _Job, heads: list[object], seconds: float, dealer: Dealer) -> N
     by_class = None if one is None else job.test.by_class(one)
     table, units = dealer.rows(job.work.setup, tracker.seed)
     tracker.cell.same_data = dealer.same_data(job.work.setup)
-    tracker.finish(one, by_class, seconds, table, units, job.test.rows)
+    tracker.finish(one, by_class, seconds, table, units, job.test.rows, job.work.setup.own_head)
 
 
 def _solve(work: Work, dealer: Dealer) -> None:
@@ -225,15 +231,12 @@ def _solve(work: Work, dealer: Dealer) -> None:
     head: str | None = None
     choice, folds = None, None
     if isinstance(algorithm, Chosen):
+        algorithm = algorithm.of_task(task_of(table))
         choice, folds = dealer.choice(algorithm, setup, seed)
         candidates = algorithm.candidates
         name, algorithm = candidates[choice.taken].name, candidates[choice.taken].solved
     if isinstance(algorithm, Given):
-        task = task_of(table)
-        if lacks := algorithm.lacks(task):
-            tracker.cell.status, tracker.cell.message = "unavailable", lacks
-            return
-        params = algorithm.solve(task)
+        params, head = algorithm.solve(task_of(table)), algorithm.head
     else:
         assert isinstance(algorithm, Solved)
         params, head = dealer.solved(algorithm, name, setup, seed), algorithm.head

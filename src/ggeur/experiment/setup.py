@@ -1,18 +1,19 @@
 """What a point of the grid stands for: head, algorithm, training and augmentation, built once and handed on."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.message import Statistics, largest
+from ggeur.core.parameters import positional
 from ggeur.engine.training import LocalOptimiser, Training
 from ggeur.federation.augmentation import Augmentation
 from ggeur.federation.noisy import Guard
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import Head
-from ggeur.methods import resolve, resolve_solved
-from ggeur.methods.algorithm import Algorithm, Bound, Chosen, Given, Solved, Trained
+from ggeur.methods import has_own_head, resolve, resolve_solved
+from ggeur.methods.algorithm import Algorithm, Bound, Chosen, Given, Solved, Task, Trained
 from ggeur.methods.auto import in_public
 from ggeur.settings.schema import Settings
 
@@ -31,7 +32,7 @@ class Setup:
     def of(cls, settings: Settings) -> "Setup":
         t = settings.train
         head = resolve_head(t.head, softmax=t.softmax, **settings.head_parameters)
-        algorithm = resolve(t.method, head, settings.method.get(t.method, {}), settings.augment.statistics)
+        algorithm = _algorithm(settings, head)
         if isinstance(algorithm, Chosen) and settings.privacy.mechanism is not None:
             algorithm = in_public()
         made = cls(settings, head, algorithm, settings.augment.build(), training_of(settings))
@@ -52,6 +53,24 @@ class Setup:
                 "messages add up, such as fedavg."
             )
 
+    def of_task(self, task: Task) -> "Setup":
+        """The same for this `task`; a method that asks for it cannot be built before.
+
+        `Unavailable` where the task, or this machine, lacks what it takes.
+        """
+        if self.trained is None or "task" not in positional(self.trained.recipe.build):
+            return self
+        found = _algorithm(self.settings, self.head, task)
+        assert isinstance(found, Trained)
+        own = found.method.own
+        return replace(self, algorithm=found, head=self.head if own is None else resolve_head(own.name))
+
+    @property
+    def own_head(self) -> str | None:
+        """The name of the head that a method has of its own, which is scored and saved in place of [train]'s."""
+        found = None if self.trained is None else self.trained.method.own
+        return None if found is None else found.name
+
     @cached_property
     def dealt(self) -> Hashable:
         """Equal for setups whose clients hold and draw the same, whatever they then do."""
@@ -60,8 +79,9 @@ class Setup:
 
     @property
     def standardise(self) -> bool:
-        """Whether rows are taken in the federation's own units; what looks at no training row has none."""
-        return self.settings.data.standardise and not isinstance(self.algorithm, Given)
+        """Whether rows are taken in the federation's own units; what is compared with text is taken as it is."""
+        by_text = isinstance(self.algorithm, Given) or has_own_head(self.settings.train.method)
+        return self.settings.data.standardise and not by_text
 
     def rows(self, seed: int) -> Hashable:
         """Equal for cells of the same rows in the same units, whatever their test mask."""
@@ -91,6 +111,11 @@ class Setup:
         """What solves the head that training starts from, where it is not a random one."""
         name, s = self.settings.train.solver, self.settings
         return None if name is None else resolve_solved(name, s.method.get(name, {}), s.augment.statistics)
+
+
+def _algorithm(settings: Settings, head: Head, task: Task | None = None) -> Algorithm:
+    t, statistics = settings.train, settings.augment.statistics
+    return resolve(t.method, head, settings.method.get(t.method, {}), statistics, task=task, rounds=t.rounds)
 
 
 def training_of(settings: Settings) -> Training:

@@ -4,16 +4,20 @@ Seeds share a program, and so do points of a grid that differ in how data is dea
 as rates. The answer is a function of the settings alone, so that a resumed run stacks as before.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import jax
 
+from ggeur.core.errors import Unavailable
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.dealing import Dealer
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.tracker import Tracker
 from ggeur.federation.augmentation import Augmentation
+from ggeur.heads.head import Params
+from ggeur.methods.algorithm import Task
 
 _STACK_BYTES = 2 * 2**30  # of noise, and of clients' heads, states and messages, held at once by a stack
 _COPIES = 8  # of a head for every client: its state, its message, where it ends, and these put together
@@ -38,7 +42,7 @@ def stacks(cells: Sequence[Work], dealer: Dealer) -> list[list[Work]]:
             groups.append([work])
             continue
         if id(setup) not in facts:
-            facts[id(setup)] = _Facts.of(setup, dealer.table(point.data))
+            facts[id(setup)] = _Facts.of(setup, dealer.table(point.data), dealer.task(point.data))
         program, noise, heads = facts[id(setup)]
         program = program, setup.rows(work.tracker.seed)  # the cells of a stack share one table
         # Noise is held once by the cells that share it.
@@ -61,7 +65,7 @@ class _Facts(NamedTuple):
     heads: int
 
     @classmethod
-    def of(cls, setup: Setup, table: EmbeddingTable) -> "_Facts":
+    def of(cls, setup: Setup, table: EmbeddingTable, task: Task) -> "_Facts":
         point, head, trained = setup.settings, setup.head, setup.trained
         assert trained is not None
         clients = point.partition.clients if point.partition.kind == "dirichlet" else table.n_domains
@@ -74,9 +78,18 @@ class _Facts(NamedTuple):
             point.train.method,
             point.run.checkpoint_every,
         )
-        params = jax.eval_shape(lambda key: head.init(key, table.dimension, table.n_classes), jax.random.key(0))
+        params = jax.eval_shape(_first(setup, task), jax.random.key(0))
         size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(params))
         return cls(program, _noise_bytes(setup.augmentation, table, clients), _COPIES * size * clients)
+
+
+def _first(setup: Setup, task: Task) -> Callable[[jax.Array], Params]:
+    """(key) -> what training starts from."""
+    with suppress(Unavailable):  # which is said when its turn comes
+        trained = setup.of_task(task).trained
+        if trained is not None and trained.method.own is not None:
+            return trained.method.own.init
+    return lambda key: setup.head.init(key, task.dimension, len(task.class_names))
 
 
 def _noise_bytes(a: Augmentation, table: EmbeddingTable, clients: int) -> int:

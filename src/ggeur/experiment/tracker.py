@@ -87,7 +87,7 @@ class Tracker:
         """The summary of the rounds; `head`, where there is one, is saved with what `about` says of its classes.
 
         `units` are those of the rows it was trained on, where they are not the table's; `test_rows` are how many each
-        domain has been scored on; `solved` is the kind of head that was solved for, where it was.
+        domain has been scored on; `solved` is the kind of head that was solved for, or that a method has of its own.
         """
         self.cell.seconds, self.done = seconds, True
         if self.cell.status == "ok":

@@ -1,6 +1,7 @@
 """Where rounds start from: the first head, random or solved, and how much each client weighs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -12,21 +13,26 @@ from ggeur.core.names import blaming, is_own
 from ggeur.core.seeding import HEAD, stream
 from ggeur.core.types import Float
 from ggeur.heads.head import Head, Params
-from ggeur.methods.algorithm import Solved, Task
+from ggeur.methods.algorithm import Solved, Task, Trained
 
 
-def random_head(head: Head, task: Task, seed: int, client: int | None = None) -> Params:
-    """The head that training starts from: the server's, shared by all arms of a seed, or one client's own."""
+def random_head(head: Head, task: Task, seed: int, client: int | None = None, trained: Trained | None = None) -> Params:
+    """The head that training starts from: the server's, shared by all arms of a seed, or one client's own.
+
+    Of a method `trained` that has a head of its own, that.
+    """
     key = jax.random.fold_in(jax.random.key(seed), HEAD)
     if client is not None:
         key = jax.random.fold_in(key, client)
-    return jax.tree.map(np.asarray, head.init(key, task.dimension, len(task.class_names)))
+    own = None if trained is None else trained.method.own
+    found = head.init(key, task.dimension, len(task.class_names)) if own is None else own.init(key)
+    return jax.tree.map(np.asarray, found)
 
 
 def solved_head(solved: Solved, name: str, total: Total, task: Task, seed: int) -> Params:
     """The head that `solved`, which goes by `name`, makes of the total; it draws by seed and name."""
     with blaming(name, "method"):
-        params = solved.solve(total, task._replace(key=jax.random.fold_in(jax.random.key(seed), stream(name))))
+        params = solved.solve(total, replace(task, key=jax.random.fold_in(jax.random.key(seed), stream(name))))
     expected = {"W": (len(task.class_names), task.dimension), "b": (len(task.class_names),)}
     if is_own(name) and solved.head == "linear" and jax.tree.map(np.shape, params) != expected:
         raise GgeurError(f"The method '{name}' must solve for a linear head of the shapes {expected}.")

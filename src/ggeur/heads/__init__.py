@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ggeur.heads.head import Head
 
 HEADS = ("linear", "mlp")  # what can be trained; each is a function of that name in the module of that name
-_SOLVED = ("mixture", "blend")  # what is only solved for
+_SOLVED = ("mixture", "blend", "cosine", "adapter")  # what is only solved for, or comes of a method of its own
 OF_TRAIN = {"mlp": ("hidden",)}  # parameters of a head that [train] may give as well
 _BUILT: "dict[tuple[Callable[..., Any], str], Head]" = {}
 

@@ -1,7 +1,8 @@
 """The registry of algorithms: every name that [train] method knows, of which kind it is, and how to build it.
 
 `resolve("fedprox", head, {"mu": 0.1})`, or a user's own "package.module:name": a function (head, *, parameters) that
-returns a `Method`, or (*, parameters) that returns a `Solved`.
+returns a `Method`, or (*, parameters) that returns a `Solved`. An argument called `task` is given the `Task`; a method
+that takes it in place of a head has a head of its own.
 """
 
 import importlib
@@ -14,9 +15,9 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.message import KINDS as STATISTICS
 from ggeur.core.message import Statistics
 from ggeur.core.names import build_own, load_own
-from ggeur.core.parameters import checked, is_traced, signature
+from ggeur.core.parameters import checked, is_traced, positional, signature
 from ggeur.core.parameters import parameters as declared_by
-from ggeur.methods.algorithm import Algorithm, Bound, Chosen, Given, Recipe, Solved, Trained
+from ggeur.methods.algorithm import Algorithm, Bound, Chosen, Given, Recipe, Solved, Task, Trained
 
 if TYPE_CHECKING:
     from ggeur.heads.head import Head
@@ -35,6 +36,8 @@ _KINDS: dict[str, type[Algorithm]] = {
     "fedgen": Trained,
     "fedfa": Trained,
     "fedfa_gaussian": Trained,
+    "fedclip": Trained,
+    "fedtpg": Trained,
     "ncm": Solved,
     "lda": Solved,
     "ridge": Solved,
@@ -42,6 +45,7 @@ _KINDS: dict[str, type[Algorithm]] = {
     "limit": Solved,
     "gated": Solved,
     "limit+gated": Solved,
+    "text_prior": Solved,
     "auto": Chosen,
     "local": Bound,
     "central": Bound,
@@ -49,7 +53,7 @@ _KINDS: dict[str, type[Algorithm]] = {
 }
 
 
-_SHARED = ("statistics",)  # keywords of a method's function that are keys of [augment]
+_SHARED = ("statistics", "rounds")  # keywords of a method's function that are keys of [augment], or [train]
 
 
 def names(*kinds: type[Algorithm]) -> tuple[str, ...]:
@@ -69,8 +73,13 @@ def kind_of(name: str) -> type[Algorithm]:
     return Trained if takes_head else Solved
 
 
+def has_own_head(name: str) -> bool:
+    """Whether it trains a head of its own, in place of [train] head: one of the task."""
+    return kind_of(name) is Trained and positional(factory(name)) == ["task"]
+
+
 def factory(name: str) -> Callable[..., Any]:
-    """The function that builds it: (head, *, parameters) -> Method, or (*, parameters) -> Solved or Given."""
+    """The function that builds it: (head or task, *, parameters) -> Method, or (*, parameters) -> Solved or Given."""
     if name not in _KINDS:
         own = load_own(name, "method", _KINDS)
         declared_by(own)  # raises where nobody can tell what it takes
@@ -83,25 +92,39 @@ def factory(name: str) -> Callable[..., Any]:
 
 
 def parameters(name: str) -> dict[str, inspect.Parameter]:
-    """What may stand under [method.NAME]: the keywords of its function, but for what [augment] says."""
+    """What may stand under [method.NAME]: the keywords of its function, but for what other sections say."""
     return {key: p for key, p in declared_by(factory(name)).items() if key not in _SHARED}
 
 
-def checked_parameters(name: str, given: Mapping[str, Any], statistics: Statistics = "per-class") -> dict[str, Any]:
+def checked_parameters(
+    name: str, given: Mapping[str, Any], statistics: Statistics = "per-class", rounds: int = 100
+) -> dict[str, Any]:
     """`given` converted to the types the method declares; unknown names and values are errors.
 
-    A method that can do with several kinds of `statistics` declares them as a keyword, and has [augment]'s.
+    A method that can do with several kinds of `statistics` declares them as a keyword, and has [augment]'s; one that
+    must know how many `rounds` there are has [train]'s.
     """
-    return checked(factory(name), given, f"method.{name}", dict.fromkeys(_SHARED, statistics))
+    return checked(factory(name), given, f"method.{name}", dict(zip(_SHARED, (statistics, rounds), strict=True)))
 
 
-def resolve(name: str, head: "Head", given: Mapping[str, Any], statistics: Statistics = "per-class") -> Algorithm:
-    """The algorithm of that name; the same arguments give the same object, so that nothing is compiled twice."""
-    values = tuple(sorted(checked_parameters(name, given, statistics).items()))
+def resolve(
+    name: str,
+    head: "Head",
+    given: Mapping[str, Any],
+    statistics: Statistics = "per-class",
+    *,
+    task: Task | None = None,
+    rounds: int = 100,
+) -> Algorithm:
+    """The algorithm of that name; the same arguments give the same object, so that nothing is compiled twice.
+
+    Without a `task`, a method that asks for one is known by its kind alone, and cannot be built.
+    """
+    values = tuple(sorted(checked_parameters(name, given, statistics, rounds).items()))
     try:
-        return _build(name, head, values, repr(values))
+        return _build(name, head, task, values, repr(values))
     except TypeError:  # a parameter that cannot be a key, such as a list
-        return _build.__wrapped__(name, head, values, "")
+        return _build.__wrapped__(name, head, task, values, "")
 
 
 def resolve_trained(name: str, head: "Head", given: Mapping[str, Any]) -> Trained:
@@ -121,12 +144,12 @@ def resolve_solved(name: str, given: Mapping[str, Any], statistics: Statistics =
 
 
 @lru_cache(maxsize=64)
-def _build(name: str, head: "Head", values: tuple[tuple[str, Any], ...], text: str) -> Algorithm:
+def _build(name: str, head: "Head", task: Task | None, values: tuple[tuple[str, Any], ...], text: str) -> Algorithm:
     """`text` is that of the values, so that 1, 1.0 and true, which are equal to Python, are three."""
     kind = kind_of(name)
     if kind is Bound:
-        return Bound(_trained(name, head, dict(values)), alone=name == "local")
-    return _trained(name, head, dict(values)) if kind is Trained else _without_head(name, dict(values))
+        return Bound(_trained(name, head, task, dict(values)), alone=name == "local")
+    return _trained(name, head, task, dict(values)) if kind is Trained else _without_head(name, dict(values))
 
 
 def _without_head(name: str, values: Mapping[str, Any]) -> Solved | Chosen | Given:
@@ -139,7 +162,7 @@ def _without_head(name: str, values: Mapping[str, Any]) -> Solved | Chosen | Giv
     return found
 
 
-def _trained(name: str, head: "Head", values: Mapping[str, Any]) -> Trained:
+def _trained(name: str, head: "Head", task: Task | None, values: Mapping[str, Any]) -> Trained:
     """The recipe around the numbers that are declared `Traced`; what cannot be a key makes a recipe of its own."""
     from ggeur.methods.method import Method
 
@@ -155,7 +178,10 @@ def _trained(name: str, head: "Head", values: Mapping[str, Any]) -> Trained:
         hash(fixed)
     except TypeError:
         build, fixed = partial(build, **dict(fixed)), ()
-    found = Trained(Recipe(build, head, fixed), traced)
+    asks = "task" in positional(build)
+    found = Trained(Recipe(build, head, fixed, task if asks else None), traced)
+    if asks and task is None:
+        return found
     method = found.method if name in _KINDS else build_own(name, "method", lambda: found.method)
     if not isinstance(method, Method):
         raise GgeurError(f"'{name}' is not a method: called with a head it must return a ggeur Method.")

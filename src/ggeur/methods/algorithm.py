@@ -6,14 +6,16 @@ there is no federation, for comparison.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ggeur.core.errors import Unavailable
 from ggeur.core.message import Apart, Statistics, Total, largest
+from ggeur.core.parameters import positional
 
 if TYPE_CHECKING:
     import jax
@@ -23,13 +25,29 @@ if TYPE_CHECKING:
     from ggeur.privacy.repair import Under
 
 
-class Task(NamedTuple):
-    """What is to be learnt, as far as it is public."""
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is to be learnt, as far as it is public. Of two tasks none is the other, whatever they say."""
 
     dimension: int
     class_names: tuple[str, ...]
-    text: NDArray[np.floating] | None = None  # (C, p): embeddings of the class names
+    text: Mapping[str, NDArray[np.floating]] | None = None  # (C, p) each: embeddings of the class names, by prompts
     key: "jax.Array | None" = None  # for a head that draws
+    encoder: str = ""  # what made the embeddings
+    clip: str = ""  # a folder with its text tower, where this machine has one of its own
+
+    def text_of(self, prompts: str | None, who: str) -> NDArray[np.floating]:
+        """The set of text by these `prompts`; by none in particular, the first. `who` needs it, in a sentence."""
+        if not self.text:
+            raise Unavailable(f"{who} needs a table with text embeddings of the class names; `ggeur embed` makes them.")
+        if prompts is None:
+            return next(iter(self.text.values()))
+        if prompts not in self.text:
+            raise Unavailable(
+                f"{who} needs text embeddings '{prompts}', and the table has {', '.join(self.text)}: make them with "
+                f"`ggeur embed --prompts {prompts}`, or name one of these as its prompts."
+            )
+        return self.text[prompts]
 
 
 @dataclass(frozen=True)
@@ -39,9 +57,11 @@ class Recipe:
     build: "Callable[..., Method]"
     head: "Head | None"
     fixed: tuple[tuple[str, Any], ...]  # parameters that a program is made of: counts, choices
+    task: Task | None = None  # for a method that asks for it
 
     def __call__(self, numbers: Mapping[str, Any]) -> "Method":
-        return self.build(self.head, **dict(self.fixed), **numbers)
+        given = [self.task if name == "task" else self.head for name in positional(self.build) or ["head"]]
+        return self.build(*given, **dict(self.fixed), **numbers)
 
 
 @dataclass(frozen=True)
@@ -104,6 +124,11 @@ class Chosen:
 
     candidates: tuple[Candidate, ...]  # the simplest first
     folds: int  # how many parts are left out in turn
+    by_text: tuple[Candidate, ...] = ()  # more of them, for a task that has text
+
+    def of_task(self, task: Task) -> "Chosen":
+        """The same with all that this task can be chosen from."""
+        return replace(self, candidates=self.candidates + self.by_text, by_text=()) if task.text else self
 
     @property
     def needs(self) -> Statistics:
@@ -120,12 +145,12 @@ class Chosen:
 
 
 class Given(NamedTuple):
-    """A linear head that looks at no training row."""
-
-    lacks: Callable[[Task], str]
-    """(task) -> what it lacks to be had, in a sentence; nothing if it can be."""
+    """A head that looks at no training row."""
 
     solve: "Callable[[Task], Params]"
+    """(task) -> parameters; `Unavailable` where the task lacks what it takes."""
+
+    head: str = "linear"  # the head whose parameters they are
 
 
 @dataclass(frozen=True)

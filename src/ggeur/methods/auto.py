@@ -24,6 +24,10 @@ CANDIDATES: tuple[Mapping[str, Any], ...] = (
     {"method": "limit+gated"},
     {"method": "limit+gated", "t": 0.1},
 )
+BY_TEXT: tuple[Mapping[str, Any], ...] = (  # where a table has text embeddings of the class names
+    {"method": "text_prior"},
+    {"method": "text_prior", "head": "ridge"},
+)
 _ENOUGH = 80.0  # rows of a class for each unit of noise in their sum, from which on second moments pay for their noise
 Folds = Annotated[int, Field(ge=2, le=20)]
 
@@ -39,19 +43,22 @@ def auto(
     Each is a name, or a table such as {method = "lda", shrinkage = 0.5}.
     `statistics` is that of [augment], and pooled where that would be means.
     """
-    from ggeur.methods import SOLVED, kind_of, resolve_solved
-
     kind = largest([statistics, "pooled"]) or "pooled"
-    found = []
-    for one in CANDIDATES if candidates is None else candidates:
-        given = {"method": one} if isinstance(one, str) else dict(one)
-        name = str(given.pop("method", ""))
-        if not name or kind_of(name) is not Solved:
-            raise GgeurError(f"[method.auto] candidates: '{name}' is not a solved head; there are {', '.join(SOLVED)}.")
-        found.append(Candidate(name, given, resolve_solved(name, given, kind)))
+    found = [_candidate(one, kind) for one in (CANDIDATES if candidates is None else candidates)]
     if not found:
         raise GgeurError("[method.auto] candidates: name at least one.")
-    return Chosen(tuple(found), folds)
+    by_text = [_candidate(one, kind) for one in BY_TEXT] if candidates is None else []
+    return Chosen(tuple(found), folds, tuple(by_text))
+
+
+def _candidate(one: str | Mapping[str, Any], kind: Statistics) -> Candidate:
+    from ggeur.methods import SOLVED, kind_of, resolve_solved
+
+    given = {"method": one} if isinstance(one, str) else dict(one)
+    name = str(given.pop("method", ""))
+    if not name or kind_of(name) is not Solved:
+        raise GgeurError(f"[method.auto] candidates: '{name}' is not a solved head; there are {', '.join(SOLVED)}.")
+    return Candidate(name, given, resolve_solved(name, given, kind))
 
 
 def in_public() -> Chosen:

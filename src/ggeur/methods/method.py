@@ -4,7 +4,7 @@ The engine vectorises them over clients, so each is written for one client (or, 
 `parts` has what the functions are given, and the signature of each.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -15,6 +15,25 @@ from ggeur.heads.head import Head, Params
 from ggeur.methods import parts
 from ggeur.methods.expected import widened
 from ggeur.methods.parts import Batch, LossFunction, Sent, Term
+
+
+class OwnHead(NamedTuple):
+    """What a method trains where that is not [train] head, and as what it is scored and saved."""
+
+    name: str
+    """Of a head in `ggeur.heads`: what the method comes to, without what it took to train it."""
+
+    init: parts.InitOwn
+    """(key) -> what is trained."""
+
+    shown: parts.Shown
+    """(sent, frozen) -> the parameters of the head `name`."""
+
+    frozen: Callable[[], Tree] = lambda: ()
+    """() -> arrays that are neither trained nor sent, such as a text tower; functions find them in the context."""
+
+    heavy: bool = False
+    """Whether a step is so dear that every client has a compiled call of its own."""
 
 
 class Method(NamedTuple):
@@ -61,6 +80,12 @@ class Method(NamedTuple):
 
     optimiser: parts.MakeOptimiser | None = None
     """(rate) -> the local optimiser, where a method may not use [train]'s."""
+
+    recall: parts.Recall = lambda memory, context: memory
+    """(memory, context) -> the optimiser's memory at the first step of a round, where it is not a fresh one."""
+
+    own: OwnHead | None = None
+    """What is trained, where it is not [train] head."""
 
     @property
     def prepares(self) -> bool:

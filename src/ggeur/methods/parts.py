@@ -1,6 +1,7 @@
 """What the functions of a method are given, and the signature of each of them.
 
-`sent` and `context` are dictionaries: what the server sends, and that plus the client's own state under "client".
+`sent` and `context` are dictionaries: what the server sends, and that plus the client's own state under "client", what
+it holds under "data", and what the method has "frozen".
 Arguments are by position, so that a method may call them as its paper does.
 """
 
@@ -59,6 +60,7 @@ class LocalWork(NamedTuple):
     steps: jax.Array  # how many local steps were taken
     rate: jax.Array  # [train] rate, of those steps
     key: jax.Array  # random, of this client and round
+    memory: Tree = ()  # the optimiser's, after the last step
 
 
 class RoundFacts(NamedTuple):
@@ -123,6 +125,27 @@ class MakeOptimiser(Protocol):
 
     def __call__(self, rate: jax.Array, /) -> optax.GradientTransformation:
         """The optimiser with [train] `rate`."""
+
+
+class Recall(Protocol):
+    """What the optimiser of a client remembers from round to round."""
+
+    def __call__(self, memory: Tree, context: Sent, /) -> Tree:
+        """Its memory at the first step of a round; `memory` is a fresh one."""
+
+
+class InitOwn(Protocol):
+    """Where what a method trains begins, if that is not [train] head."""
+
+    def __call__(self, key: jax.Array, /) -> Params:
+        """Random by the `key`, which is the seed's, or a client's."""
+
+
+class Shown(Protocol):
+    """What a method of its own head comes to."""
+
+    def __call__(self, sent: Sent, frozen: Tree, /) -> Params:
+        """The head that is scored and saved, of what the server sends and what is frozen."""
 
 
 class Upload(Protocol):

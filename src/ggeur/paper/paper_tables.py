@@ -28,6 +28,8 @@ class Row(NamedTuple):
     control: bool = False
     needs: str | None = None
     published: str | None = None
+    train: Mapping[str, Any] = {}  # what of [train] is its own
+    note: str | None = None  # what the paper does not say of it, and we chose
 
 
 # Ours, in every table of accuracies: heads that are solved from the first message of the clients.

@@ -7,15 +7,18 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ggeur.core.errors import GgeurError
+from ggeur.core.errors import GgeurError, Unavailable
 from ggeur.data.readers import plain_name
 from ggeur.data.table import EmbeddingTable
+from ggeur.experiment.dealing import task_of
+from ggeur.methods.clip_folder import clip_folder
 from ggeur.paper.paper_tables import Part, PartEmbeddings, Row, Table
 from ggeur.paper.reproduction import AbsentRow, Arm, Column, Reproduction
 from ggeur.settings.grid import Experiment, override
-from ggeur.settings.schema import NOT_YET, PROTOCOLS, Train
+from ggeur.settings.schema import PROTOCOLS, Train
 
 CLIP = "clip-vit-base-patch16"
+_TEXT = {"zeroshot": None, "fedclip": "fedclip"}  # methods that need text embeddings, and by which prompts
 SCRIPTED = ("scaffold", "moon", "feddyn", "fedopt", "fedproto", "fedntd")  # released beside FedAvg's
 
 
@@ -76,8 +79,6 @@ def not_yet(row: Row) -> str:
     """Why a row cannot run on any embeddings, or nothing."""
     if row.needs:
         return f"needs an {row.needs}"
-    if row.method in NOT_YET.get(("train", "method"), ()):
-        return f"the method {row.method} is not there yet"
     return ""
 
 
@@ -85,8 +86,14 @@ def _why_not(row: Row, protocol: str, embeddings: EmbeddingTable) -> str:
     """Why a row cannot run on these embeddings, or nothing."""
     if why := not_yet(row):
         return why
-    if row.method == "zeroshot" and embeddings.text is None:
-        return "needs embeddings of the class names, which this table does not hold"
+    task = task_of(embeddings)
+    try:
+        if row.method in _TEXT:
+            task.text_of(_TEXT[row.method], row.method)
+        if row.method == "fedtpg":
+            clip_folder(task, "")
+    except Unavailable as error:
+        return str(error).rstrip(".")
     if protocol == "released" and row.method in SCRIPTED:
         return "its released script does not do what the method does"
     if protocol == "released" and row.method not in ("fedavg", None):
@@ -100,7 +107,9 @@ def _overrides(
     assert source.table is not None
     augment: dict[str, Any] = {"kind": row.augment} | ({"steps": row.steps} if row.steps else {})
     train = dict(part.train) | ({"method": row.method} if row.method else {})
-    train |= {"weights": row.weights} if row.weights else {}
+    train |= ({"weights": row.weights} if row.weights else {}) | dict(row.train)
+    if row.note:
+        _note(notes, row.note)
     partition = dict(part.partition)
     if protocol == "released":
         # Controls train as GGEUR does, so that they differ from it in the samples alone.

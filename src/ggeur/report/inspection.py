@@ -193,7 +193,7 @@ def _only(table: EmbeddingTable, parts: Sequence[Int], classes: Int) -> tuple[Em
     code = np.zeros(table.n_classes, np.int64)
     code[classes] = np.arange(len(classes))
     names = tuple(table.class_names[c] for c in classes)
-    few = replace(table.subset(kept), y=code[table.y[kept]], class_names=names, text=None)
+    few = replace(table.subset(kept), y=code[table.y[kept]], class_names=names, text={})
     return few, [place[rows[kept[rows]]] for rows in parts]
 
 

@@ -9,7 +9,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.names import is_own
 from ggeur.federation.augmentation import KINDS as AUGMENTATIONS
 from ggeur.heads import HEADS, OF_TRAIN, arguments, resolve
-from ggeur.methods import SOLVED, kind_of, resolve_solved
+from ggeur.methods import SOLVED, has_own_head, kind_of, resolve_solved
 from ggeur.methods.algorithm import Chosen, Given, Solved
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ def of_train(head: str, train: "Train") -> dict[str, Any]:
 def check_heads(point: "Settings") -> None:
     """Raise for what will not do in `point`; a user's own head and method are imported for it, so no validator can."""
     t = point.train
+    if has_own_head(t.method):
+        _check_own_head(point)
     other = t.head != HEADS[0]  # than the linear one, and perhaps linear all the same
     if other and (t.solver or kind_of(t.method) in (Solved, Chosen, Given)) and not _is_linear(point):
         raise GgeurError('[train]: what is solved has a head of its own: use head = "linear", the default.')
@@ -64,6 +66,25 @@ def check_heads(point: "Settings") -> None:
                 raise GgeurError(f"train.{key} is {value} and [head.{name}] {key} {known[key]}: give one of them.")
     if t.head not in HEADS or point.head_parameters:  # ours takes softmax, and its defaults
         arguments(t.head, point.head_parameters, softmax=t.softmax)
+
+
+def _check_own_head(point: "Settings") -> None:
+    """Raise for what goes with a linear head alone, where the method has a head of its own."""
+    t, projected = point.train, point.privacy.projection is not None
+    wrong = {
+        f'head = "{t.head}"': t.head != HEADS[0],
+        "softmax = true": t.softmax,
+        f'start = "{t.start}"': t.solver is not None,
+    }
+    for what, there in wrong.items():
+        if there:
+            raise GgeurError(f"[train] {what} is not for {t.method}, which trains a head of its own: leave it out.")
+    if point.augment.build().rank is not None:
+        raise GgeurError(
+            f'[augment] kind = "{point.augment.kind}" bounds the loss of a linear head, and {t.method} trains another.'
+        )
+    if projected:
+        raise GgeurError(f"[privacy] projection takes embeddings away from their text, which {t.method} needs.")
 
 
 def _is_linear(point: "Settings") -> bool:

@@ -54,7 +54,7 @@ class CellRun:
     def _finish(self, head: Params, last: LastScores, units: Units | None, solved: str | None = None) -> Cell:
         """The end of the cell: its `head`, for rows in `units`, as the sites scored it `last`.
 
-        `solved` is the kind of head that was solved for, if not trained as [train] says.
+        `solved` is the kind of head that was solved for, or is a method's own, if not trained as [train] says.
         """
         self._note_traffic()
         agreement, tracker = self._roster.agreement, self._tracker

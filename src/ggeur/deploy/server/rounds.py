@@ -22,6 +22,7 @@ from ggeur.deploy.wire.ask import Answer, Question
 from ggeur.deploy.wire.check import check_tree
 from ggeur.deploy.wire.packing import Arrays, arrays_to_tree, tree_to_arrays
 from ggeur.engine import lane
+from ggeur.engine.own_head import frozen, shown
 from ggeur.engine.simulate import State
 from ggeur.experiment.setup import Setup
 from ggeur.federation.start import client_weights
@@ -50,6 +51,7 @@ class Rounds:
         self._roster, self._round_zero, self._sets = sets.roster, sets.round_zero, sets
         self._trained, self._training, self._seed = trained, setup.training, seed
         self._server, self._client = start
+        self._frozen, self._own_head = frozen(trained), setup.own_head
         round_zero, agreement = sets.round_zero, sets.round_zero.agreement
         originals, weights = round_zero.layout.count.sum(axis=1), setup.settings.train.weights
         self._weights = client_weights(round_zero.rows, originals, weights)
@@ -71,7 +73,13 @@ class Rounds:
 
     def head(self, state: State) -> Params:
         """The global head in `state`."""
-        return jax.tree.map(np.asarray, self._trained.method.broadcast(state.servers[0])["params"])
+        sent = self._trained.method.broadcast(state.servers[0])
+        return jax.tree.map(np.asarray, shown(self._trained, sent, self._frozen))
+
+    def _scoring(self, head: Params, **facts: Any) -> Question:
+        """What a site is asked that is to score `head` and no more."""
+        arrays, shape = tree_to_arrays(head, "head")
+        return Question("evaluate", {"head": shape, "kind": self._own_head, **facts}, arrays)
 
     def round(self, state: State, number: int) -> Round:
         """Round `number`, begun from `state`."""
@@ -81,14 +89,14 @@ class Rounds:
         chosen = set(self._training.participants(self._seed, number, self._round_zero.trainable).tolist())
         sent = self._sent(server)
         ready = [client for client in roster.present if client.ready]
+        head = self.head(state) if any(client.index not in chosen for client in ready) else None
         for index in sorted(chosen - {client.index for client in ready}):
             roster.missing(roster.clients[index], number, "it is not connected, or has no training set")
 
         def question(client: Client) -> Question:
             if client.index in chosen:
                 return self._training_question(client, sent, number, int(counted[place[client.index]]))
-            arrays, shape = tree_to_arrays(sent["params"], "head")
-            return Question("evaluate", {"head": shape}, arrays)
+            return self._scoring(head)
 
         def read(client: Client, answer: Answer) -> tuple[Scores, tuple[Tree, float] | None]:
             scores = self._scores(client, answer, counted)
@@ -158,9 +166,8 @@ class Rounds:
         """Every site's scores of `head`; the sites then forget the run."""
         rounds = self._training.rounds
         self._sets.make(rounds)
-        arrays, shape = tree_to_arrays(head, "head")
         ready = [client for client in self._roster.present if client.ready]
-        question = Question("evaluate", {"head": shape, "last": True}, arrays)
+        question = self._scoring(head, last=True)
         return last_scores(self._roster, ready, question, self._round_zero.agreement, rounds)
 
 

@@ -5,11 +5,13 @@ A site that was late or lost, and is back before the end, is added: what the oth
 
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ggeur.core.message import Total
+from ggeur.core.names import is_own
 from ggeur.core.units import Units
 from ggeur.deploy.server.agreement import Agreement, Client
 from ggeur.deploy.server.cell_run import CellRun
@@ -18,6 +20,7 @@ from ggeur.deploy.server.opening import Opened, agree_and_collect
 from ggeur.deploy.server.reopening import check_all_are_back
 from ggeur.deploy.server.round_zero import packed
 from ggeur.deploy.server.scores import LastScores, LateScores, last_scores
+from ggeur.deploy.server.text import asked_text, collect_text
 from ggeur.deploy.wire.ask import Question
 from ggeur.deploy.wire.packing import tree_to_arrays
 from ggeur.deploy.wire.wanted import Wanted
@@ -76,6 +79,11 @@ class SolvedRun(CellRun):
         assert isinstance(self._setup.algorithm, Chosen)
         return self._setup.algorithm
 
+    @property
+    def _parameters(self) -> dict[str, Any]:
+        point = self._tracker.point
+        return point.method.get(point.train.method, {})
+
     def _unscored(self, found: _Solution, last: LastScores) -> list[Client]:
         """Who is there now and has not scored the head: one that came later, or whose answer was lost.
 
@@ -98,6 +106,9 @@ class SolvedRun(CellRun):
         assert opened.sums is not None
         messages = ((domain, message.of_kind(solved.needs)) for domain, message in opened.sums.by_domain())
         guard, task = self._setup.guard(solved.needs, None), _task(opened.agreement)
+        prompts = False if is_own(name) or choice is not None else asked_text(name, self._parameters)
+        if prompts is not False:
+            task = replace(task, text=collect_text(self._roster, opened.agreement, prompts))
         if guard is None:
             total = Total.of(messages, solved.apart)
         else:

@@ -1,12 +1,14 @@
 """One cell whose head is trained on real machines, from hello to the last score."""
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from ggeur.core.message import Total
-from ggeur.core.types import Tree
+from ggeur.core.types import FloatArray, Tree
+from ggeur.deploy.server.agreement import Agreement
 from ggeur.deploy.server.cell_run import CellRun
 from ggeur.deploy.server.journal import Journal
 from ggeur.deploy.server.opening import open_federation
@@ -14,12 +16,14 @@ from ggeur.deploy.server.round_zero import RoundZero
 from ggeur.deploy.server.rounds import Rounds
 from ggeur.deploy.server.scores import LateScores
 from ggeur.deploy.server.secure_rounds import MaskedRounds
+from ggeur.deploy.server.text import asked_text, collect_text
 from ggeur.deploy.server.training_sets import TrainingSets
 from ggeur.deploy.wire.ask import Grid
 from ggeur.engine.simulate import State
 from ggeur.experiment.tracker import Tracker
 from ggeur.federation.start import random_head, solved_head, to_train
 from ggeur.heads.head import Params
+from ggeur.methods import has_own_head
 from ggeur.methods.algorithm import Task
 from ggeur.runs.checkpoint import Snapshot
 from ggeur.runs.folder import RunFolder
@@ -46,7 +50,7 @@ class TrainedRun(CellRun):
         head = rounds.head(state)
         last = rounds.evaluate_last(head)
         scores.add(list(last.scores.values()), state.round)
-        return self._finish(head, last, rounds.units)
+        return self._finish(head, last, rounds.units, self._setup.own_head)
 
     def _train(self, rounds: Rounds, state: State, scores: LateScores) -> State:
         for number in range(state.round + 1, self._setup.training.rounds + 1):
@@ -54,8 +58,9 @@ class TrainedRun(CellRun):
             state = done.state
             scores.add(done.scores, number - 1)
             self._note_traffic()
-            self._tracker.trained(number, [rounds.head(state)], done.loss, done.missing)
-            scores.expect(rounds.head(state), done.loss, done.missing)
+            head = rounds.head(state)
+            self._tracker.trained(number, [head], done.loss, done.missing)
+            scores.expect(head, done.loss, done.missing)
             # Rounds are counted as scored, so that lines of the metrics after this are written again on resuming.
             kept = State(number - 1, [(state.servers[0], np.int64(number), np.float64(done.loss))], state.clients, ())
             self._folder.checkpoint(self._tracker.number, kept, [self._tracker.memory()])
@@ -74,16 +79,17 @@ class TrainedRun(CellRun):
             if not standardise and total is not None and len(total.second) and (note := total.units.note("the sites")):
                 roster.journal("note", why=note)
             roster.closed = True
-            task = Task(round_zero.agreement.dimension, round_zero.agreement.classes)
+            task, text = self._take_task(round_zero.agreement)
             if start is None:
-                params = random_head(self._setup.head, task, seed)
+                params = random_head(self._setup.head, task, seed, trained=self._trained)
             else:
                 assert sums is not None
                 params = to_train(solved_head(start, train.start, Total.of(sums.by_domain(), start.apart), task, seed))
         sets = TrainingSets(roster, round_zero, self._trained, train.batch, self._sums)
         prepared = sets.prepared(nodes)
         rounds = self._rounds(sets, params, prepared)
-        round_zero.save(self._path, {"params": params, "prepared": prepared, "run": np.array(roster.common["run"])})
+        rest = {"params": params, "prepared": prepared, "run": np.array(roster.common["run"]), "text": text}
+        round_zero.save(self._path, rest)
         rows = {client.index: n for client, n in zip(round_zero.clients, round_zero.rows, strict=True)}
         self._tracker.cell.local_steps = [self._setup.training.steps(rows.get(k, 0)) for k in range(nodes)]
         scores = LateScores(self._tracker, self._setup, round_zero.agreement, round_zero.units)
@@ -96,6 +102,7 @@ class TrainedRun(CellRun):
         roster.common |= {"run": str(kept["run"]), "classes": agreement.classes, "domains": agreement.domains}
         roster.clients = {client.index: client for client in round_zero.clients}
         roster.agreement, roster.closed = agreement, True
+        self._take_task(agreement, kept["text"])
         roster.bytes_up, roster.bytes_down = (n * len(roster.clients) for n in (cell.bytes_up, cell.bytes_down))
         sets = TrainingSets(roster, round_zero, self._trained, self._setup.training.batch, self._sums)
         rounds = self._rounds(sets, kept["params"], kept["prepared"])
@@ -110,6 +117,20 @@ class TrainedRun(CellRun):
         scores = LateScores(self._tracker, self._setup, agreement, round_zero.units)
         scores.expect(rounds.head(state), float(loss))
         return rounds, state, scores
+
+    def _take_task(self, agreement: Agreement, text: Mapping[str, FloatArray] | None = None) -> tuple[Task, Tree]:
+        """What is to be learnt, for which a method that asks for it is built now; and its text, asked for or kept."""
+        point, encoder = self._tracker.point, str(agreement.encoder.get("encoder", ""))
+        method = point.train.method
+        if text is None:
+            prompts = asked_text(method, point.method.get(method, {})) if has_own_head(method) else False
+            text = {} if prompts is False else collect_text(self._roster, agreement, prompts)
+        task = Task(agreement.dimension, agreement.classes, text, encoder=encoder)
+        self._roster.common["encoder"] = encoder
+        self._setup = self._setup.of_task(task)
+        assert self._setup.trained is not None
+        self._trained = self._setup.trained
+        return task, dict(text)
 
     def _rounds(self, sets: TrainingSets, params: Params, prepared: Tree) -> Rounds:
         """The rounds that start with the head `params`, and what the sites sent before round 1, added up."""

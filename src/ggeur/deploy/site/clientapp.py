@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ggeur.core.errors import GgeurError
 from ggeur.deploy.site.data import Site
 from ggeur.deploy.site.local_round import evaluate, train
-from ggeur.deploy.site.opening import augment, hello, statistics, sums
+from ggeur.deploy.site.opening import augment, hello, statistics, sums, text
 from ggeur.deploy.site.request import Reply, Request
 from ggeur.deploy.site.secure import keys, masked, seed
 from ggeur.deploy.site.solved import right, score
@@ -24,7 +24,7 @@ def client_app() -> "ClientApp":
     from flwr.clientapp import ClientApp
 
     app = ClientApp()
-    for answer in (hello, sums, statistics, augment, right, score, keys, masked, seed):
+    for answer in (hello, sums, statistics, text, augment, right, score, keys, masked, seed):
         app.query(answer.__name__)(_handler(answer))
     app.train()(_handler(train))
     app.evaluate()(_handler(evaluate))

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.types import Bool
+from ggeur.core.names import is_own
+from ggeur.core.types import Bool, FloatArray
 from ggeur.data.caches import cache_folder
 from ggeur.data.files import write_bytes
 from ggeur.data.table import EmbeddingTable
@@ -74,6 +75,23 @@ class Site:
         if not self._imports:
             raise GgeurError(f"this site does not import the {what} '{name}'; start its node with --own-methods")
 
+    def allowed(self, name: str, what: str) -> str:
+        """The `name` of a `what`, which this site has or may import."""
+        if is_own(name):
+            self.check_imports(what, name)
+        return name
+
+    @property
+    def clip(self) -> str:
+        """The folder of a CLIP model with which the node was started as its encoder, if it was with one."""
+        named = str(self._config.get("encoder") or "")
+        return named if (Path(named) / "config.json").is_file() else ""
+
+    def text(self, point: Settings, seed: int, store: Store, prompts: str | None) -> FloatArray | None:
+        """Text embeddings of this site's own class names by these `prompts`, or any, if its table has them."""
+        sets = self.load(point, seed, store, fresh=False).text
+        return sets.get(prompts) if prompts is not None else next(iter(sets.values()), None)
+
     def load(self, point: Settings, seed: int, store: Store, *, fresh: bool) -> EmbeddingTable:
         """The table with its test mask, its own or drawn by `seed`; `point` says how images are embedded.
 
@@ -122,7 +140,7 @@ def relabel(table: EmbeddingTable, classes: Sequence[str], domains: Sequence[str
         domain=_codes(table.domain_names, domains)[table.domains],
         class_names=tuple(classes),
         domain_names=tuple(domains),
-        text=None,
+        text={},
     )
 
 

@@ -32,7 +32,14 @@ def setup_of(request: Request) -> Any:
     from ggeur.experiment.setup import Setup
 
     keep_compiled_programs()
-    return Setup.of(request.point)
+    return Setup.of(request.point).of_task(_task(request))
+
+
+def _task(request: Request) -> Task:
+    """What is to be learnt; what of it is text, the server sends."""
+    facts, (base,) = request.facts, request.store.arrays("base")
+    classes, encoder = tuple(facts["classes"]), str(facts.get("encoder", ""))
+    return Task(base.shape[1], classes, encoder=encoder, clip=request.site.clip)
 
 
 def kept_lane(request: Request) -> Any:
@@ -65,6 +72,7 @@ def trained(request: Request) -> tuple[Any, dict[str, list[int]], VirtualSet]:
     What this site remembers is kept under the round's number.
     """
     from ggeur.engine import lane
+    from ggeur.engine.own_head import frozen, shown
 
     facts, store, broadcast = request.facts, request.store, request.point.train.broadcast
     mine = kept_lane(request)  # before anything is kept: where the set is lost, so is its folder
@@ -75,8 +83,9 @@ def trained(request: Request) -> tuple[Any, dict[str, list[int]], VirtualSet]:
     if since and facts["remembers"]:
         state, own = store.tree(f"state-{since}")
     else:
-        state, own = _tree(request, "first"), () if broadcast else _own_head(request, setup.head, mine.base.shape[1])
-    scores, _ = _scores(request, sent["params"], setup.head)
+        state, own = _tree(request, "first"), () if broadcast else _own_head(request, setup)
+    head = sent["params"] if setup.own_head is None else shown(setup.trained, sent, frozen(setup.trained))
+    scores, _ = _scores(request, head, setup.head)
     start = sent["params"] if broadcast else own
     done = lane.train(mine, setup.trained, setup.training, number, start, sent, state)
     if facts["remembers"]:
@@ -84,16 +93,20 @@ def trained(request: Request) -> tuple[Any, dict[str, list[int]], VirtualSet]:
     return done, scores, mine.set
 
 
-def _own_head(request: Request, head: Any, dimension: int) -> Tree:
+def _own_head(request: Request, setup: Any) -> Tree:
     """Where heads are not broadcast, the one this site starts from."""
     from ggeur.federation.start import random_head
 
-    return random_head(head, Task(dimension, tuple(request.facts["classes"])), request.seed, request.site.client)
+    return random_head(setup.head, _task(request), request.seed, request.site.client, setup.trained)
 
 
 def evaluate(request: Request) -> Reply:
     """Score the head that `request` brings on this site's test rows, and forget the run if it is the last."""
-    scores, confusion = _scores(request, _tree(request, "head"), setup_of(request).head)
+    from ggeur.heads import resolve
+
+    kind = request.facts.get("kind")  # of a method's own head
+    head = setup_of(request).head if kind is None else resolve(request.site.allowed(str(kind), "head"))
+    scores, confusion = _scores(request, _tree(request, "head"), head)
     if request.facts.get("last"):
         request.forget()
     return {"scores": scores}, {"confusion": confusion}

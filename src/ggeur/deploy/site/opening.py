@@ -98,6 +98,12 @@ def messages(request: Request, wanted: Wanted, every: int | None = None) -> Iter
         yield part, summarise(x[rows], y[rows], classes, wanted.kind, center)
 
 
+def text(request: Request) -> Reply:
+    """Text embeddings of this site's class names, which are public; none where its table has none."""
+    found = request.site.text(request.point, request.seed, request.store, request.facts["prompts"])
+    return {}, {} if found is None else {"text": np.asarray(found, np.float32)}
+
+
 def augment(request: Request) -> Reply:
     """Draw this site's training set along the global shapes that `request` brings, and keep it.
 

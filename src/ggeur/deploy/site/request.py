@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.names import is_own
 from ggeur.core.units import Units
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.site.data import Site, relabel, test_rows
@@ -33,8 +32,7 @@ class Request:
         self.point = p = Settings.model_validate(facts["point"])
         methods = [("method", p.train.method), ("method", p.train.start)]
         for what, name in (*methods, ("augmentation", p.augment.kind), ("head", p.train.head)):
-            if is_own(name):
-                site.check_imports(what, name)
+            site.allowed(name, what)
         if site.secure and not p.privacy.secure_sum:
             raise GgeurError("this site was started with a roster, and answers under [privacy] secure_sum alone")
         self.seed = int(facts["seed"])

@@ -1,0 +1,52 @@
+"""Text embeddings of the class names, which sites have beside their rows: public, and the same wherever a class is."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.types import FloatArray
+from ggeur.data.table import FIRST_TEXT
+from ggeur.deploy.server.agreement import Agreement, Client
+from ggeur.deploy.server.roster import Roster
+from ggeur.deploy.wire.ask import Answer, Question
+from ggeur.methods import parameters
+
+_ALIKE = 1e-2  # share of its length by which a text may differ between sites, whose machines round differently
+
+
+def asked_text(method: str, given: Mapping[str, Any]) -> str | Literal[False] | None:
+    """The prompts by which `method` wants text, None for any; False of one that wants none."""
+    values = {key: p.default for key, p in parameters(method).items()} | dict(given)
+    return values.get("prompts", False)
+
+
+def collect_text(roster: Roster, agreement: Agreement, prompts: str | None) -> Mapping[str, FloatArray]:
+    """The set of text by these `prompts`, of all classes that were agreed on, as the sites of `roster` have it.
+
+    Of no `prompts` in particular, the first that each site has.
+    """
+    found: dict[str, FloatArray] = {}
+
+    def read(client: Client, answer: Answer) -> FloatArray:
+        text, classes = answer.arrays.get("text", np.zeros(0)), client.hello.classes
+        if text.size and (text.shape != (len(classes), agreement.dimension) or not np.isfinite(text).all()):
+            raise GgeurError("its text embeddings are not of its classes")
+        for name, row in zip(classes, text, strict=False):
+            known = found.setdefault(name, row)
+            if np.linalg.norm(known - row) > _ALIKE * np.linalg.norm(known):
+                raise GgeurError(f"its text embedding of '{name}' is not the others'")
+        return np.asarray(text, np.float32)
+
+    question = Question("query.text", {"prompts": prompts}, {})
+    for client, _, text in roster.ask(roster.present, lambda client: question, read, 0, "no text: "):
+        roster.journal("text", client=client.index, classes=len(text))
+    lacking = [name for name in agreement.classes if name not in found]
+    if lacking:
+        kind = "" if prompts is None else f" '{prompts}'"
+        raise GgeurError(
+            f"No site has a text embedding{kind} of '{lacking[0]}': `ggeur embed` makes them with its --prompts; "
+            "or name as prompts a set that the sites' tables have."
+        )
+    return {prompts or FIRST_TEXT: np.stack([found[name] for name in agreement.classes])}

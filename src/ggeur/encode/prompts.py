@@ -1,0 +1,70 @@
+"""Prompts by name: what class names are put into before a text tower sees them; a table keeps a set of text for each.
+
+A set of text is, of every class, the mean over templates of unit text embeddings, of unit length again.
+"""
+
+import unicodedata
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.packaged import packaged_toml
+
+USUAL = ("single", "fedclip", "bare")  # what a table gets where nothing is asked for: a prompt a class each
+OWN = "own"  # the set of templates that are given one by one
+
+
+class Prompts(NamedTuple):
+    """Templates with {} for the name of a class; `as_they_are`: underscores of names are not made spaces."""
+
+    templates: tuple[str, ...]
+    as_they_are: bool = False
+
+    @classmethod
+    def of(cls, templates: Sequence[str], *, as_they_are: bool = False) -> "Prompts":
+        """These `templates`, every {the} of which stands for "a" and "the", in turn."""
+        if not templates or any("{}" not in template for template in templates):
+            raise GgeurError("A prompt must contain {} where the name of the class goes.")
+        each = [template.replace("{the}", article) for article in ("a", "the") for template in templates]
+        return cls(tuple(dict.fromkeys(each)), as_they_are)
+
+    def names(self, class_names: Sequence[str]) -> list[str]:
+        """The names of classes as they go into the templates."""
+        return [name if self.as_they_are else name.replace("_", " ") for name in class_names]
+
+
+@cache
+def known_prompts() -> dict[str, Prompts]:
+    """Ours, by name.
+
+    >>> {name: len(prompts.templates) for name, prompts in known_prompts().items()}
+    {'single': 1, 'fedclip': 1, 'bare': 1, 'clip18': 18, 'clip80': 80}
+    """
+    return {
+        name: Prompts.of(entry["templates"], as_they_are=entry.get("as_they_are", False))
+        for name, entry in packaged_toml("encode", "prompts.toml").items()
+    }
+
+
+def prompt_sets(names: Sequence[str] = USUAL) -> dict[str, Prompts]:
+    """The sets `names` stand for: ours, or a file of one's own with a template on every line, called as the file is."""
+    return dict(_set(name) for name in names)
+
+
+def _set(name: str) -> tuple[str, Prompts]:
+    if name in known_prompts():
+        return name, known_prompts()[name]
+    path = Path(name)
+    if not path.is_file():
+        raise GgeurError(
+            f"There are no prompts '{name}': there are {', '.join(known_prompts())}, or a file of your own."
+        )
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise GgeurError(f"Cannot read the prompts in {path}: {error}.") from error
+    if any(unicodedata.category(c) in ("Cc", "Cs") for c in path.stem):
+        raise GgeurError(f"The name of the file {path.stem!r} holds control characters; call it something plain.")
+    return path.stem, Prompts.of([line for line in lines if line])

@@ -1,0 +1,168 @@
+"""FedTPG (Qiu et al., ICLR 2024): a generator writes the prompt, of the names of the classes that it is for.
+
+    A = attention(queries LN(Q), keys and values LN(E)),    context = A + FF(A),    FF(A) = W2 (u gelu(g)) + b2
+    t_c = text tower of [start, context, name of c, "."],    z_ic = 100 cos(x_i, t_c),    (u, g) = W1 LN(A) + b1
+
+Q (m, d) are learnt, and E (C, d) the embeddings of bare class names: a client's own in training, all of the task's at
+test. A client's loss is the cross-entropy over its own classes; its SGD keeps its momentum from round to round, and
+its rate falls as a cosine with the rounds it has taken part in. The server's mean is not weighted. Only the generator
+is trained and sent. The text tower (`encode/text_tower`) computes start and context once a step for all classes, and
+a model of it is the texts t_c, for which no tower is needed.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from ggeur.core.errors import GgeurError, Unavailable
+from ggeur.core.parameters import AtLeastZero, Count, Fraction, Positive, Traced
+from ggeur.core.types import Tree
+from ggeur.encode.text_tower import Shape, Texts, affine, embed_tokens, lay_out, layer_norm, load_tower, run
+from ggeur.encode.tokens import BytePairs
+from ggeur.heads.cosine import cosines, unit
+from ggeur.heads.head import Params
+from ggeur.heads.linear import torch_linear
+from ggeur.methods.algorithm import Task
+from ggeur.methods.clip_folder import clip_folder
+from ggeur.methods.method import Method, OwnHead, cross_entropy
+from ggeur.methods.parts import Batch, LocalWork, Parts, Sent
+
+_HEADS = 4  # of the generator's attention
+_NEVER = -1e9  # the logit of a class that is not the client's
+
+
+def fedtpg(
+    task: Task,
+    *,
+    clip: str = "",
+    contexts: Count = 4,
+    rate: Traced[Positive] = 0.003,
+    momentum: Traced[Fraction] = 0.9,
+    weight_decay: Traced[AtLeastZero] = 1e-5,
+    rounds: Count = 100,
+) -> Method:
+    """`clip`: the folder of the CLIP model; by default where the hub's files of the table's encoder are kept.
+
+    `contexts`: m. `rate`, `momentum` and `weight_decay` are its own SGD's, in place of [train]'s. `rounds` are
+    [train]'s, over which the rate falls.
+    """
+    words = _words(clip_folder(task, clip), task.class_names, contexts)
+    if words.frozen["E"].shape[1] != task.dimension:
+        size = words.frozen["E"].shape[1]
+        raise Unavailable(f"fedtpg's text tower gives {size} dimensions and the embeddings have {task.dimension}.")
+
+    def texts(w: Params, frozen: Tree, own: jax.Array) -> jax.Array:
+        shared = jnp.concatenate([frozen["start"], generate(w, frozen["E"], own)])
+        return run(words.shape, frozen["tower"], frozen["rows"], words.names, shared)
+
+    def loss(w: Params, batch: Batch, context: Sent, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
+        own = context["data"].class_count > 0
+        z = cosines(batch.x, texts(w, context["frozen"], own))
+        return cross_entropy(jnp.where(own, z, _NEVER), batch.y, batch.mask), carry
+
+    def shown(sent: Sent, frozen: Tree) -> Params:
+        return {"text": unit(texts(sent["params"], frozen, jnp.ones(len(task.class_names), bool)))}
+
+    def sgd(_: jax.Array) -> optax.GradientTransformation:
+        def update(g: Tree, memory: Tree, w: Tree = None) -> tuple[Tree, Tree]:
+            v = jax.tree.map(lambda v, g, w: momentum * v + g + weight_decay * w, memory["v"], g, w)
+            return jax.tree.map(lambda v: -rate * memory["share"] * v, v), {**memory, "v": v}
+
+        return optax.GradientTransformation(lambda w: {"v": jax.tree.map(jnp.zeros_like, w), "share": 1.0}, update)
+
+    def init(params: Params, prepared: Parts, n_clients: int) -> tuple[Tree, Tree]:
+        zero = jax.tree.map(jnp.zeros_like, params)
+        return {"params": params}, {"v": zero, "taken": jnp.zeros((), params["Q"].dtype)}
+
+    def recall(memory: Tree, context: Sent) -> Tree:
+        client = context["client"]
+        return {"v": client["v"], "share": (1 + jnp.cos(jnp.pi * client["taken"] / rounds)) / 2}
+
+    def upload(work: LocalWork) -> tuple[Parts, Tree]:
+        return {"params": work.end}, {"v": work.memory["v"], "taken": work.context["client"]["taken"] + 1}
+
+    return Method(
+        loss=loss,
+        init=init,
+        upload=upload,
+        adds={"params": "equal"},
+        optimiser=sgd,
+        recall=recall,
+        own=OwnHead(
+            "cosine",
+            lambda key: random_generator(key, task.dimension, contexts),
+            shown,
+            lambda: words.frozen,
+            heavy=True,
+        ),
+    )
+
+
+def random_generator(key: jax.Array, d: int, m: int) -> Params:
+    """The generator at first: attention as Xavier has it, on q, k and v as one map, and torch's Linear elsewhere."""
+    key_q, key_in, key_out, key_up, key_down = jax.random.split(key, 5)
+    bound = (6 / (4 * d)) ** 0.5
+    plain = {"weight": jnp.ones(d), "bias": jnp.zeros(d)}
+    pair = dict(zip(("weight", "bias"), torch_linear(key_up, d, 8 * d), strict=True))
+    down = dict(zip(("weight", "bias"), torch_linear(key_down, 4 * d, d), strict=True))
+    return {
+        "Q": 0.02 * jax.random.normal(key_q, (m, d)),
+        "ln_q": plain,
+        "ln_e": plain,
+        "qkv": {
+            "weight": jax.random.uniform(key_in, (3 * d, d), minval=-bound, maxval=bound),
+            "bias": jnp.zeros(3 * d),
+        },
+        "out": {"weight": torch_linear(key_out, d, d)[0], "bias": jnp.zeros(d)},
+        "ln_f": plain,
+        "up": pair,
+        "down": down,
+    }
+
+
+def generate(w: Params, E: jax.Array, own: jax.Array) -> jax.Array:
+    """(m, d): the context for the classes that `own` (C,) marks, whose names are embedded as `E` (C, d)."""
+    d = E.shape[1]
+    weight, bias = w["qkv"]["weight"], w["qkv"]["bias"]
+    rows = (layer_norm(w["Q"], w["ln_q"]), *[layer_norm(E, w["ln_e"])] * 2)
+    q, k, v = (
+        (x @ weight[i * d : (i + 1) * d].T + bias[i * d : (i + 1) * d]).reshape(len(x), _HEADS, -1)
+        for i, x in enumerate(rows)
+    )
+    scores = jnp.where(own, jnp.einsum("mhd,chd->hmc", q, k) * q.shape[-1] ** -0.5, -jnp.inf)
+    A = jnp.einsum("hmc,chd->mhd", jax.nn.softmax(scores), v).reshape(len(w["Q"]), d)
+    A = affine(A, w["out"])
+    u, g = jnp.split(affine(layer_norm(A, w["ln_f"]), w["up"]), 2, axis=1)
+    return A + affine(u * jax.nn.gelu(g, approximate=False), w["down"])
+
+
+class _Words(NamedTuple):
+    """What a tower is fed, and itself: how prompts lie, and the arrays that are neither trained nor sent."""
+
+    shape: Shape
+    names: Texts
+    frozen: Tree
+
+
+@lru_cache(maxsize=2)
+def _words(folder: str, class_names: tuple[str, ...], m: int) -> _Words:
+    try:
+        (shape, tower), tokens = load_tower(folder), BytePairs(folder)
+    except GgeurError as error:
+        raise Unavailable(f"fedtpg: {error}") from error
+    plain, most = [name.replace("_", " ") for name in class_names], len(tower.positions)
+    prompts = [[tokens.start] * (1 + m) + tokens(f"{name}.", most - m)[1:] for name in plain]
+    names, E = lay_out(prompts, 1 + m), embed_tokens(shape, tower, [tokens(name, most) for name in plain])
+    if E.shape[1] != tower.positions.shape[1]:
+        raise Unavailable("fedtpg needs a CLIP model whose text embeddings are as wide as its tokens.")
+    frozen = {
+        "tower": tower._replace(tokens=()),
+        "rows": tower.tokens[names.ids],
+        "start": tower.tokens[np.array([tokens.start])],
+        "E": np.asarray(E),
+    }
+    return _Words(shape, names, frozen)

@@ -1,0 +1,130 @@
+"""Text as a prior, on classes whose means follow from their text but for a gap: what it says of classes of few rows."""
+
+import jax
+import numpy as np
+import pytest
+
+from ggeur.core.errors import GgeurError, Unavailable
+from ggeur.core.message import Message, Total
+from ggeur.methods import resolve_solved
+from ggeur.methods.algorithm import Task
+from ggeur.methods.auto import auto
+from ggeur.methods.solved import text_prior
+from ggeur.methods.solved.text_prior import mapped_text, mended, worth
+
+C, P, FEW = 30, 64, (0, 1, 2, 3, 4, 0, 1, 2)
+NAMES = tuple(map(str, range(C)))
+
+
+class World:
+    """Images lie where a scaled and turned text does, and a shift away, but for a gap of every class's own."""
+
+    def __init__(self, seed, gap=0.3):
+        rng = np.random.default_rng(seed)
+        t = rng.normal(size=(C, P))
+        self.text = t / np.linalg.norm(t, axis=1, keepdims=True)
+        turn = np.linalg.qr(rng.normal(size=(P, P)))[0]
+        self.mean = 4 * self.text @ (0.8 * np.eye(P) + 0.3 * turn) + rng.normal(size=P)
+        self.mean += 4 * gap * rng.normal(size=(C, P)) / np.sqrt(P)
+        self.spread, self.rng = rng.uniform(0.5, 1.5, P), rng
+
+    def rows(self, count):
+        y = np.repeat(np.arange(C), count)
+        return self.mean[y] + self.spread * self.rng.normal(size=(len(y), P)), y
+
+    def total(self, count):
+        return Total.of([(0, Message.from_embeddings(*self.rows(count), C).of_kind("pooled"))])
+
+    @property
+    def task(self):
+        return Task(P, NAMES, {"single": self.text.astype(np.float32)}, jax.random.key(0))
+
+    def recall(self, params):
+        """In percent, of every class, on rows that are the same for all heads."""
+        y = np.repeat(np.arange(C), 200)
+        x = self.mean[y] + self.spread * np.random.default_rng(9).normal(size=(len(y), P))
+        hit = (x @ params["W"].T.astype(np.float64) + params["b"]).argmax(axis=1) == y
+        return np.array([100 * hit[y == c].mean() for c in range(C)])
+
+
+def test_classes_of_no_to_four_rows_are_known_and_the_others_hardly_lose():
+    count = np.array([*FEW, *[60] * (C - len(FEW))])
+    gain, loss = [], []
+    for seed in range(3):
+        world = World(seed)
+        total = world.total(count)
+        plain, ours = (
+            world.recall(resolve_solved(name, {}).solve(total, world.task)) for name in ("lda", "text_prior")
+        )
+        nobody = np.flatnonzero(count == 0)
+        assert (plain[nobody] == 0).all() and (ours[nobody] > 40).all(), "a class that nobody holds can be the answer"
+        gain.append((ours - plain)[: len(FEW)].mean())
+        loss.append((plain - ours)[len(FEW) :].mean())
+    assert min(gain) > 30 and np.mean(loss) <= 0.5
+
+
+def test_every_head_gains():
+    world = World(0)
+    total = world.total(np.array([*FEW, *[60] * (C - len(FEW))]))
+    for head in ("ncm", "ridge"):
+        plain = world.recall(resolve_solved(head, {}).solve(total, world.task))
+        ours = world.recall(resolve_solved("text_prior", {"head": head}).solve(total, world.task))
+        assert (ours - plain)[: len(FEW)].mean() > 20 and (plain - ours)[len(FEW) :].mean() <= 1
+
+
+def test_a_mapped_text_has_not_seen_its_own_class(monkeypatch):
+    """However far its mean is moved; with it, the fit would pass near."""
+    monkeypatch.setattr(text_prior, "_RIDGE", (0.3,))  # which is chosen by all classes
+    world = World(1)
+    mean, count = world.mean.copy(), np.full(C, 50.0)
+    count[3] = 0
+    before = mapped_text(world.text, mean, count)
+    moved = mean.copy()
+    moved[[3, 7]] += 100.0
+    after = mapped_text(world.text, moved, count)
+    np.testing.assert_allclose(after[7], before[7], atol=1e-9)
+    assert np.abs(after[8] - before[8]).max() > 0.1, "the test is too weak"
+
+
+def test_a_text_is_worth_the_rows_after_which_a_mean_is_as_near():
+    rng, n = np.random.default_rng(0), np.full(400, 30.0)
+    sigma = np.diag(np.linspace(0.5, 2, 8))
+    for k in (2.0, 20.0):
+        away = rng.normal(size=(400, 8)) @ np.sqrt(sigma) * np.sqrt(1 / k + 1 / 30)  # of text, and of the mean itself
+        assert worth(away, n, sigma) == pytest.approx(k, rel=0.15)
+
+
+def test_mended_means_are_those_of_the_formula_and_the_spread_stays():
+    world = World(2)
+    total = world.total(np.array([0, 2, *[40] * (C - 2)]))
+    mapped, sigma = world.mean + 1.0, total.within
+    found = mended(total, total.count, mapped, 8.0, sigma)
+    np.testing.assert_allclose(found.mean[0], mapped[0])
+    np.testing.assert_allclose(found.mean[1], (2 * total.mean[1] + 8 * mapped[1]) / 10)
+    np.testing.assert_allclose(found.within, sigma, atol=1e-9)
+
+
+def test_without_rows_or_share_it_is_the_head_itself():
+    world = World(0)
+    total = world.total(np.full(C, 40))
+    plain = resolve_solved("lda", {}).solve(total, world.task)
+    off = resolve_solved("text_prior", {"rows": 0.0, "share": 0.0}).solve(total, world.task)
+    np.testing.assert_allclose(off["W"], plain["W"], rtol=1e-4, atol=1e-5)
+
+
+def test_what_it_lacks_is_said():
+    world = World(0)
+    total = world.total(np.full(C, 3))
+    with pytest.raises(Unavailable, match="text_prior needs a table with text embeddings"):
+        resolve_solved("text_prior", {}).solve(total, Task(P, NAMES))
+    few = np.zeros(C, int)
+    few[:2] = 5
+    with pytest.raises(GgeurError, match="rows of three classes"):
+        resolve_solved("text_prior", {}).solve(world.total(few), world.task)
+
+
+def test_auto_has_it_where_the_task_has_text():
+    chosen = auto()
+    names = [c.name for c in chosen.of_task(World(0).task).candidates]
+    assert "text_prior" in names and "text_prior" not in [c.name for c in chosen.of_task(Task(P, NAMES)).candidates]
+    assert not auto(candidates=["lda"]).by_text
