@@ -21,11 +21,11 @@ def predict(
 ) -> None:
     """Classify the rows of a table with a trained head."""
     from ggeur.data.files import write_bytes
-    from ggeur.data.table import EmbeddingTable
+    from ggeur.data.image_table import load_any
     from ggeur.runs.model import Model
 
     chosen = int(cell) if cell.isdecimal() else cell
-    head, rows = Model.load(model, cell=chosen, own=own), EmbeddingTable.load(table)
+    head, rows = Model.load(model, cell=chosen, own=own), load_any(table)
     probabilities = head.probabilities(rows)
     best = probabilities.argmax(axis=1)
     if out is not None:

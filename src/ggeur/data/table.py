@@ -48,11 +48,7 @@ class EmbeddingTable:
         def put(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
 
-        put("x", check_embeddings(self.x))
-        if self.x.dtype not in (np.float16, np.float32):
-            with np.errstate(over="ignore"):
-                put("x", self.x.astype(np.float32))
-            check_embeddings(self.x)  # a float64 beyond float32's range becomes infinite
+        put("x", self._checked(self.x))
         rows = len(self.x)
         put("y", check_labels(self.y, len(self.class_names) or None, rows))
         put("class_names", _names(self.class_names, self.y, "class"))
@@ -76,6 +72,15 @@ class EmbeddingTable:
                     f"The text embeddings have shape {self.text.shape}; with {self.n_classes} classes and "
                     f"{self.dimension} dimensions they must be ({self.n_classes}, {self.dimension})."
                 )
+
+    @staticmethod
+    def _checked(x: ArrayLike) -> NDArray[Any]:
+        """The rows, as they are kept."""
+        x = np.asarray(check_embeddings(x))
+        if x.dtype in (np.float16, np.float32):
+            return x
+        with np.errstate(over="ignore"):
+            return check_embeddings(x.astype(np.float32))  # a float64 beyond float32's range becomes infinite
 
     def __len__(self) -> int:
         return len(self.x)
@@ -130,10 +135,14 @@ class EmbeddingTable:
             digest.update(b"" if array is None else np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
+    def _stored(self) -> NDArray[Any]:
+        """The rows, as a file has them."""
+        return self.x
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the table to `path` (.npz), whole or not at all."""
         arrays: dict[str, NDArray[Any]] = {
-            "x": self.x,
+            "x": self._stored(),
             "y": self.y,
             "domain": self.domains,
             "class_names": np.array(self.class_names, np.str_),

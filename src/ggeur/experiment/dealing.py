@@ -14,11 +14,14 @@ from ggeur.core.names import blaming
 from ggeur.core.types import Int
 from ggeur.core.units import RowSums, Units
 from ggeur.data import partition
+from ggeur.data.image_table import ImageTable
 from ggeur.data.table import EmbeddingTable
+from ggeur.engine.pictures import Pictures, views_of
 from ggeur.engine.stack import Run
 from ggeur.experiment.evaluation import TestSet
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.source import load_table
+from ggeur.experiment.start_model import model_start
 from ggeur.federation.choosing import Choice, choose
 from ggeur.federation.left_out import SimulatedFolds
 from ggeur.federation.simulated import Clients, TrainingSets, augment_clients, merged_total, merged_units
@@ -97,6 +100,14 @@ def chosen_by_rule(setup: Setup, p: int, clients: int) -> Choice:
     return Choice(taken, None, None, why=why)
 
 
+def pictures_of(table: EmbeddingTable, setup: Setup) -> Pictures | None:
+    """What the rows of a table are, where they are pictures, and how steps change them."""
+    if not isinstance(table, ImageTable):
+        return None
+    views = setup.settings.augment.pictures
+    return Pictures(table.pixels, views_of(table.pixels, table.meta.get("dataset")) if views == "auto" else views)
+
+
 class Dealer:
     """The tables of a run and what is dealt out of them; cells that share any of it get the same."""
 
@@ -149,6 +160,7 @@ class Dealer:
     def rows(self, setup: Setup, seed: int) -> tuple[EmbeddingTable, Units | None]:
         """The split table as the setup takes it, and the units that its rows are then in, if not as they lie there."""
         s, ball = setup.settings, setup.settings.privacy.ball
+        setup.check_rows(self.table(s.data))
         if ball is None and not setup.standardise:
             return self.split(s.data, seed), None
         key = (setup.rows(seed), seed)
@@ -170,7 +182,7 @@ class Dealer:
     def _look_at_units(self, setup: Setup, seed: int) -> None:
         """Once for each table that is trained on as it lies there: whether its units suit that."""
         data = setup.settings.data
-        if setup.standardise or data in self._looked_at:
+        if setup.standardise or setup.head.images or data in self._looked_at:
             return
         self._looked_at.add(data)
         clients = self.clients(setup, seed)
@@ -228,9 +240,12 @@ class Dealer:
             heads = [random_head(setup.head, task, seed, k) for k in range(len(sets))]
             own = jax.tree.map(lambda *a: np.stack(a), *heads)
         start = setup.start
-        first = random_head(setup.head, task, seed)
-        if start is not None:
+        if train.model is not None:
+            first = model_start(train.model, setup, task)
+        elif start is not None:
             first = to_train(self.solved(start, train.start, setup, seed))
+        else:
+            first = random_head(setup.head, task, seed)
         return Run(
             seed,
             table.x,
@@ -242,4 +257,5 @@ class Dealer:
             table.n_classes,
             own,
             shapes=augmented.shapes,
+            pictures=pictures_of(table, setup),
         )
