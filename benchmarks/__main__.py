@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.timing import Fact, Line
 
-ALL = ("sampling", "training", "sweep", "one_message", "flower", "growth", "embedding")
+ALL = ("sampling", "training", "images", "sweep", "one_message", "flower", "growth", "embedding")
 README = Path(__file__).with_name("README.md")
 BEGIN, END = "<!-- table -->\n", "<!-- end of table -->\n"
 

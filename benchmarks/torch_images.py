@@ -1,5 +1,6 @@
 """The networks of `ggeur.heads.images` in torch, as torch's own users write them, and their numbers from ours."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ class SimpleCNN(nn.Module):
         left = ((pixels - 4) // 2 - 4) // 2
         sizes = (16 * left**2, 120, 84, 84, 256)
         self.conv = nn.ModuleList([nn.Conv2d(3, 6, 5), nn.Conv2d(6, 16, 5)])
-        self.hidden = nn.ModuleList([nn.Linear(a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True)])
+        self.hidden = nn.ModuleList([nn.Linear(a, b) for a, b in pairwise(sizes)])
         self.out = nn.Linear(256, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

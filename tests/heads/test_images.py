@@ -1,4 +1,4 @@
-"""Networks on images against torch's: the same numbers, pictures and batches give the same network after local steps."""
+"""Networks on images against torch's: the same numbers, pictures and batches give the same after local steps."""
 
 import jax
 import numpy as np

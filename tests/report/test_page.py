@@ -181,7 +181,7 @@ def test_summary_says_when_the_last_round_tells_another_story(build_run):
 
 
 def test_slips_of_the_paper_are_told_though_their_rows_did_not_run(paper_run, tmp_path):
-    folder = paper_run("table4", ["MOON (image network)", "FedAvg"])
+    folder = paper_run("table4", ["MOON (images)", "FedAvg"])
     words = " ".join("".join(Page(written(folder, tmp_path)).text).split())
     assert "58.36†" in words and "The mean of the four domains is 58.38." in words
 

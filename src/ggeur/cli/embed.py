@@ -21,7 +21,7 @@ Colours = tuple[float, float, float]  # red, green, blue
 def embed(
     source: Annotated[str, typer.Argument(help="A dataset's name, or a folder <domain>/<class>/* or <class>/*.")],
     out: Annotated[Path, typer.Option("--out", help="Embedding table to write (.npz).")],
-    encoder: Annotated[str, typer.Option(help="builtin, onnx:PATH, or a Hugging Face model's name or folder.")] = CLIP,
+    encoder: Annotated[str, typer.Option(help="builtin, onnx:PATH, a Hugging Face model, or pixels:SIZE.")] = CLIP,
     data: Data = None,
     share: Annotated[
         float | None, typer.Option(help="Share of each domain's training images to take; default: the paper's.")
@@ -74,7 +74,8 @@ def embed(
         mark("skipped", f"{len(unreadable) - _LISTED} more")
     skipped = f"; left out as unreadable: {len(unreadable)}" if unreadable else ""
     text = "" if table.text is None else " and the class names"
-    say(f"{len(table):,} embeddings{text} are in {out}{skipped}")
+    what = "embeddings" if table.x.dtype.kind == "f" else "pictures"
+    say(f"{len(table):,} {what}{text} are in {out}{skipped}")
 
 
 @contextmanager

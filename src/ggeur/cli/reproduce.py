@@ -15,6 +15,7 @@ from ggeur.cli.run import default_folder, run_with_progress
 from ggeur.cli.screen import console, mark, say, titled_table
 
 if TYPE_CHECKING:
+    from ggeur.paper.paper_tables import PartEmbeddings
     from ggeur.report.tables import Comparison, Number
 
 _WIDTH = 64  # letters for figures in a narrow terminal, beside which a row's name still fits
@@ -40,23 +41,50 @@ def reproduce(
     ] = "paper",
     encoder: Annotated[str, typer.Option(help="Encoder, where the dataset has to be embedded.")] = CLIP,
     out: Annotated[Path | None, typer.Option("--out", help="Run folder; an unfinished one is gone on with.")] = None,
+    pixels: Annotated[
+        int | None, typer.Option(min=16, help="Rows (images): pixels a side; default: the benchmark's.")
+    ] = None,
+    network: Annotated[
+        str | None, typer.Option(help="Rows (images): simplecnn, resnet10, resnet18 or resnet34; default: the table's.")
+    ] = None,
 ) -> None:
     """Reproduce a table of the paper: measured beside published, with a report."""
     if list_ or table is None:
         return _list(data)
+    from ggeur.data.image_table import is_image_table
+    from ggeur.experiment.plan import human_seconds
     from ggeur.paper.availability import part_embeddings
-    from ggeur.paper.paper_tables import Table, match_tables, select_rows
+    from ggeur.paper.image_rows import estimated_seconds
+    from ggeur.paper.paper_tables import Table, match_tables, names_images, select_rows
     from ggeur.paper.reproduce import prepare
     from ggeur.report.tables import compare
 
     paper = Table.load(table)
     chosen = select_rows(paper, rows or [])
-    sources = (
-        match_tables(paper, tables)
-        if tables
-        else part_embeddings(paper, data, encoder, lambda dataset, path: embed(dataset, path, encoder, data))
+    imaged = names_images(rows or [])
+
+    def made(encoder: str) -> dict[str, "PartEmbeddings"]:
+        return part_embeddings(paper, data, encoder, lambda dataset, path: embed(dataset, path, encoder, data))
+
+    if tables:
+        sources = match_tables(paper, [path for path in tables if not is_image_table(path)])
+        pictures = match_tables(paper, [path for path in tables if is_image_table(path)])
+    else:
+        sources = made(encoder) if any(not row.images for row in chosen) else {}
+        side = pixels or next((part.images["pixels"] for part in paper.parts if part.images), 32)
+        pictures = made(f"pixels:{side}") if imaged else {}
+    experiment, reading = prepare(
+        paper,
+        sources,
+        rows=chosen,
+        seeds=seeds,
+        rounds=rounds,
+        protocol=protocol,
+        pictures=pictures if imaged else None,
+        network=network,
     )
-    experiment, reading = prepare(paper, sources, rows=chosen, seeds=seeds, rounds=rounds, protocol=protocol)
+    if seconds := estimated_seconds(experiment):
+        mark("note", f"The rows on images will take about {human_seconds(seconds)} on this machine.")
     folder = out or default_folder(table)
     for note in reading.notes:
         mark("note", note)

@@ -49,5 +49,9 @@ class ImageTable(EmbeddingTable):
 
 def load_any(path: str | os.PathLike[str]) -> EmbeddingTable:
     """The table at `path`, of embeddings or of pictures."""
-    pictures = len(array_shape(Path(path), "x")) == 4
-    return ImageTable.load(path) if pictures else EmbeddingTable.load(path)
+    return ImageTable.load(path) if is_image_table(path) else EmbeddingTable.load(path)
+
+
+def is_image_table(path: str | os.PathLike[str]) -> bool:
+    """Whether the file at `path` says that its rows are pictures."""
+    return len(array_shape(Path(path), "x")) == 4

@@ -159,6 +159,8 @@ class EmbeddingTable:
         """Read the table at `path` (.npz); a damaged or foreign file gives a GgeurError that names it."""
         path = Path(path)
         arrays: dict[str, Any] = read_arrays(path, _ARRAYS)
+        if cls is EmbeddingTable and "x" in arrays and arrays["x"].ndim == 4:
+            raise GgeurError(f"{path} holds pictures, and embeddings are wanted here: embed them with an encoder.")
         if "x" not in arrays or "y" not in arrays:
             raise GgeurError(f"{path} is not an embedding table: it must hold the arrays x and y.")
         try:
