@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ggeur.core.statistics import ClassStatistics
     from ggeur.data import partition
     from ggeur.data.readers import ImageSet
+    from ggeur.data.image_table import ImageTable
     from ggeur.data.table import EmbeddingTable
     from ggeur.demo import digits
     from ggeur.encode.encoder import Encoder, load_encoder
@@ -49,6 +50,7 @@ _HOME = {
     "Augmentation": "ggeur.federation.augmentation",
     "ClassStatistics": "ggeur.core.statistics",
     "EmbeddingTable": "ggeur.data.table",
+    "ImageTable": "ggeur.data.image_table",
     "Experiment": "ggeur.settings.grid",
     "Geometry": "ggeur.core.geometry",
     "GgeurError": "ggeur.core.errors",
@@ -76,6 +78,7 @@ __all__ = [
     "GgeurWarning",
     "Head",
     "ImageSet",
+    "ImageTable",
     "Message",
     "Method",
     "Model",

@@ -1,0 +1,121 @@
+"""Make the tables of docs/images.md anew, from runs on the digits: pictures, and embeddings beside them.
+
+    python tools/images_page.py ../shared/data FOLDER
+
+The first folder holds `images/digits/{mnist,usps,svhn,mnist_m}.npz` and `embeddings/digits.tinyvit.npz`. Image tables
+and runs lie in FOLDER: a finished run is read, any other begun or gone on with. What the page shows is also kept, as
+docs/results/images.json.
+"""
+
+import argparse
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import ggeur
+from ggeur.cli.screen import progress
+from ggeur.data.readers import ImageSet, Split, pixels
+from ggeur.data.svhn import as_benchmark
+from ggeur.encode.encoder import load_encoder
+from ggeur.encode.job import embed
+from ggeur.runs.result import Cell
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "images.md"
+RESULTS = PAGE.parent / "results" / "images.json"
+DOMAINS = ("mnist", "usps", "svhn", "mnist_m")
+METHODS = {
+    "FedAvg": "fedavg",
+    "FedProto": "fedproto",
+    "MOON": "moon",
+    "FedNTD": "fedntd",
+    "FedDyn": "feddyn",
+    "FedOPT": "fedopt",
+    "SCAFFOLD": "scaffold",
+}
+GARBLED = "FedAvg (images), SVHN as benchmark"
+TRAIN = {"rounds": 10, "local_epochs": 1, "batch": 16, "rate": 0.01}
+RESNET = {"head": "resnet18", "rounds": 6, "local_steps": 10, "batch": 16, "rate": 0.01}
+RESNET_TEST = 100  # pictures of each domain: scoring all would take longer than training
+
+
+def image_tables(data: Path, folder: Path) -> None:
+    """The digits at 32 pixels: read rightly, SVHN as the benchmark reads it, and with few test pictures."""
+    if (folder / "digits32few.npz").exists():
+        return
+    domains = {}
+    for name in DOMAINS:
+        a = np.load(data / "images" / "digits" / f"{name}.npz")
+        domains[name] = Split(*(pixels(a[f"x_{part}"], a[f"y_{part}"], name) for part in ("train", "test")))
+    images = ImageSet.of(tuple("0123456789"), domains, dataset="digits")
+    for name, one in (("digits32", images), ("digits32b", as_benchmark(images))):
+        embed(one, load_encoder("pixels:32")).table.save(folder / f"{name}.npz")
+    whole = ggeur.ImageTable.load(folder / "digits32.npz")
+    assert whole.test is not None
+    few = [np.flatnonzero(whole.test & (whole.domains == d))[:RESNET_TEST] for d in range(len(DOMAINS))]
+    whole.subset(np.sort(np.concatenate([np.flatnonzero(~whole.test), *few]))).save(folder / "digits32few.npz")
+
+
+def finished(tree: dict[str, Any], out: Path) -> list[Cell]:
+    """The cells of an experiment, whose run lies in `out`."""
+    experiment = ggeur.Experiment.of(tree)
+    with progress(experiment) as on_round:
+        return ggeur.run(experiment, out=out, resume=(out / "config.toml").exists(), on_round=on_round).cells
+
+
+def digits(data: Path, folder: Path) -> dict[str, Cell]:
+    """Every method on embeddings and on pictures, by the name of its arm."""
+
+    def arm(name: str, table: Path, head: str, method: str) -> dict[str, Any]:
+        return {"name": name, "data": {"table": str(table.resolve())}, "train": {"head": head, "method": method}}
+
+    embedded, pictures = data / "embeddings" / "digits.tinyvit.npz", folder / "digits32.npz"
+    arms = [arm(f"{name} (embeddings)", embedded, "linear", method) for name, method in METHODS.items()]
+    arms += [arm(f"{name} (images)", pictures, "simplecnn", method) for name, method in METHODS.items()]
+    arms.insert(len(METHODS) + 1, arm(GARBLED, folder / "digits32b.npz", "simplecnn", "fedavg"))
+    tree = {"partition": {"kind": "domain"}, "augment": {"kind": "none"}, "train": TRAIN, "arm": arms}
+    return {str(cell.settings["arm"]): cell for cell in finished(tree, folder / "digits")}
+
+
+def resnet(folder: Path) -> Cell:
+    tree = {"data": {"table": str((folder / "digits32few.npz").resolve())}, "partition": {"kind": "domain"}}
+    return finished({**tree, "train": RESNET}, folder / "resnet18")[0]
+
+
+def kept(cell: Cell) -> dict[str, Any]:
+    rounded = {name: round(value, 2) for name, value in cell.domains.items()}
+    rounds = [round(value, 2) for value in cell.rounds]
+    return {"domains": rounded, "avg": round(cell.avg or 0.0, 2), "rounds": rounds, "seconds": round(cell.seconds)}
+
+
+def table(rows: dict[str, dict[str, Any]]) -> str:
+    lines = [f"| method | {' | '.join(DOMAINS)} | AVG | after round 1 | seconds |", "|---" * (len(DOMAINS) + 4) + "|"]
+    for name, row in rows.items():
+        figures = [*(f"{row['domains'][d]:.2f}" for d in DOMAINS), f"{row['avg']:.2f}", f"{row['rounds'][0]:.2f}"]
+        lines.append(f"| {name} | {' | '.join(figures)} | {row['seconds']} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("folder", type=Path)
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    image_tables(given.data, given.folder)
+    rows = {name: kept(cell) for name, cell in digits(given.data, given.folder).items()}
+    found = {"train": TRAIN, "digits": rows, "resnet": RESNET, "resnet18": kept(resnet(given.folder))}
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    tables = {"digits": table(rows), "resnet18": table({"FedAvg (images), ResNet-18": found["resnet18"]})}
+    text = PAGE.read_text(encoding="utf-8")
+    for name, made in tables.items():
+        marked = rf"(<!-- images: {name} -->\n).*?(<!-- end -->)"
+        text = re.sub(marked, lambda m, made=made: m[1] + made + m[2], text, flags=re.S)
+    PAGE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
