@@ -26,7 +26,7 @@ INPUTS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow test-flower test-browser lint format types bench tables venv install clean
+.PHONY: help demo test test-slow test-flower test-browser lint format types bench tables docs venv install clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,10 @@ tables: $(CORE_STAMP) ## Make the tables of PAGE anew, from runs on the embeddin
 	@test -n "$(DATA)" || { echo "Name the folder of the embedding tables: make tables PAGE=$(PAGE) DATA=..."; exit 1; }
 	@$(BIN)/python tools/tables.py $(PAGE) --data "$(DATA)" $(ARGS)
 
+docs: $(VENV)/.installed-docs ## Build the documentation into site/ (ARGS=--help; look at it with `.venv/bin/mkdocs serve`)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
+	@echo "site/index.html is the first page"
+
 venv: $(VENV)/.created ## Make an empty .venv
 	@:
 
@@ -71,7 +75,7 @@ install: $(DEV_STAMP) ## Install for development, without running anything
 	@:
 
 clean: ## Remove .venv, caches and built files
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist site
 	find src tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(VENV)/.created:

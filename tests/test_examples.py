@@ -1,7 +1,8 @@
-"""Every example runs and prints what it promises."""
+"""Every example runs and prints what it promises, as a script and as a notebook."""
 
 import re
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,26 +10,56 @@ import pytest
 import ggeur
 from ggeur.settings.grid import Experiment
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 PROMISED = {
-    "engineer.py": r"\w+ \(\d+ %\)",
-    "library.py": r"site 1: .* % along the global shape",
-    "researcher.py": r"GGEUR minus none: [+-].* \[",
+    "engineer": r"\d+ % of \d+ new pictures are right",
+    "library": r"site 1: .* % along the global shape",
+    "researcher": r"ggeur, median minus FedAvg: [+-].* \[",
 }
 
 
-@pytest.mark.parametrize("name", sorted(p.name for p in EXAMPLES.glob("*.py")))
-def test_an_example_runs(name, capsys, monkeypatch, tmp_path):
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda p: p.stem)
+def test_an_example_runs(script, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
-    assert re.search(PROMISED[name], capsys.readouterr().out)
+    runpy.run_path(str(script), run_name="__main__")
+    assert re.search(PROMISED[script.stem], capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("name", sorted(p.name for p in EXAMPLES.glob("*.py")))
-def test_what_an_example_imports_is_public(name):
-    text = (EXAMPLES / name).read_text(encoding="utf-8")
-    assert not re.findall(r"(?:from|import) ggeur\.", text)
-    assert set(re.findall(r"\bggeur\.(\w+)", text)) <= set(ggeur.__all__)
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda p: p.stem)
+def test_an_example_is_short_and_its_names_are_public(script):
+    text = script.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 60
+    assert set(re.findall(r"\bggeur\.(\w+)", text)) <= {*ggeur.__all__, "methods"}
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda p: p.stem)
+def test_a_notebook_is_its_script(script):
+    nbformat = pytest.importorskip("nbformat")
+    made = runpy.run_path(str(ROOT / "tools" / "notebooks.py"))["notebook"]
+    kept = nbformat.read(script.with_suffix(".ipynb"), as_version=4)
+    assert kept == made(script.read_text(encoding="utf-8")), "run tools/notebooks.py"
+
+
+def executed(script: Path, folder: Path) -> str:
+    """What the notebook of `script` prints, run in `folder` by a kernel of this Python."""
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    notebook = nbformat.read(script.with_suffix(".ipynb"), as_version=4)
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+    return "".join(out.get("text", "") for cell in notebook.cells for out in cell.get("outputs", []))
+
+
+def test_a_notebook_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
+    assert re.search(PROMISED["library"], executed(EXAMPLES / "library.py", tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", [s for s in SCRIPTS if s.stem != "library"], ids=lambda p: p.stem)
+def test_the_other_notebooks_run(script, tmp_path):
+    assert re.search(PROMISED[script.stem], executed(script, tmp_path))
 
 
 @pytest.mark.parametrize("name", sorted(p.name for p in EXAMPLES.glob("*.toml")))

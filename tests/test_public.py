@@ -33,3 +33,8 @@ def test_every_parameter_is_explained(name, function, text):
 def test_every_class_is_explained(name):
     thing = getattr(ggeur, name)
     assert thing.__doc__ and not thing.__doc__.startswith(f"{name}(")
+
+
+@pytest.mark.parametrize("name", ggeur.__all__)
+def test_everything_public_has_an_example(name):
+    assert ">>>" in (getattr(ggeur, name).__doc__ or ""), f"ggeur.{name}"

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ggeur.core.message import Message
     from ggeur.core.statistics import ClassStatistics
     from ggeur.data import partition
-    from ggeur.data.readers import ImageSet
     from ggeur.data.image_table import ImageTable
+    from ggeur.data.readers import ImageSet
     from ggeur.data.table import EmbeddingTable
     from ggeur.demo import digits
     from ggeur.encode.encoder import Encoder, load_encoder

@@ -23,7 +23,13 @@ from ggeur.core.validate import check_embeddings, check_labels, check_whole
 
 @dataclass(frozen=True, eq=False)
 class Prototypes:
-    """Class means of the *other* domains: mean (D, C, p), and which of them exist, present (D, C)."""
+    """Class means of the *other* domains: mean (D, C, p), and which of them exist, present (D, C).
+
+    >>> other = ClassStatistics.from_embeddings([[1.0, 2.0], [3.0, 4.0]], [1, 1], n_classes=2)
+    >>> others = Prototypes.from_statistics([other])
+    >>> others.present, others.mean[0, 1]
+    (array([[False,  True]]), array([2., 3.]))
+    """
 
     mean: NDArray[Any]
     present: NDArray[np.bool_]
@@ -42,7 +48,11 @@ class Draws(NamedTuple):
 
 
 class DrawRule(NamedTuple):
-    """How many draws a client makes around its own rows (Step 1) and around others' prototypes (Step 2)."""
+    """How many draws a client makes around its own rows (Step 1) and around others' prototypes (Step 2).
+
+    >>> DrawRule(target=500).around_own(np.array([480, 0, 700]))  # a class that it lacks has no row to draw around
+    array([20,  0,  0])
+    """
 
     target: int = 2000  # rows that each class a client holds is topped up to
     per_sample: int | None = None  # N of Algorithm 1, the draws around each own row, in place of a target

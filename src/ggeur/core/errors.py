@@ -5,8 +5,20 @@ class GgeurError(Exception):
     """Bad input or an impossible request, told in one sentence: what, where, and what to do.
 
     The command line prints it and exits with code 2; everything else is a defect of ours.
+
+    >>> import ggeur
+    >>> try:
+    ...     ggeur.partition.dirichlet([0, 0, 1], clients=2, beta=-1.0)
+    ... except ggeur.GgeurError as error:
+    ...     print(error)
+    beta is -1.0; a Dirichlet parameter must be positive and finite.
     """
 
 
 class GgeurWarning(UserWarning):
-    """Legal, but probably not what was meant."""
+    """Legal, but probably not what was meant.
+
+    >>> import warnings
+    >>> warnings.simplefilter("error", GgeurWarning)  # to have none of it
+    >>> warnings.simplefilter("default", GgeurWarning)
+    """

@@ -19,7 +19,14 @@ Scale = Literal["eigenvalue", "sqrt-eigenvalue"]
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """GD of Eq. 2 for every class: eigenvalues (C, r), descending, and eigenvectors (C, p, r), as columns."""
+    """GD of Eq. 2 for every class: eigenvalues (C, r), descending, and eigenvectors (C, p, r), as columns.
+
+    >>> x, y = [[0.0, 0.0], [2.0, 0.0], [0.0, 1.0], [0.0, 3.0]], [0, 0, 1, 1]
+    >>> shape = Geometry.from_statistics(ClassStatistics.from_embeddings(x, y, 2))
+    >>> shape.eigenvalues  # each class varies along one axis
+    array([[1., 0.],
+           [1., 0.]])
+    """
 
     eigenvalues: Float
     eigenvectors: Float
@@ -137,6 +144,12 @@ def similarity(a: Geometry, b: Geometry, top: int = 5) -> Float:
     """S of Eq. 3 between every class of `a` and every class of `b`, (C_a, C_b), over the `top` eigenvectors.
 
     Between 0 and `top`; pairs are compared rank by rank, as the paper writes it.
+
+    >>> x, y = [[0.0, 0.0], [2.0, 0.0], [0.0, 1.0], [0.0, 3.0]], [0, 0, 1, 1]
+    >>> shape = Geometry.from_statistics(ClassStatistics.from_embeddings(x, y, 2))
+    >>> similarity(shape, shape, top=1)  # the two classes vary along different axes
+    array([[1., 0.],
+           [0., 1.]])
     """
     for g in (a, b):
         if not g.present.all():

@@ -1,6 +1,9 @@
 """How rows fall to clients: by label (Dirichlet), by domain, or by both at once (Office-Home-LDS).
 
 Every function returns one sorted array of row indices per client, never of test rows; client k is known by k.
+
+>>> [part.tolist() for part in by_domain([0, 0, 1, 1, 1])]
+[[0, 1], [2, 3, 4]]
 """
 
 import numpy as np

@@ -46,7 +46,13 @@ DomainPictures = tuple[tuple[str, ...], dict[str, Split]]  # class names, and th
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Pictures, read one by one, with what an EmbeddingTable says of its rows."""
+    """Pictures, read one by one, with what an EmbeddingTable says of its rows.
+
+    >>> black = Item("a black picture", lambda: np.zeros((8, 8, 3), np.uint8))
+    >>> set_ = ImageSet.of(["night"], {"street": Split(Part([black], np.array([0])))})
+    >>> len(set_), set_.domain_names
+    (1, ('street',))
+    """
 
     items: Sequence[Item]
     y: NDArray[np.int64]

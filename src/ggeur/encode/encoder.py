@@ -23,6 +23,14 @@ class Encoder(Protocol):
     `prepare` is per image, cheap, and called from several threads; `forward` takes a stack of prepared images.
     `weights_hash` and `preprocessing` together say which map it is: the cache and a table's meta rely on them, so two
     encoders that differ in what they compute differ in one of these.
+
+    >>> class Brightness:
+    ...     name, dimension, preprocessing, weights_hash = "brightness", 1, "none", "v1"
+    ...     prepare = staticmethod(lambda image: image / 255)
+    ...     forward = staticmethod(lambda prepared: prepared.mean(axis=(1, 2, 3))[:, None])
+    ...     encode = Encoder.encode
+    >>> Brightness().encode(np.full((2, 4, 4, 3), 51, np.uint8)).tolist()
+    [[0.2], [0.2]]
     """
 
     name: str
@@ -86,6 +94,9 @@ def load_encoder(name: str = DEFAULT, *, normalize: bool = False, **preprocessin
     `pixels:SIZE` keeps the pictures themselves. The function is package.module:name, () -> Encoder. `normalize` scales
     embeddings to unit length. `preprocessing` (size, resize, interpolation, mean, std) is for ONNX files, which do not
     bring their own; the side file PATH.json may hold the same.
+
+    >>> load_encoder("builtin").dimension
+    488
     """
     kind, _, path = name.partition(":")
     given = {key: value for key, value in preprocessing.items() if value is not None}

@@ -71,6 +71,12 @@ def fit(
 
     The classifier's `solution_` says what was chosen and why, `metrics_` the accuracy on rows that tables mark as test,
     and `helping_` who helps whom, where that was asked for and there are rows to tell by.
+
+    >>> rng = np.random.default_rng(0)
+    >>> sites = [(rng.normal(size=(40, 3)) + 4 * np.eye(3)[np.arange(40) % 3], np.arange(40) % 3) for _ in range(2)]
+    >>> classifier = fit(sites, method="lda")
+    >>> classifier.predict([[4.0, 0.0, 0.0], [0.0, 0.0, 4.0]])
+    array([0, 2])
     """
     folder = None if out is None else Path(out)
     if folder is not None:

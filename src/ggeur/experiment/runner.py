@@ -46,6 +46,11 @@ def run(
     resume : go on in `out` where an earlier process stopped.
     on_round : called with {"cell", "round", "rounds", "domains", "avg", "loss"} after every round of every cell: the
         place to log to MLflow, Weights & Biases or TensorBoard.
+
+    >>> settings = {"data": {"dataset": "mini-digits"}, "augment": {"kind": "none"}, "train": {"method": "lda"}}
+    >>> (row,) = run(Experiment.of({**settings, "partition": {"kind": "domain"}})).rows()
+    >>> sorted(row.domains)
+    ['clutter', 'handwritten', 'texture', 'typeset']
     """
     if not isinstance(experiment, Experiment):
         raise GgeurError("run takes an Experiment: make one with Experiment.of({...}) or Experiment.load(path).")

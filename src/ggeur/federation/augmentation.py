@@ -25,7 +25,12 @@ Noise = Callable[[Geometry], Float]  # (shapes of m classes) -> (m, p, p), which
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What is drawn, around what, with which noise, and what sites must send for it."""
+    """What is drawn, around what, with which noise, and what sites must send for it.
+
+    >>> faint = Augmentation("faint", DrawRule(target=100), noise=lambda shapes: 0.1 * shapes.factors("eigenvalue"))
+    >>> faint.needs
+    'per-class'
+    """
 
     label: str
     """What readers of a report know it by."""

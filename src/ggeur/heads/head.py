@@ -16,6 +16,16 @@ class Head(NamedTuple):
     """Pure functions of a head.
 
     `represent` is what feature penalties (MOON, FedProto) act on: the hidden layer, or the logits where there is none.
+
+    >>> scores = lambda params, x: x @ params["W"].T
+    >>> plain = Head(
+    ...     init=lambda key, p, C: {"W": jax.random.normal(key, (C, p))},
+    ...     logits=scores,
+    ...     represent=scores,
+    ...     shape=lambda params: params["W"].shape,
+    ... )
+    >>> plain.shape(plain.init(jax.random.key(0), 8, 3))
+    (3, 8)
     """
 
     init: Callable[[jax.Array, int, int], Params]  # (key, dimensions, classes) -> params

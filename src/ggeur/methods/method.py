@@ -18,7 +18,16 @@ from ggeur.methods.parts import Batch, LossFunction, Sent, Term
 
 
 class Method(NamedTuple):
-    """What distinguishes a method from FedAvg; see `docs/methods.md` for how to write one."""
+    """What distinguishes a method from FedAvg; see `docs/methods.md` for how to write one.
+
+    >>> from ggeur.heads import resolve
+    >>> head = resolve("linear")
+    >>> fedavg = Method(loss=cross_entropy_loss(head))  # all else is FedAvg's
+    >>> near = lambda params, batch, context: 0.05 * squared_distance(params, context["params"])
+    >>> fedprox = Method(loss=add_term(head, near))  # stays near what the server sent
+    >>> fedprox.adds
+    {'params': 'weighted'}
+    """
 
     loss: LossFunction
     """(params, batch, context, carry, key) -> loss, carry: minimised by the local steps."""

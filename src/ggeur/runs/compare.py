@@ -25,6 +25,12 @@ def paired_difference(a: Row, b: Row, *, comparisons: int = 1) -> Difference:
     """The AVG of row `a` less that of row `b`, paired by seeds, of which at least two must have finished in both.
 
     Of several `comparisons` that are looked at together, all intervals hold at once in 95 % of cases (Bonferroni).
+
+    >>> from ggeur.runs.result import Cell, Result
+    >>> found = [("a", 0, 91), ("a", 1, 93), ("b", 0, 90), ("b", 1, 91)]
+    >>> cells = [Cell(method, "none", seed, {"method": method}, avg=avg) for method, seed, avg in found]
+    >>> print(paired_difference(*Result(cells).rows()))
+    +1.50 [-4.85, +7.85], above in 2 of 2
     """
     from scipy import stats
 

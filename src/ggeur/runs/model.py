@@ -42,6 +42,11 @@ class Model:
     Of a head that `ggeur fit` solved, `algorithm` is its method with its constants, `settings` what was asked for, and
     `metrics` what its test rows say. `privacy` is what was promised of its rows, and `ball` what rows are brought into
     first.
+
+    >>> params = {"W": np.eye(2, dtype=np.float32), "b": np.zeros(2, np.float32)}
+    >>> model = Model(params, "linear", 2, ("left", "right"), {})
+    >>> model.probabilities(EmbeddingTable(x=np.array([[5.0, 0.0]]), y=np.array([0]))).round(2)
+    array([[0.99, 0.01]], dtype=float32)
     """
 
     params: Params

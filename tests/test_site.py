@@ -1,0 +1,59 @@
+"""The documentation as a site: built without a warning, and whole without the network."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    pytest.importorskip("material")
+    out = tmp_path_factory.mktemp("site")
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(out)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert built.returncode == 0 and "WARNING" not in built.stderr, built.stderr
+    return out
+
+
+def test_nothing_is_loaded_from_elsewhere(site):
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r"<(?:script|img|iframe|source)\b[^>]*\bsrc=[\"']([^\"']+)", text)
+        loaded += re.findall(r"<link\b(?![^>]*canonical)[^>]*\bhref=[\"']([^\"']+)", text)
+        assert [url for url in loaded if re.match(r"(?:https?:)?//", url)] == [], page.name
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"url\([\"']?(?:https?:)?//", sheet.read_text(encoding="utf-8")), sheet.name
+
+
+def test_every_link_and_anchor_is_there(site):
+    ids = {p: set(re.findall(r"\bid=[\"']([^\"']+)", p.read_text(encoding="utf-8"))) for p in site.rglob("*.html")}
+    for page in ids.keys() - {site / "404.html"}:  # whose links are from the root of a server
+        for href in re.findall(r"<a\b[^>]*\bhref=[\"']([^\"']+)", page.read_text(encoding="utf-8")):
+            if re.match(r"[a-z]+:", href):
+                continue
+            path, _, anchor = href.partition("#")
+            target = (page.parent / path).resolve() if path else page
+            target = target / "index.html" if target.is_dir() else target
+            assert target.exists(), f"{page.name}: {href}"
+            assert not anchor or target not in ids or anchor in ids[target], f"{page.name}: {href}"
+
+
+def test_search_and_reference_know_the_public_names(site):
+    import ggeur
+
+    index, reference = ((site / path).read_text(encoding="utf-8") for path in ("search/search_index.json", "api.html"))
+    for name in ggeur.__all__:
+        assert f"ggeur.{name}" in index and f"ggeur.{name}" in reference, name
