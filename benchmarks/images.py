@@ -8,10 +8,10 @@ from benchmarks.timing import Line, in_turn
 
 from ggeur.core.virtual import VirtualSet
 from ggeur.engine.local import batch_order
-from ggeur.engine.pictures import Pictures
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
 from ggeur.engine.training import Training
+from ggeur.engine.views import Pictures
 from ggeur.heads import resolve
 from ggeur.methods import resolve_trained
 

@@ -98,6 +98,11 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def shown(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The rows of each table of the page."""
+    return {"digits": found["digits"], "resnet18": {"FedAvg (images), ResNet-18": found["resnet18"]}}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
@@ -109,11 +114,10 @@ def main() -> None:
     found = {"train": TRAIN, "digits": rows, "resnet": RESNET, "resnet18": kept(resnet(given.folder))}
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    tables = {"digits": table(rows), "resnet18": table({"FedAvg (images), ResNet-18": found["resnet18"]})}
     text = PAGE.read_text(encoding="utf-8")
-    for name, made in tables.items():
-        marked = rf"(<!-- images: {name} -->\n).*?(<!-- end -->)"
-        text = re.sub(marked, lambda m, made=made: m[1] + made + m[2], text, flags=re.S)
+    for name, rows in shown(found).items():
+        marked, made = rf"(<!-- images: {name} -->\n).*?(<!-- end -->)", table(rows)
+        text = re.sub(marked, rf"\g<1>{made}\g<2>", text, flags=re.S)
     PAGE.write_text(text, encoding="utf-8")
 
 

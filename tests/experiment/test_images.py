@@ -20,14 +20,14 @@ from ggeur.settings.grid import Experiment
 
 
 def squares():
-    """Two domains, dark and bright, of pictures with a square on the left or on the right."""
+    """Two domains, dark and bright, of pictures with a red or a green square."""
     rng = np.random.default_rng(0)
     y, domain = np.arange(80) % 2, np.arange(80) // 40
     x = rng.integers(0, 40, (80, 16, 16, 3)) + 100 * domain[:, None, None, None]
     for picture, label in zip(x, y, strict=True):
-        picture[5:11, 2 + 6 * label : 8 + 6 * label] += 110
+        picture[3:13, 3:13, label] += 110
     return ImageTable(
-        x=x.astype(np.uint8), y=y, domain=domain, class_names=("left", "right"), meta={"encoder": "pixels:16"}
+        x=x.astype(np.uint8), y=y, domain=domain, class_names=("red", "green"), meta={"encoder": "pixels:16"}
     )
 
 
@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
 
 
 def experiment(folder, **train):
-    values = {"head": "simplecnn", "rounds": 3, "local_epochs": 2, "batch": 8, "rate": 0.02, **train}
+    values = {"head": "simplecnn", "rounds": 3, "local_epochs": 4, "batch": 8, "rate": 0.05, **train}
     return Experiment.of(
         {"data": {"table": str(folder / "table.npz")}, "partition": {"kind": "domain"}, "train": values}
     )
@@ -48,7 +48,7 @@ def experiment(folder, **train):
 @pytest.fixture(scope="module")
 def whole(folder):
     """An uninterrupted run of two methods."""
-    ggeur.run(experiment(folder, method=["fedavg", "fedproto"], rounds=6), out=folder / "whole")
+    ggeur.run(experiment(folder, method=["fedavg", "fedproto"], rounds=4), out=folder / "whole")
     return folder / "whole"
 
 
@@ -72,11 +72,11 @@ def test_a_killed_run_goes_on_to_the_very_same_networks(whole, folder):
         import ggeur
         from ggeur.settings.grid import Experiment
         def on_round(event):
-            if (event["cell"], event["round"]) == (1, 3):
+            if (event["cell"], event["round"]) == (1, 2):
                 os.kill(os.getpid(), signal.SIGKILL)
         ggeur.run(Experiment.load(sys.argv[1]), out=sys.argv[2], on_round=on_round)
     """)
-    wanted = experiment(folder, method=["fedavg", "fedproto"], rounds=6)
+    wanted = experiment(folder, method=["fedavg", "fedproto"], rounds=4)
     (folder / "e.toml").write_text(wanted.to_toml(), encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(Path(ggeur.__file__).parents[1])}
     command = [sys.executable, "-c", kill, str(folder / "e.toml"), str(folder / "killed")]

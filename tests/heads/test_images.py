@@ -7,10 +7,10 @@ import pytest
 from ggeur.core.errors import GgeurError
 from ggeur.core.virtual import VirtualSet
 from ggeur.engine.local import batch_order
-from ggeur.engine.pictures import Pictures
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
 from ggeur.engine.training import LocalOptimiser, Training
+from ggeur.engine.views import Pictures
 from ggeur.heads import resolve
 from ggeur.methods import resolve as resolve_method
 

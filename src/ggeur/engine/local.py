@@ -19,8 +19,8 @@ from ggeur.core.seeding import VIEWS, generator
 from ggeur.core.types import Tree
 from ggeur.core.virtual import VirtualSet
 from ggeur.engine.messages import add_messages, check_message
-from ggeur.engine.pictures import Pictures
 from ggeur.engine.training import Numbers, build_optimiser, steps_per_epoch
+from ggeur.engine.views import Pictures
 from ggeur.methods.algorithm import Recipe
 from ggeur.methods.parts import Batch, ClientData, LocalWork, Parts, RoundFacts, Sent
 

@@ -11,7 +11,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.low_rank import LowRank
 from ggeur.core.types import Int
 from ggeur.core.virtual import VirtualSet
-from ggeur.engine.pictures import Pictures
+from ggeur.engine.views import Pictures
 from ggeur.heads.head import Params
 
 

@@ -16,8 +16,8 @@ from ggeur.core.units import RowSums, Units
 from ggeur.data import partition
 from ggeur.data.image_table import ImageTable
 from ggeur.data.table import EmbeddingTable
-from ggeur.engine.pictures import Pictures, views_of
 from ggeur.engine.stack import Run
+from ggeur.engine.views import Pictures, views_of
 from ggeur.experiment.evaluation import TestSet
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.source import load_table

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ggeur.engine import pictures
-from ggeur.engine.pictures import Pictures, views_of
+from ggeur.engine import views as module
+from ggeur.engine.views import Pictures, views_of
 
 SIDE = 16
 X = np.random.default_rng(0).integers(1, 256, (24, 3 * SIDE**2)).astype(np.float32)
@@ -54,7 +54,7 @@ def test_a_photograph_stays_one():
 def test_a_part_is_of_70_percent_or_more_and_a_ramp_stays_a_ramp():
     ramp = jnp.broadcast_to(jnp.arange(64.0)[None, :, None], (64, 64, 3))
     for seed in range(5):
-        part = np.asarray(pictures._stretched_part(ramp, jax.random.key(seed)))
+        part = np.asarray(module._stretched_part(ramp, jax.random.key(seed)))
         inner = part[32, 8:56, 0]
         step = np.diff(inner)
         assert np.ptp(step) < 1e-3 and 0.6 < step[0] <= 1 + 1e-5  # what part of the width is left
@@ -63,7 +63,7 @@ def test_a_part_is_of_70_percent_or_more_and_a_ramp_stays_a_ramp():
 def test_hue_turns_as_colorsys_turns_it():
     colours = np.random.default_rng(1).uniform(0, 255, (40, 3)).astype(np.float32)
     for turn in (-0.4, 0.0, 0.13, 0.4):
-        found = np.asarray(pictures._turned(jnp.asarray(colours), jnp.float32(turn)))
+        found = np.asarray(module._turned(jnp.asarray(colours), jnp.float32(turn)))
         for colour, out in zip(colours, found, strict=True):
             h, s, v = colorsys.rgb_to_hsv(*(colour / 255))
             np.testing.assert_allclose(out / 255, colorsys.hsv_to_rgb((h + turn) % 1, s, v), atol=1e-4)

@@ -1,0 +1,19 @@
+"""docs/images.md shows what docs/results/images.json holds, and its words keep to that."""
+
+import importlib
+import json
+from pathlib import Path
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def test_the_tables_of_the_page_are_those_of_the_results(monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS.parent / "tools"))
+    tool = importlib.import_module("images_page")
+    page = (DOCS / "images.md").read_text(encoding="utf-8")
+    found = json.loads((DOCS / "results" / "images.json").read_text(encoding="utf-8"))
+    for name, rows in tool.shown(found).items():
+        assert f"<!-- images: {name} -->\n{tool.table(rows)}<!-- end -->" in page
+    assert (found["train"], found["resnet"]) == (tool.TRAIN, tool.RESNET)
+    images, embeddings = (found["digits"][f"FedAvg ({on})"] for on in ("images", "embeddings"))
+    assert images["domains"]["mnist"] > 85 and images["avg"] < embeddings["avg"]
