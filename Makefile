@@ -7,6 +7,8 @@ GGEUR_EXTRAS ?=
 # The page whose tables are made, and the folder with the embedding tables that it names.
 PAGE ?= docs/methods.md
 DATA ?=
+# Which of the paper's tables `make paper` runs, as PIECE=table4; all without it.
+PIECE ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -26,7 +28,7 @@ INPUTS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow test-flower test-browser lint format types bench tables docs venv install clean
+.PHONY: help demo test test-slow test-flower test-browser lint format types bench tables paper docs venv install clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +65,9 @@ bench: $(BENCH_STAMP) ## Run the benchmarks, which bring torch (more with GGEUR_
 tables: $(CORE_STAMP) ## Make the tables of PAGE anew, from runs on the embedding tables in DATA; stopped, it goes on
 	@test -n "$(DATA)" || { echo "Name the folder of the embedding tables: make tables PAGE=$(PAGE) DATA=..."; exit 1; }
 	@$(BIN)/python tools/tables.py $(PAGE) --data "$(DATA)" $(ARGS)
+
+paper: $(CORE_STAMP) ## Run the paper's tables on the embeddings in DATA, or one of them (PIECE=table4); stopped, it goes on
+	@$(BIN)/python tools/paper.py $(if $(DATA),--data "$(DATA)",--list) $(if $(PIECE),--piece "$(PIECE)") $(ARGS)
 
 docs: $(VENV)/.installed-docs ## Build the documentation into site/ (ARGS=--help; look at it with `.venv/bin/mkdocs serve`)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)

@@ -13,6 +13,8 @@ EXTRAS = {
     PACKAGE / "encode" / "huggingface.py": ["torch", "transformers"],
     PACKAGE / "encode" / "onnx.py": ["onnxruntime"],
     PACKAGE / "deploy": ["flwr"],
+    PACKAGE / "runs" / "exports" / "torch_module.py": ["torch"],
+    PACKAGE / "serve": ["starlette", "uvicorn"],
 }
 
 # Read by the libraries when they are imported, so set before any test is.

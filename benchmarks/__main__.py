@@ -9,9 +9,10 @@ from pathlib import Path
 
 from benchmarks.timing import Fact, Line
 
-ALL = ("sampling", "training", "images", "sweep", "one_message", "flower", "growth", "embedding")
+ALL = ("sampling", "training", "images", "sweep", "one_message", "secure_sums", "flower", "growth", "embedding")
 README = Path(__file__).with_name("README.md")
-BEGIN, END = "<!-- table -->\n", "<!-- end of table -->\n"
+PLACE = "<!-- table: {} -->\n"
+END = "<!-- end -->\n"
 
 
 def processor() -> str:
@@ -22,7 +23,8 @@ def processor() -> str:
         return platform.processor() or platform.machine()
 
 
-def table(names: list[str]) -> Iterator[str]:
+def table(name: str) -> Iterator[str]:
+    """The lines of one table: when and where, and a row for each comparison."""
     import jax
     import psutil
 
@@ -33,24 +35,31 @@ def table(names: list[str]) -> Iterator[str]:
         f"jax {jax.__version__}; load {psutil.getloadavg()[0]:.1f} at the start.\n"
     )
     yield "| what | work | ours | other | ratio |\n|---|---|---|---|---|"
-    for name in names:
-        for line in importlib.import_module(f"benchmarks.{name}").main():
-            match line:
-                case Line():
-                    yield f"| {line.what} | {line.work} | {line.ours:.3g} s | {line.other:.3g} s | {line.ratio:.2f} |"
-                case Fact():
-                    yield f"| {line.what} | {line.work} | {line.found} | | |"
+    for line in importlib.import_module(f"benchmarks.{name}").main():
+        match line:
+            case Line():
+                yield f"| {line.what} | {line.work} | {line.ours:.3g} s | {line.other:.3g} s | {line.ratio:.2f} |"
+            case Fact():
+                yield f"| {line.what} | {line.work} | {line.found} | | |"
+
+
+def written(page: str, name: str, lines: list[str]) -> str:
+    """The `page` with these lines as the table of that name, and all others as they were."""
+    before, place, rest = page.partition(PLACE.format(name))
+    if not place:
+        raise SystemExit(f"{README} has no place for the table of {name}.")
+    return before + place + "".join(f"{line}\n" for line in lines) + END + rest.partition(END)[2]
 
 
 def main(arguments: list[str]) -> None:
     names = [name for name in arguments if name != "--write"] or list(ALL)
-    lines = []
-    for line in table(names):
-        print(line, flush=True)
-        lines.append(line)
-    if "--write" in arguments:
-        before, _, rest = README.read_text().partition(BEGIN)
-        README.write_text(before + BEGIN + "\n".join(lines) + "\n" + END + rest.partition(END)[2])
+    for name in names:
+        lines = []
+        for line in table(name):
+            print(line, flush=True)
+            lines.append(line)
+        if "--write" in arguments:
+            README.write_text(written(README.read_text(), name, lines))
 
 
 main(sys.argv[1:])

@@ -1,6 +1,7 @@
 """What the tests share: a small table and experiments on it, the real data beside the checkout, if it is there."""
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -82,3 +83,16 @@ def tree(table_file):
         return whole
 
     return build
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """A real browser, for tests marked `browser`."""
+    from playwright.sync_api import sync_playwright
+
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    assert path, "there is no chromium on the PATH; name one with CHROMIUM=..."
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path)
+        yield browser
+        browser.close()

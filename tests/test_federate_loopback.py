@@ -417,3 +417,65 @@ def test_statistics_of_a_hundred_classes_in_512_dimensions(tmp_path):
         print(event)
     print(peak.read_text())
     assert_like_simulation(tmp_path / "run", experiment)
+
+
+RECORD = """\
+import importlib.abc, importlib.util, sys
+import numpy as np
+WRAPPED = {"ggeur.deploy.wire.ask": "_read", "ggeur.privacy.secure.fixed_point": "decode"}
+class Late(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name not in WRAPPED:
+            return None
+        what = WRAPPED.pop(name)
+        spec = importlib.util.find_spec(name)
+        run = spec.loader.exec_module
+        def exec_module(module):
+            run(module)
+            sound = getattr(module, what)
+            def recorded(*args):
+                found = sound(*args)
+                arrays = found.arrays if what == "_read" else found
+                if "masked" in arrays or what == "decode":
+                    np.savez(f"{FOLDER}/{what}-{getattr(found, 'node', 'total')}", **arrays)
+                return found
+            setattr(module, what, recorded)
+        spec.loader.exec_module = exec_module
+        return spec
+sys.meta_path.insert(0, Late())
+"""
+
+
+@pytest.mark.slow
+def test_four_nodes_add_up_under_masks_and_their_server_receives_noise(tmp_path):
+    """What the server's process is sent and what it opens are recorded there; one domain has no row of a class."""
+    from scipy.stats import chisquare
+
+    from ggeur.core.message import Message
+
+    whole = EmbeddingTable.load(toy(tmp_path / "t.npz", domains=4, p=48))
+    table = whole.subset(np.flatnonzero(~((whole.y == 1) & (whole.domains == 2)))).split(0)
+    table.save(tmp_path / "t.npz")
+    experiment, out, seen = write(tmp_path, tmp_path / "t.npz", method="lda"), tmp_path / "run", tmp_path / "seen"
+    tree = Experiment.load(experiment, ["privacy.secure_sum=true", "privacy.radius=50.0"]).tree
+    experiment.write_text(to_toml(tree))
+    (tmp_path / "record").mkdir()
+    seen.mkdir()
+    (tmp_path / "record" / "sitecustomize.py").write_text(RECORD.replace("{FOLDER}", str(seen)))
+    env = {**os.environ, "PYTHONPATH": python_path(tmp_path / "record")}
+    said = federate("up", experiment, "--nodes", 4, "--out", out, env=env)
+    assert "secure sum of statistics: opened" in said
+    assert_like_simulation(out, experiment)
+
+    def p_value(vector):
+        return chisquare(np.bincount(vector.view(np.uint8), minlength=256)).pvalue
+
+    received = [np.load(path)["masked"] for path in seen.glob("_read-*.npz")]
+    assert len(received) == 4 and min(map(p_value, received)) > 1e-4
+    total = dict(np.load(seen / "decode-total.npz"))
+    rows = table.subset(np.flatnonzero(~table.test))
+    plain = Message.from_embeddings(rows.x, rows.y, 3).of_kind("pooled")
+    upper = plain.second[:, *np.triu_indices(48)]
+    assert p_value(upper.ravel().view(np.uint64)) < 1e-4
+    for name, expected in (("count", plain.count), ("sum", plain.sum), ("second", upper)):
+        assert np.abs(total[name] - expected).max() <= 1e-7 * np.abs(expected).max(), name

@@ -9,6 +9,7 @@ import pytest
 
 import ggeur
 from ggeur import EmbeddingTable, Experiment, GgeurError, Model
+from ggeur.experiment.joining import add_site, forget_site
 
 REST = """
     [partition]
@@ -79,6 +80,45 @@ def test_ones_own_trained_method_and_solved_head_run_beside_ours(run, build_tabl
     assert all(cell.status == "ok" for cell in result.cells)
     assert anchored.rounds == fedprox.rounds, "the same equations"
     assert centroids.avg == ncm.avg and centroids.bytes_up == ncm.bytes_up, "scaled logits, the same message"
+
+
+@pytest.fixture
+def own_sites(run, build_table, tmp_path):
+    """Paths of three sites, with a module of one's own heads beside them."""
+    (tmp_path / "own_fitted.py").write_text(dedent(METHODS))
+    paths = [tmp_path / f"{name}.npz" for name in ("north", "south", "west")]
+    for seed, path in enumerate(paths):
+        build_table(("here",), seed).save(path)
+    return paths
+
+
+def test_ones_own_solved_head_is_fitted_and_sites_join_and_leave_it(own_sites, tmp_path):
+    *two, west = own_sites
+    ours = ggeur.fit(two, method="ncm")
+    own = ggeur.fit(two, method="own_fitted:centroids", out=tmp_path / "model")
+    x = EmbeddingTable.load(west).x
+    np.testing.assert_array_equal(own.predict(x), ours.predict(x))
+    with pytest.raises(GgeurError, match="--own"):
+        add_site(tmp_path / "model", west)
+    before = (tmp_path / "model" / "head.npz").read_bytes()
+    add_site(tmp_path / "model", west, own=True)
+    assert (tmp_path / "model" / "head.npz").read_bytes() != before
+    forget_site(tmp_path / "model", "west", own=True)
+    assert (tmp_path / "model" / "head.npz").read_bytes() == before
+
+
+def test_ones_own_head_is_a_candidate_and_is_not_imported_again_unasked(own_sites, tmp_path, monkeypatch):
+    *two, west = own_sites
+    candidates = ["lda", {"method": "own_fitted:centroids", "sharpness": 2.0}]
+    found = ggeur.fit(two, parameters={"candidates": candidates, "folds": 2}, out=tmp_path / "model")
+    assert found.solution_.method == "lda" and "own_fitted:centroids (sharpness 2)" in found.solution_.expected
+    add_site(tmp_path / "model", west)  # solves lda, and nothing else
+    monkeypatch.delitem(sys.modules, "own_fitted")
+    with pytest.raises(GgeurError, match="names your own 'own_fitted:centroids'.*--own"):
+        forget_site(tmp_path / "model", "west", two, choose_again=True)
+    assert "own_fitted" not in sys.modules
+    forget_site(tmp_path / "model", "west", two, choose_again=True, own=True)
+    assert "own_fitted" in sys.modules
 
 
 # ---------------------------------------------------------------- an augmentation

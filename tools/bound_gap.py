@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 
 import ggeur
 from ggeur.core.message import Total
-from ggeur.experiment.dealing import clients_of
+from ggeur.experiment.partitions import clients_of
 from ggeur.federation.simulated import merged_total
 from ggeur.methods import resolve_solved
 from ggeur.methods.solved.bound import Bound, minimum

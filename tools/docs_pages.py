@@ -22,7 +22,7 @@ PAGES = {path: name for name, path in ELSEWHERE.items()}
 SUBJECTS = {
     "Statistics and shapes": ["ClassStatistics", "Geometry", "similarity", "Message"],
     "Drawing along shapes": ["augment", "DrawRule", "Prototypes"],
-    "Sites to a model": ["fit", "OneMessageClassifier", "Model"],
+    "Sites to a model": ["fit", "OneMessageClassifier", "load_model", "Model"],
     "Experiments": ["Experiment", "run", "Result", "paired_difference"],
     "Data": ["EmbeddingTable", "ImageSet", "partition", "digits", "load_encoder"],
     "What you can write yourself": ["Method", "Solved", "Augmentation", "Head", "Encoder"],

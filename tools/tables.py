@@ -34,7 +34,7 @@ import argparse
 import re
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +110,13 @@ def main() -> int:
     parser.add_argument("--data", type=Path, required=True, metavar="FOLDER", help="where the embedding tables are")
     parser.add_argument("--runs", type=Path, default=Path("runs/tables"), help="where the runs are kept")
     asked = parser.parse_args()
+    return answered(lambda: make(asked.page, asked.data, asked.runs))
+
+
+def answered(work: Callable[[], None]) -> int:
+    """Do it, and say how that ended, as a command does."""
     try:
-        make(asked.page, asked.data, asked.runs)
+        work()
     except ggeur.GgeurError as error:
         print(error, file=sys.stderr)
         return 2

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ggeur.methods.algorithm import Solved
     from ggeur.methods.method import Method
     from ggeur.runs.compare import paired_difference
-    from ggeur.runs.model import Model
+    from ggeur.runs.model import Model, load_model
     from ggeur.runs.result import Result
     from ggeur.settings.grid import Experiment
 
@@ -40,6 +40,7 @@ _HOME = {
     "DrawRule": "ggeur.core.augment",
     "digits": "ggeur.demo",
     "load_encoder": "ggeur.encode.encoder",
+    "load_model": "ggeur.runs.model",
     "paired_difference": "ggeur.runs.compare",
     "Solved": "ggeur.methods.algorithm",
     "Method": "ggeur.methods.method",
@@ -90,6 +91,7 @@ __all__ = [
     "digits",
     "fit",
     "load_encoder",
+    "load_model",
     "paired_difference",
     "partition",
     "run",

@@ -23,7 +23,7 @@ def test_a_table_at_eighty_columns_and_a_summary_in_words(ggeur, place):
     code, out, _ = ggeur("audit", "t.npz", "--clients", 4)
     assert code == 0 and max(map(len, out.splitlines())) <= 80
     assert "exact" in out and "[b]" in out and "other client" in out
-    assert "The server, which sees every message: of 12 cells recovers" in out
+    assert "The server, from every site's own message: of 12 cells recovers" in out
     assert ggeur("audit", "t.npz", "--clients", 4)[1] == out  # the same to the letter
 
 
@@ -66,3 +66,29 @@ def test_a_run_is_audited_with_its_own_settings_and_model(ggeur, place):
 def test_mistakes_are_one_sentence(ggeur, place, arguments, words):
     code, _, err = ggeur("audit", *arguments)
     assert code == 2 and words in err and err.count("\n") == 1
+
+
+def test_what_was_found_of_a_run_is_kept_and_stands_in_its_report(ggeur, place):
+    (place / "e.toml").write_text(
+        '[data]\ntable = "t.npz"\n[partition]\nclients = 4\n[train]\nmethod = "lda"\n[run]\nseeds = [0]\n'
+    )
+    assert ggeur("run", "e.toml", "--out", "run")[0] == 0
+    assert "What can be found out" not in page_of(ggeur, place)
+    _, out, _ = ggeur("audit", "run")
+    assert "keeps this for" in out
+    page = page_of(ggeur, place)
+    assert "What can be found out" in page
+    said = next(line for line in out.replace("\n", " ").split(". ") if "own message" in line)
+    assert " ".join(said.split()) in " ".join(page.split())
+    kept = place / "run" / "audit.json"
+    kept.write_bytes(kept.read_bytes().replace(b"server", b"sexton", 1))
+    code, _, err = ggeur("report", "run", "--out", "third.html")
+    assert code == 2 and "run `ggeur audit` again" in err and err.count("\n") == 1
+
+
+def page_of(ggeur, place):
+    """The report of the run, as it is now."""
+    assert ggeur("report", "run", "--out", "page.html")[0] == 0
+    text = (place / "page.html").read_text(encoding="utf-8")
+    (place / "page.html").unlink()
+    return text

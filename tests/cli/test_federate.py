@@ -69,9 +69,10 @@ def test_the_app_is_one_that_flower_takes(experiment, tmp_path):
     from flwr.cli.build import build_fab_from_disk
     from flwr.cli.config_utils import load_and_validate
 
-    ggeur("federate", "app", experiment, tmp_path / "app", "--out", tmp_path / "run")
+    said = ggeur("federate", "app", experiment, tmp_path / "app", "--out", tmp_path / "run")
+    assert "Nothing holds small cells back" in " ".join(said.split())
     config, _ = load_and_validate(tmp_path / "app" / "pyproject.toml")
-    assert config["tool"]["flwr"]["app"]["config"] == {"out": str(tmp_path / "run"), "resume": False}
+    assert config["tool"]["flwr"]["app"]["config"] == {"out": str(tmp_path / "run"), "resume": False, "reopen": False}
     assert build_fab_from_disk(tmp_path / "app")
     inner = tomllib.loads((tmp_path / "app" / "ggeur_app" / "experiment.toml").read_text())
     assert inner["data"]["table"] == str(tmp_path / "t.npz")
@@ -85,4 +86,8 @@ def test_a_node_is_checked_before_it_starts(tmp_path):
     start = ["federate", "node", "127.0.0.1:1", "--ca", tmp_path / "c" / "ca.crt", "--key", tmp_path / "node"]
     assert "either table" in ggeur(*start, "--partition", "0", code=2)
     assert "no file" in ggeur(*start[:-1], tmp_path / "other", "--partition", "0", code=2)
+    (tmp_path / "roster").write_text(f"1 {(tmp_path / 'node.pub').read_text()}")
+    known = ["--table", tmp_path / "t.npz", "--roster", tmp_path / "roster"]
+    assert "does not have this node's key as site 0's" in ggeur(*start, "--partition", "0", *known, code=2)
+    assert "There is no" in ggeur(*start, "--partition", "1", *known, code=2), "the roster is right, the table missing"
     assert "federate certificates" in ggeur("federate", "link", tmp_path / "nowhere", code=2)

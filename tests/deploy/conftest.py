@@ -102,8 +102,8 @@ class Deployment:
             sites.append(Site(config))
         self.sites, self.grid, self.out = sites, Grid(sites), folder / "run"
 
-    def run(self, *, resume=False):
-        run_over(self.grid, self.experiment, self.out, resume=resume)
+    def run(self, *, resume=False, again=False):
+        run_over(self.grid, self.experiment, self.out, resume=resume or again, again=again)
         return self.result()
 
     def result(self):
@@ -174,3 +174,28 @@ def assert_same_heads(deployed, simulated):
     for name in simulated:
         scale = np.abs(simulated[name]).max()
         np.testing.assert_allclose(deployed[name], simulated[name], rtol=0, atol=1e-5 * max(scale, 1e-3))
+
+
+@pytest.fixture(scope="session")
+def node_keys(tmp_path_factory):
+    """Keys of four nodes, and the roster of them."""
+    from ggeur.deploy.machines.certificates import make_node_key
+
+    folder = tmp_path_factory.mktemp("keys")
+    for k in range(4):
+        make_node_key(folder / f"node-{k}")
+    (folder / "roster").write_text("".join(f"{k} {(folder / f'node-{k}.pub').read_text()}" for k in range(4)))
+    return folder
+
+
+@pytest.fixture
+def secure(deploy, node_keys):
+    """The builder: as `deploy`, with up to four sites that know each other's public keys."""
+
+    def build(*args, **kwargs):
+        deployment = deploy(*args, **kwargs)
+        for k, site in enumerate(deployment.sites):
+            site.config |= {"roster": str(node_keys / "roster"), "key": str(node_keys / f"node-{k}")}
+        return deployment
+
+    return build

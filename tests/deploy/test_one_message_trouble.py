@@ -36,9 +36,13 @@ def uneven(facts, arrays):
 
 
 def assert_same(deployment, other):
-    assert deployment.head().keys() == other.head().keys()
-    for name, leaf in other.head().items():
-        np.testing.assert_array_equal(deployment.head()[name], leaf)
+    assert_equal_trees(deployment.head(), other.head())
+
+
+def assert_equal_trees(head, other):
+    assert head.keys() == other.keys()
+    for name, leaf in other.items():
+        np.testing.assert_array_equal(head[name], leaf)
 
 
 LIES = {
@@ -151,3 +155,44 @@ def test_a_run_that_stops_for_a_lost_site_asks_only_that_site_when_it_is_resumed
     asked = [site.asked.count("query.statistics") for site in broken.sites]
     assert asked == [1 + damaged, 2, 1]
     assert not (broken.out / "checkpoint").exists()
+
+
+@pytest.mark.parametrize("tree", [GATED, AUTO], ids=["gated", "auto"])
+def test_a_finished_run_is_reopened_for_a_site_that_it_lacks(deploy, tree):
+    late, whole = deploy(tree, name="late"), deploy(tree, name="whole")
+    late.experiment = late.without(1)
+    assert late.run().cells[0].missing == {1: [0]}
+    before = late.head()
+    late.sites[0].online, late.sites[1].online = False, True
+    with pytest.raises(GgeurError, match="Client 0 is in the head .* start its SuperNode"):
+        late.run(again=True)
+    assert_equal_trees(late.head(), before)
+    late.sites[0].online = True
+    (cell,), (expected,) = late.run(resume=True).cells, whole.run().cells
+    assert_same(late, whole)
+    assert (cell.message, cell.missing, cell.avg) == (expected.message, {}, expected.avg)
+    assert not (late.out / "checkpoint").exists()
+    with pytest.raises(GgeurError, match="No solved head in .* was made without a site"):
+        late.run(again=True)
+    assert late.result().cells[0].avg == expected.avg
+
+
+def test_only_heads_that_lack_a_site_are_solved_again(deploy):
+    late = deploy({"train": {"method": ["lda", "ncm"]}, "federate": {"wait": 0.1}})
+    late.sites[1].change = lambda kind, number, reply: reply if late.sites[1].asked.count("query.hello") > 3 else None
+    first, second = late.run().cells
+    assert (first.message, second.message) == ("Missing: client 1 in round 0.", "")
+    asked = late.sites[0].asked.count("query.statistics")
+    again, kept = late.run(again=True).cells
+    assert again.message == "" and kept == second
+    assert late.sites[0].asked.count("query.statistics") == asked + 1
+
+
+def test_what_a_site_missed_of_a_training_is_not_made_up_for(deploy):
+    trained = deploy({"train": {"method": "fedavg", "rounds": 1, "local_epochs": 1}, "augment": {"kind": "none"}})
+    trained.experiment = trained.without(1)
+    trained.run()
+    trained.sites[1].online = True
+    with pytest.raises(GgeurError, match="of a training cannot be made up for"):
+        trained.run(again=True)
+    assert trained.result().cells[0].status == "ok"

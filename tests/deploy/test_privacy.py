@@ -41,6 +41,13 @@ def test_cells_that_are_too_small_take_no_part_in_either_engine(deploy, both, me
     assert (count[count > 0] >= 4).all()
 
 
+@pytest.mark.parametrize(("privacy", "said"), [({}, 1), ({"min_count": 2}, 0), (NOISE, 0)])
+def test_a_federation_says_that_nothing_holds_small_cells_back(deploy, privacy, said):
+    deployment = deploy(tree("ridge", privacy))
+    deployment.run()
+    assert sum("Nothing holds small cells back" in note["why"] for note in deployment.events("note")) == said
+
+
 def test_a_threshold_changes_what_is_solved(deploy):
     heads = []
     for name, privacy in (("all", {}), ("some", {"min_count": 6})):
@@ -135,8 +142,29 @@ def test_what_noise_does_not_allow_is_refused_before_anybody_is_asked(deploy):
     assert not trained.sites[0].asked
 
 
+def test_a_finished_run_is_not_reopened_at_the_price_of_every_sites_epsilon(deploy):
+    deployment = deploy(tree("ridge", NOISE))
+    deployment.experiment = deployment.without(1)
+    deployment.run()
+    asked = [len(site.asked) for site in deployment.sites]
+    deployment.sites[1].online = True
+    with pytest.raises(GgeurError, match="spend .privacy. epsilon again"):
+        deployment.run(again=True)
+    assert [len(site.asked) for site in deployment.sites] == asked and deployment.result().cells[0].missing == {1: [0]}
+
+
 def test_a_projection_reaches_the_sites_and_the_model(deploy, both):
     deployment = deploy(tree("lda", {"radius": 1.0, "projection": 4}))
     both(deployment)
     model = Model.load(deployment.out)
     assert model.dimension == 4 < model.takes
+
+
+def test_what_no_site_can_do_ends_in_a_sentence(deploy):
+    with pytest.raises(GgeurError, match="none in cells of .privacy. min_count rows"):
+        deploy(tree("lda", {"min_count": 1000})).run()
+    wide = deploy(tree("lda", {"radius": 1.0, "projection": 99}, federate={"wait": 0.5}), name="wide")
+    with pytest.raises(GgeurError):
+        wide.run()
+    assert all("99 is more than the" in event["why"] for event in wide.events("silent"))
+    assert len(wide.events("silent")) == 4

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from ggeur.core.errors import GgeurError
-from ggeur.experiment.dealing import Dealer, partition_rows
+from ggeur.experiment.dealing import Dealer
+from ggeur.experiment.partitions import partition_rows
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.source import load_table
 from ggeur.settings.schema import settings

@@ -97,6 +97,15 @@ def test_auto_says_what_it_took(rows):
         (lambda c, x, y: c().fit_sites([(x, y[:3])]), "labels of shape"),
         (lambda c, x, y: c().fit_sites([(x, y), (x[:, :2], y)]), "2 dimensions"),
         (lambda c, x, y: c().fit_sites([3]), "A site is a path"),
+        (lambda c, x, y: c().fit(x, with_none(y)), "y has missing labels"),
+        (lambda c, x, y: c().fit(x, y, sites=with_none(y)), "sites has missing labels"),
+        (lambda c, x, y: c().fit_sites([(x, with_none(y))]), "site-0 has missing labels"),
+        (lambda c, x, y: c().fit_sites([(x, np.where(y == "ant", np.nan, 1.0))]), "site-0 has missing labels"),
+        (lambda c, x, y: c().fit_sites([(x, np.where(y == "ant", 3, y.astype(object)))]), "names and numbers"),
+        (lambda c, x, y: c().partial_fit(x, with_none(y)), "y or classes has missing labels"),
+        (lambda c, x, y: c().partial_fit(x, y, classes=["ant", None]), "y or classes has missing labels"),
+        (lambda c, x, y: c().partial_fit(x, y, classes=[1, 2]), "names and numbers"),
+        (lambda c, x, y: c.from_statistics(sent(x), classes=["a", None]), "classes has missing labels"),
         (lambda c, x, y: c.from_statistics([]), "no statistics"),
         (lambda c, x, y: c.from_statistics(sent(x), classes=["a", "a"]), "none of them twice"),
         (lambda c, x, y: c.from_statistics(sent(x) + sent(x[:, :2])), "must send alike"),
@@ -110,6 +119,32 @@ def test_bad_input_is_a_value_error(rows, wrong, sentence):
 
 def sent(x):
     return [ggeur.Message.from_embeddings(x, np.arange(len(x)) % 2, 2)]
+
+
+def with_none(y):
+    return np.where(np.arange(len(y)) == 7, None, y.astype(object))
+
+
+@pytest.mark.parametrize("method", ["lda", "gated"])
+def test_more_rows_may_come_for_another_method_if_the_sums_do_for_it(rows, method):
+    x, y, _ = rows
+    found = OneMessageClassifier("limit").partial_fit(x[::2], y[::2])  # per class, which holds what the others need
+    found.set_params(method=method).partial_fit(x[1::2], y[1::2])
+    np.testing.assert_allclose(
+        found.predict_proba(x), OneMessageClassifier(method).fit(x, y).predict_proba(x), atol=1e-12
+    )
+    back = found.set_params(method="limit").partial_fit(x[:1], y[:1])
+    assert {s.kind for s in back.sums_} == {"per-class"}
+
+
+@pytest.mark.parametrize("site", ["all", "another"])
+def test_a_method_that_needs_more_than_was_summed_up_is_refused_and_changes_nothing(rows, site):
+    x, y, _ = rows
+    found = OneMessageClassifier("lda").partial_fit(x[::2], y[::2])
+    before = found.predict_proba(x)
+    with pytest.raises(ValueError, match="'limit' needs per-class second moments, and the rows so far .* to pooled"):
+        found.set_params(method="limit").partial_fit(x[1::2], np.full(90, "dog"), site=site)
+    np.testing.assert_array_equal(found.predict_proba(x), before)
 
 
 def test_labels_that_are_numbers_of_any_kind_are_not_names():

@@ -11,6 +11,7 @@ from ggeur.federation.choosing import row_folds
 from ggeur.federation.noisy import Guard
 from ggeur.federation.simulated import merged_total
 from ggeur.privacy.ball import Ball
+from ggeur.privacy.calibration import gaussian_scale
 from ggeur.runs.model import Model
 from ggeur.settings.schema import settings
 
@@ -125,6 +126,15 @@ def test_a_model_says_what_is_promised_and_brings_rows_into_the_ball(table, tmp_
     model = Model.load(tmp_path / "run")
     assert model.dimension == 5 and model.takes == 8
     assert {"epsilon": 2.0, "delta": 1e-5, "unit": "record", "covers": "everything"}.items() <= model.privacy.items()
+    card = (tmp_path / "run" / "model" / "cell-000" / "card.md").read_text(encoding="utf-8")
+    for words in (
+        "epsilon = 2 and delta = 1e-05 for one record more or less",
+        "unit: record",
+        "It covers everything that is made of the statistics",
+        "accuracies that sites report of their test rows are outside it",
+        "protects nobody",
+    ):
+        assert words in card
     whole = ggeur.EmbeddingTable.load(table)
     test = whole.subset(whole.test)
     hit = model.probabilities(test).argmax(axis=1) == test.y
@@ -142,13 +152,17 @@ def test_training_is_covered_in_its_statistics_alone(table, tmp_path):
     trained["train"] |= {"rounds": 2, "local_epochs": 1}
     ggeur.run(ggeur.Experiment.of(trained), out=tmp_path / "run")
     assert Model.load(tmp_path / "run").privacy["covers"] == "statistics"
+    card = (tmp_path / "run" / "model" / "cell-000" / "card.md").read_text(encoding="utf-8")
+    assert "It covers the statistics alone" in card
 
 
 def test_auto_looks_at_what_is_public(table):
-    few = run(table, NOISE | {"rows": 10}, "auto").cells[0]
-    many = run(table, NOISE | {"rows": 99_000}, "auto").cells[0]
-    assert few.taken == "ncm" and "drown" in few.message and not few.expected
-    assert many.taken == "ridge" and "stand out" in many.message
+    """Two clients, each with noise of s sqrt(0.3^2 + 2) in a sum: 80 times that of both is what a class must have."""
+    noise = gaussian_scale(2.0, 1e-5) * np.sqrt(2.09) * np.sqrt(2)
+    few = run(table, NOISE | {"rows": int(0.99 * 80 * 4 * noise)}, "auto").cells[0]
+    many = run(table, NOISE | {"rows": int(1.01 * 80 * 4 * noise)}, "auto").cells[0]
+    assert few.taken == "ncm" and "class means alone" in few.message and not few.expected
+    assert many.taken == "ridge" and "second moments too" in many.message
 
 
 @pytest.mark.parametrize(

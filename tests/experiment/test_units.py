@@ -111,7 +111,7 @@ def test_units_are_those_of_the_clients_training_rows_and_every_seeds_own(table,
     given = tree(data={"standardise": True}, train=train, partition={"kind": "domain", "share": 0.5})
     del given["partition"]["beta"]
     ggeur.run(Experiment.of(given), out=tmp_path / "run")
-    from ggeur.experiment.dealing import partition_rows
+    from ggeur.experiment.partitions import partition_rows
 
     for cell, seed in enumerate((0, 1, 0, 1)):
         units = Model.load(tmp_path / "run" / "model" / f"cell-{cell:03d}").units

@@ -45,15 +45,28 @@ def total_of(n, p, rng, kind, classes=3):
 
 
 @pytest.mark.parametrize("kind", ["pooled", "per-class"])
-@pytest.mark.parametrize("under", ["raised", "dropped"])
+@pytest.mark.parametrize("under", ["levelled", "dropped"])
 def test_what_comes_out_is_what_some_data_have(kind, under):
     rng, mechanism = np.random.default_rng(3), Mechanism(0.5, 1e-5, 1.0)
     noisy = mechanism.apply(total_of(300, 12, rng, kind), 1, rng.standard_normal)
     made = repaired(noisy, mechanism.noise(kind, 1), 1.0, under=under)
     here = np.flatnonzero(made.present) if kind == "per-class" else [0]
     least = [np.linalg.eigvalsh(made.scatter_of(i)).min() for i in here]
-    assert min(least) > (0.99 * floor(mechanism.noise(kind, 1), 12) if under == "raised" else -1e-9)
+    assert min(least) > (0.99 * floor(mechanism.noise(kind, 1), 12) if under == "levelled" else -1e-9)
     np.testing.assert_array_equal(made.second, made.second.swapaxes(1, 2))
+
+
+def test_levelled_as_one_nothing_about_the_mean_of_all_is_under_the_noise():
+    rng, mechanism = np.random.default_rng(3), Mechanism(0.5, 1e-5, 1.0)
+    noisy = mechanism.apply(total_of(300, 12, rng, "pooled"), 1, rng.standard_normal)
+    noise = mechanism.noise("pooled", 1)
+    made = repaired(noisy, noise, 1.0, under="levelled as one")
+    one = made.about(made.sum.sum(axis=0) / made.count.sum()).second[0]
+    values = np.linalg.eigvalsh(one)
+    assert values.min() == pytest.approx(floor(noise, 12), rel=1e-9)
+    was = noisy.about(made.sum.sum(axis=0) / made.count.sum()).second[0]
+    above = np.linalg.eigvalsh(was) > floor(noise, 12)
+    np.testing.assert_allclose(values[above], np.linalg.eigvalsh(was)[above], rtol=0.1)
 
 
 def test_without_noise_nothing_changes_and_directions_above_it_stay():

@@ -1,11 +1,12 @@
 """The page in a real browser: silent, self-contained, readable at any width. `make test-browser` runs these."""
 
-import os
 import re
-import shutil
 
+import numpy as np
 import pytest
 
+import ggeur
+from ggeur.report.model_page import write_model_page
 from ggeur.report.page import write_report
 
 pytestmark = pytest.mark.browser
@@ -17,24 +18,12 @@ def report(table5_run, own_run, tmp_path_factory):
     return write_report([table5_run, own_run], tmp_path_factory.mktemp("page") / "report.html")
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    from playwright.sync_api import sync_playwright
-
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    assert path, "there is no chromium on the PATH; name one with CHROMIUM=..."
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path)
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
 def opened(chromium, report):
     """opened(width, height, scheme): the page, with what it said and what it asked for in `said` and `asked`."""
     contexts = []
 
-    def opened(width=1280, height=900, scheme="light"):
+    def opened(width=1280, height=900, scheme="light", path=report):
         context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
         contexts.append(context)
         page = context.new_page()
@@ -42,7 +31,7 @@ def opened(chromium, report):
         page.on("console", lambda message: page.said.append(message.text))
         page.on("pageerror", lambda error: page.said.append(str(error)))
         page.on("request", lambda request: page.asked.append(request.url))
-        page.goto(report.as_uri())
+        page.goto(path.as_uri())
         return page
 
     yield opened
@@ -62,6 +51,32 @@ def test_silent_self_contained_and_nothing_cut_off(opened, report, screen):
         assert box and box["width"] > 250 and box["height"] > 80
     letters = page.evaluate("[...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height)")
     assert min(height for height in letters if height) > 5
+
+
+@pytest.fixture(scope="module")
+def model_page(build_table, tmp_path_factory):
+    """Of a model of eight sites, which need all colours and markers, with all that such a page can hold."""
+    folder = tmp_path_factory.mktemp("model") / "model"
+    tables = {f"hospital-{k}": build_table((f"ward {k}",), k, test=np.arange(40) % 4 == 0) for k in range(8)}
+    ggeur.fit(tables, parameters={"candidates": ["ncm", "lda"], "folds": 2}, out=folder, helps=True)
+    return write_model_page(folder)
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_the_page_of_a_model_too(opened, model_page, screen):
+    page = opened(*screen, path=model_page)
+    assert page.said == [] and page.asked == [model_page.as_uri()]
+    assert page.evaluate("document.documentElement.scrollWidth") <= screen[0]
+    figures = page.locator("figure svg")
+    assert figures.count() >= 6
+    for i in range(figures.count()):
+        box = figures.nth(i).bounding_box()
+        assert box and box["width"] > 250 and box["height"] > 80
+    dots = page.evaluate(
+        "[...document.querySelectorAll('#helps-map [id*=PathCollection] use')].map(u => getComputedStyle(u).fill)"
+    )
+    ground = page.evaluate("getComputedStyle(document.querySelector('#helps-map')).backgroundColor")
+    assert len(dots) == 16 and not {ground, "rgb(0, 0, 0)"} & set(dots), "each is seen on the page, light or dark"
 
 
 def test_tables_sort_both_ways_with_blanks_last(opened):

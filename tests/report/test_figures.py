@@ -13,7 +13,7 @@ from ggeur.core.geometry import Geometry, similarity
 from ggeur.core.statistics import ClassStatistics
 from ggeur.data import partition
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.dealing import client_names
+from ggeur.experiment.partitions import client_names
 from ggeur.federation.augmentation import ggeur
 from ggeur.report import figures, inspection
 

@@ -14,7 +14,7 @@ from ggeur.report.model_page import write_model_page
 
 BAD = "<b>x"
 QUICK = {"candidates": ["ncm", "lda", {"method": "lda", "shrinkage": 0.5}], "folds": 2}
-SECTIONS = ["summary", "sites", "held", "choice", "tests", "tested", "helps", "folder", "receipts"]
+SECTIONS = ["summary", "sites", "held", "choice", "tests", "tested", "trust", "coverage", "helps", "folder", "receipts"]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def section(text, id):
 def test_it_has_every_section_and_asks_the_network_for_nothing(fitted):
     _, _, text = fitted
     there = ids(text)
-    assert set(SECTIONS) <= set(there) and len(there) == len(set(there)) and text.count("<svg") == 6
+    assert set(SECTIONS) <= set(there) and len(there) == len(set(there)) and text.count("<svg") == 7
     links = re.findall(r'\b(?:src|href|xlink:href)="([^"]*)"', text)
     assert all(link.startswith(("#", "data:")) for link in links) and "url(http" not in text
     assert {link[1:] for link in links if link.startswith("#")} <= set(there)

@@ -10,6 +10,7 @@ import pytest
 
 import ggeur
 from ggeur.core.errors import GgeurError
+from ggeur.paper.reproduction import ChosenNumbers, Reproduction
 from ggeur.report.page import write_report
 from ggeur.report.run_folder import read_run
 from ggeur.report.words import summary
@@ -66,7 +67,7 @@ def test_the_page_is_whole_and_asks_the_network_for_nothing(both):
     assert page.open == [] and len(text.encode()) < 5 * 2**20
     assert all(link.startswith(("#", "data:")) for link in page.links)
     assert "url(http" not in text and "@import" not in text and "default-src 'none'" in text
-    assert only(text, 0).count("<svg") == 7 and page.tags.count("table") == 4
+    assert only(text, 0).count("<svg") == 8 and page.tags.count("table") == 6
     assert {link[1:] for link in page.links if link.startswith("#")} <= set(page.ids)
 
 
@@ -91,9 +92,24 @@ def test_what_the_page_shows_of_a_table(both):
     for piece in (
         "Table 5: Office-Caltech", "Is it the geometry?", "Convergence", "Who holds what", "Spectra",
         "Do classes keep their shape", "Rounds to 95 %", "2.0 KiB", "not published", "98.75 -18.65",
-        "needs an image network", "Trained for 3 rounds", "ggeur reproduce table5", "config.toml", "jax",
+        "runs only when named", "Trained for 3 rounds", "ggeur reproduce table5", "config.toml", "jax",
     ):  # fmt: skip
         assert piece in words, piece
+
+
+def test_the_first_line_decides(both):
+    first = re.search(r"In short.*?<li>(.*?)</li>", only(both, 0), re.S).group(1)
+    assert first.startswith("Use ") and first.count(". ") == 0
+    assert "Accuracy against what it costs" in both and "where plain FedAvg ends" in both
+
+
+def test_numbers_that_were_chosen_are_shown(paper_run, tmp_path):
+    folder = paper_run("table5", ["FedAvg", "FedAvg + GGEUR"], "tuned")
+    reading = Reproduction.load(folder)
+    reading.chosen = [ChosenNumbers("FedAvg", "Office-Caltech", "rate 0.03, <b>", 61.234, 60.0, 5)]
+    reading.save(folder)
+    text = write_report([folder], tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "rate 0.03, &lt;b&gt;" in text and "61.23" in text and "Numbers that were chosen" in text
 
 
 def test_columns_can_be_sorted_by_value(both):

@@ -11,6 +11,7 @@ from ggeur.cli.datasets import datasets
 from ggeur.cli.demo import demo
 from ggeur.cli.embed import embed
 from ggeur.cli.encoders import encoders
+from ggeur.cli.export import export
 from ggeur.cli.federate import federate
 from ggeur.cli.fit import fit
 from ggeur.cli.forget import forget
@@ -21,9 +22,10 @@ from ggeur.cli.predict import predict
 from ggeur.cli.report import report
 from ggeur.cli.reproduce import reproduce
 from ggeur.cli.run import run
+from ggeur.cli.serve import serve
 
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(demo, fit, run, embed, inspect, reproduce, report, predict, add, forget, audit),
+    *(demo, fit, run, embed, inspect, reproduce, report, predict, export, serve, add, forget, audit),
     *(methods, datasets, encoders, plan),
 )
 

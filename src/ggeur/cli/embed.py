@@ -1,25 +1,24 @@
 """`ggeur embed`: images, from a dataset or a folder, to an embedding table."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ggeur.cli.options import CLIP, Data, check_out_file
-from ggeur.cli.screen import mark, notes, progress_bar, say
+from ggeur.cli.screen import embedding_bar, notes, say, tell_skipped
 from ggeur.core.errors import GgeurError
 
 if TYPE_CHECKING:
-    from ggeur.encode.job import OnBatch
+    from ggeur.encode.encoder import Encoder
 
-_LISTED = 20  # unreadable images named on the screen
 Colours = tuple[float, float, float]  # red, green, blue
 
 
 def embed(
-    source: Annotated[str, typer.Argument(help="A dataset's name, or a folder <domain>/<class>/* or <class>/*.")],
+    source: Annotated[
+        str, typer.Argument(help="A dataset's name, a folder <domain>/<class>/* or <class>/*, or unsorted pictures.")
+    ],
     out: Annotated[Path, typer.Option("--out", help="Embedding table to write (.npz).")],
     encoder: Annotated[str, typer.Option(help="builtin, onnx:PATH, a Hugging Face model, or pixels:SIZE.")] = CLIP,
     data: Data = None,
@@ -46,19 +45,23 @@ def embed(
     if any("{}" not in template for template in prompt or []):
         raise GgeurError("A --prompt must contain {} where the name of the class goes.")
     from ggeur.data.datasets import load
+    from ggeur.data.readers import is_unlabelled
     from ggeur.encode.encoder import load_encoder
     from ggeur.encode.job import TEMPLATES
     from ggeur.encode.job import embed as embed_images
 
     shape = {"size": size, "resize": resize, "interpolation": interpolation, "mean": mean, "std": std}
     with notes():
-        images = load(source, data, share)
+        images = None if is_unlabelled(Path(source)) else load(source, data, share)
         tower = load_encoder(encoder, normalize=normalize, **shape)
+        if images is None:
+            _embed_unlabelled(Path(source), tower, out, batch, skip_unreadable)
+            return
         say(
             f"{len(images):,} images, {len(images.class_names)} classes, domains: {', '.join(images.domain_names)}; "
             f"{tower.name} gives {tower.dimension} dimensions"
         )
-        with _progress(len(images)) as on_batch:
+        with embedding_bar(len(images)) as on_batch:
             table, unreadable = embed_images(
                 images,
                 tower,
@@ -68,30 +71,25 @@ def embed(
                 on_batch=on_batch,
             )
     table.save(out)
-    for line in unreadable[:_LISTED]:
-        mark("skipped", line, soft_wrap=True)
-    if len(unreadable) > _LISTED:
-        mark("skipped", f"{len(unreadable) - _LISTED} more")
-    skipped = f"; left out as unreadable: {len(unreadable)}" if unreadable else ""
+    skipped = tell_skipped(unreadable)
     text = "" if table.text is None else " and the class names"
     what = "embeddings" if table.x.dtype.kind == "f" else "pictures"
     say(f"{len(table):,} {what}{text} are in {out}{skipped}")
 
 
-@contextmanager
-def _progress(total: int) -> Iterator["OnBatch"]:
-    from rich import progress as bars
-    from rich.text import Text
+def _embed_unlabelled(source: Path, tower: "Encoder", out: Path, batch: int, skip_unreadable: bool) -> None:
+    """Pictures that no folder gives a class: a table of them can be labelled, and not learnt from."""
+    from ggeur.data.readers import unlabelled
+    from ggeur.data.rows import Rows
+    from ggeur.encode.cache import EmbeddingCache
+    from ggeur.encode.encoder import about
+    from ggeur.encode.job import encode_items
 
-    class Speed(bars.ProgressColumn):
-        """Images per second that the encoder really computed: those from the cache would flatter it."""
-
-        def render(self, task: bars.Task) -> Text:
-            computed = task.fields["computed"]
-            if not computed or not task.elapsed:
-                return Text("from the cache" if task.completed else "")
-            return Text(f"{computed / task.elapsed:.1f} images/s")
-
-    with progress_bar(Speed()) as bar:
-        task = bar.add_task("embedding", total=total, computed=0)
-        yield lambda done, computed: bar.update(task, completed=done, computed=computed)
+    items = unlabelled(source)
+    say(f"{len(items):,} pictures, which no folders sort by class; {tower.name} gives {tower.dimension} dimensions")
+    with embedding_bar(len(items)) as on_batch:
+        store = EmbeddingCache(tower)
+        found = encode_items(items, tower, store, batch=batch, skip_unreadable=skip_unreadable, on_batch=on_batch)
+    Rows(found.x, tuple(items[i].where for i in found.rows.tolist()), meta=about(tower)).save(out)
+    skipped = tell_skipped(found.unreadable)
+    say(f"{len(found.x):,} embeddings to be labelled with `ggeur predict` are in {out}{skipped}")

@@ -1,7 +1,7 @@
 """`ggeur fit`: one model from several sites, without an experiment file."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,6 +9,8 @@ from ggeur.cli.options import PictureEncoder
 from ggeur.cli.screen import notes, progress_of_heads, say
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ggeur.experiment.estimator import OneMessageClassifier
 
 
@@ -23,8 +25,14 @@ def fit(
     statistics: Annotated[
         str, typer.Option(help="Second moments that sites send: per-class, or pooled, one matrix for all classes.")
     ] = "per-class",
+    min_count: Annotated[
+        int, typer.Option(min=0, help="Rows of a class that a site must have to share them; 10 is recommended.")
+    ] = 0,
     sealed: Annotated[
         bool, typer.Option("--sealed", help="Keep the total of the sites' sums and hashes of them, not each site's.")
+    ] = False,
+    no_calibrate: Annotated[
+        bool, typer.Option("--no-calibrate", help="Do not fit a temperature for the probabilities, by rows left out.")
     ] = False,
     no_helps: Annotated[
         bool, typer.Option("--no-helps", help="Do not find out who helps whom, which solves a head without each site.")
@@ -43,9 +51,11 @@ def fit(
             method=method,
             statistics=statistics,  # type: ignore[arg-type]  # which says what it can be
             encoder=encoder,
+            min_count=min_count,
             out=out,
             sealed=sealed,
             helps=not no_helps,
+            calibrate=not no_calibrate,
             on_head=on_head,
         )
     with notes():
@@ -61,7 +71,19 @@ def _report(found: "OneMessageClassifier") -> None:
     say(found.solution_.why or f"Solved {found.solution_.method}.")
     for name, value in found.metrics_.get("domains", {}).items():
         say(f"{value:7.2f} % right on the test rows of {name}")
+    if found.calibration_:
+        say(_trust(found.calibration_))
     if not found.metrics_:
         say("No table marks test rows, so nothing was left out to score.")
     elif len(found.metrics_["domains"]) > 1:
         say(f"{found.metrics_['avg']:7.2f} % on average over domains")
+
+
+def _trust(said: "Mapping[str, Any]") -> str:
+    """How far probabilities can be trusted, in a line."""
+    rows = said.get("test", said["left_out"])
+    where = "test rows" if "test" in said else "rows left out"
+    return (
+        f"Probabilities at temperature {said['temperature']:.3g}: off by {rows['error']:.1f} points on {where} "
+        f"({rows['error_before']:.1f} without)"
+    )

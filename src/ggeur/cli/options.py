@@ -35,6 +35,13 @@ ChooseAgain = Annotated[
 OwnMethod = Annotated[
     bool, typer.Option("--own", help="The model's method is your own, and its module may be imported.")
 ]
+OwnHead = Annotated[bool, typer.Option("--own", help="The model's head is your own, and its module may be imported.")]
+Cell = Annotated[str, typer.Option("--cell", help="Of a run folder: a cell's number, an arm's name, or last.")]
+
+
+def chosen_cell(cell: str) -> int | str:
+    """A cell as it was named."""
+    return int(cell) if cell.isdecimal() else cell
 
 
 def check_out_file(out: Path) -> None:

@@ -1,45 +1,123 @@
-"""`ggeur predict`: use a trained head on a table."""
+"""`ggeur predict`: what a model says of photographs, a folder of them, or a table."""
 
 import csv
 import io
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ggeur.cli.screen import console, say
+from ggeur.cli.options import Cell, OwnHead, PictureEncoder, chosen_cell
+from ggeur.cli.screen import console, embedding_bar, mark, notes, say, tell_skipped
+from ggeur.core.errors import GgeurError
+
+if TYPE_CHECKING:
+    from ggeur.runs.prediction import Answers
+
+_LISTED = 20  # answers that are shown one by one
+_UNKNOWN = "I do not know"
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="Run folder, or one model of it (RUN/model/cell-000).")],
-    table: Annotated[Path, typer.Argument(help="Embedding table (.npz) made with the same encoder.")],
-    out: Annotated[Path | None, typer.Option("--out", help="CSV file to write; default: print a summary.")] = None,
-    cell: Annotated[str, typer.Option(help="Of a run folder: a cell's number, an arm's name, or last.")] = "last",
-    own: Annotated[
-        bool, typer.Option("--own", help="The model's head is your own, and its module may be imported.")
+    model: Annotated[Path, typer.Argument(help="Model folder, run folder, or an exported model.")],
+    given: Annotated[
+        Path, typer.Argument(help="A picture, a folder of pictures, or a table (.npz) made with the model's encoder.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="File to write, .csv or .json; default: print a summary.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many classes to name for each, the likeliest first.")] = 1,
+    reject: Annotated[
+        float, typer.Option(min=0, max=1, help="Least probability of an answer; below it: I do not know.")
+    ] = 0.0,
+    encoder: PictureEncoder = None,
+    skip_unreadable: Annotated[
+        bool, typer.Option("--skip-unreadable", help="Leave unreadable pictures out, and list them.")
     ] = False,
+    cell: Cell = "last",
+    own: OwnHead = False,
 ) -> None:
-    """Classify the rows of a table with a trained head."""
+    """Classify photographs, or rows of a table, with a trained head; pictures are embedded by the model's encoder."""
+    if out is not None and out.suffix not in (".csv", ".json"):
+        raise GgeurError(f"Cannot write {out}: --out must end in .csv or .json.")
     from ggeur.data.files import write_bytes
-    from ggeur.data.image_table import load_any
+    from ggeur.data.readers import unlabelled
     from ggeur.runs.model import Model
+    from ggeur.runs.places import model_folder
 
-    chosen = int(cell) if cell.isdecimal() else cell
-    head, rows = Model.load(model, cell=chosen, own=own), load_any(table)
-    probabilities = head.probabilities(rows)
-    best = probabilities.argmax(axis=1)
+    with notes():
+        place = model_folder(model, chosen_cell(cell))
+        head = Model.load(place.folder, own=own)
+        if place.why:
+            mark("note", place.why)
+        with embedding_bar(0 if given.suffix == ".npz" else len(unlabelled(given))) as on_batch:
+            found = head.predict(
+                given, encoder=encoder, reject=reject, skip_unreadable=skip_unreadable, on_batch=on_batch
+            )
+    skipped = tell_skipped(found.unreadable)
     if out is not None:
-        text = io.StringIO()
-        lines = csv.writer(text)
-        lines.writerow(["row", "class", "probability"])
-        lines.writerows([i, head.class_names[c], f"{probabilities[i, c]:.4f}"] for i, c in enumerate(best))
-        write_bytes(out, text.getvalue().encode())
-        say(f"{len(best)} predictions are in {out}")
+        write_bytes(out, (_csv if out.suffix == ".csv" else _json)(found, top).encode())
+        say(f"{len(found)} predictions are in {out}{skipped}")
+    elif found.names and len(found) <= _LISTED:
+        _list(found, top)
+    else:
+        _count(found)
+    _compare(found)
+
+
+def _csv(found: "Answers", top: int) -> str:
+    text = io.StringIO()
+    lines = csv.writer(text)
+    more = [f"{what}_{k}" for k in range(2, min(top, len(found.class_names)) + 1) for what in ("class", "probability")]
+    lines.writerow(["row", "file", "class", "probability", *more])
+    names = found.names or ("",) * len(found)
+    for i, (name, label, best) in enumerate(zip(names, found.labels, found.top(top), strict=True)):
+        rest = [part for other, p in best[1:] for part in (other, f"{p:.4f}")]
+        lines.writerow([i, name, label or "", f"{best[0][1]:.4f}", *rest])
+    return text.getvalue()
+
+
+def _json(found: "Answers", top: int) -> str:
+    names = found.names or (None,) * len(found)
+    each = [
+        {
+            "row": i,
+            "file": name,
+            "class": label,
+            "probability": round(best[0][1], 6),
+            "top": [{"class": other, "probability": round(p, 6)} for other, p in best],
+        }
+        for i, (name, label, best) in enumerate(zip(names, found.labels, found.top(top), strict=True))
+    ]
+    return json.dumps(each, indent=1, ensure_ascii=False)
+
+
+def _list(found: "Answers", top: int) -> None:
+    for name, label, best in zip(found.names, found.labels, found.top(top), strict=True):
+        if label is None:
+            likeliest, p = best[0]
+            said = f"{_UNKNOWN} (at most {100 * p:.1f} %, {likeliest})"
+        else:
+            said = ", ".join(f"{other} {100 * p:.1f} %" for other, p in best)
+        say(f"{name}: {said}", soft_wrap=True)
+
+
+def _count(found: "Answers") -> None:
+    for name in found.class_names:
+        say(f"{found.labels.count(name):7d}  {name}")
+    if unknown := found.labels.count(None):
+        say(f"{unknown:7d}  ({_UNKNOWN})")
+
+
+def _compare(found: "Answers") -> None:
+    """With the labels that rows brought, or the folders that pictures lie in."""
+    if not found.truth or not set(found.truth) <= set(found.class_names):
         return
-    for c, name in enumerate(head.class_names):
-        say(f"{int((best == c).sum()):7d}  {name}")
-    if rows.class_names == head.class_names:
-        right = 100 * float((best == rows.y).mean())
-        console.print(
-            f"{right:.2f} % agree with the labels of all rows, any it was trained on included.", highlight=False
-        )
+    said = [(label, true) for label, true in zip(found.labels, found.truth, strict=True) if label is not None]
+    if not said:
+        return
+    right = 100 * sum(label == true for label, true in said) / len(said)
+    some = "" if len(said) == len(found) else f" of {len(said)} answers, {len(found) - len(said)} not given,"
+    whose = "the names of their folders" if found.from_folders else "the labels of all rows"
+    console.print(f"{right:.2f} %{some} agree with {whose}, any it was trained on included.", highlight=False)

@@ -1,7 +1,7 @@
-"""`ggeur reproduce`: a table of the paper, measured beside what was printed."""
+"""`ggeur reproduce`: a table of the paper, measured beside what wunchanged."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -10,20 +10,25 @@ from rich.table import Column
 from rich.table import Table as Screen
 
 from ggeur.cli.embed import embed
-from ggeur.cli.options import CLIP, Data, Seeds
+from ggeur.cli.options import CLIP, Data, Overrides, Seeds
 from ggeur.cli.run import default_folder, run_with_progress
 from ggeur.cli.screen import console, mark, say, titled_table
 
 if TYPE_CHECKING:
-    from ggeur.paper.paper_tables import PartEmbeddings
+    from collections.abc import Mapping
+
+    from ggeur.paper.paper_tables import PartEmbeddings, Table
+    from ggeur.paper.reproduction import ChosenNumbers, Reproduction
     from ggeur.report.tables import Comparison, Number
+    from ggeur.settings.grid import Experiment
 
 _WIDTH = 64  # letters for figures in a narrow terminal, beside which a row's name still fits
 
 
 def reproduce(
     table: Annotated[
-        str | None, typer.Argument(help="Table of the paper: table1 to table7, table10, table11.", show_default=False)
+        str | None,
+        typer.Argument(help="Table of the paper: table1 to table7, table10, table11, or standin7.", show_default=False),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="Say which tables can run here, and stop.")] = False,
     tables: Annotated[
@@ -37,8 +42,10 @@ def reproduce(
     seeds: Seeds = 3,
     rounds: Annotated[int | None, typer.Option(min=1, help="Rounds; default: the paper's.", show_default=False)] = None,
     protocol: Annotated[
-        str, typer.Option(help="paper (as written), released (as scripted) or sound (ours).")
+        str,
+        typer.Option(help="paper (as written), released (as scripted), sound (ours) or tuned (numbers chosen fairly)."),
     ] = "paper",
+    set_: Overrides = None,
     encoder: Annotated[str, typer.Option(help="Encoder, where the dataset has to be embedded.")] = CLIP,
     out: Annotated[Path | None, typer.Option("--out", help="Run folder; an unfinished one is gone on with.")] = None,
     pixels: Annotated[
@@ -57,6 +64,8 @@ def reproduce(
     from ggeur.paper.image_rows import estimated_seconds
     from ggeur.paper.paper_tables import Table, match_tables, names_images, select_rows
     from ggeur.paper.reproduce import prepare
+    from ggeur.report.entries import entries
+    from ggeur.report.ranking import decision, ranking
     from ggeur.report.tables import compare
 
     paper = Table.load(table)
@@ -73,19 +82,15 @@ def reproduce(
         sources = made(encoder) if any(not row.images for row in chosen) else {}
         side = pixels or next((part.images["pixels"] for part in paper.parts if part.images), 32)
         pictures = made(f"pixels:{side}") if imaged else {}
-    experiment, reading = prepare(
-        paper,
-        sources,
-        rows=chosen,
-        seeds=seeds,
-        rounds=rounds,
-        protocol=protocol,
-        pictures=pictures if imaged else None,
-        network=network,
-    )
+    folder = out or default_folder(table)
+    asked: Any = {"rows": chosen, "seeds": seeds, "rounds": rounds, "changes": set_ or []}
+    if protocol == "tuned":
+        experiment, reading = _tuned(paper, sources, folder, asked)
+    else:
+        on_images: Any = {"pictures": pictures if imaged else None, "network": network}
+        experiment, reading = prepare(paper, sources, protocol=protocol, **asked, **on_images)
     if seconds := estimated_seconds(experiment):
         mark("note", f"The rows on images will take about {human_seconds(seconds)} on this machine.")
-    folder = out or default_folder(table)
     for note in reading.notes:
         mark("note", note)
     resume = (folder / "config.toml").exists()
@@ -95,21 +100,47 @@ def reproduce(
     for screen in comparison_screens(measured, f"{table}, protocol {protocol}, seeds: {seeds}"):
         console.print(screen)
     _say_what_is_absent(measured)
+    if measured.unit == "percent" and (ranked := ranking(entries(result, experiment, reading), reading)) is not None:
+        say(decision(ranked))
     from ggeur.report.page import write_report
 
     page = write_report([folder], folder / "report.html")
     say(f"The report is {page}; results and trained heads are beside it.", soft_wrap=True)
 
 
+def _tuned(
+    table: "Table", sources: "Mapping[str, PartEmbeddings]", folder: Path, asked: "Mapping[str, Any]"
+) -> "tuple[Experiment, Reproduction]":
+    """The experiment of a `table` whose numbers have been chosen, which is run first, into a folder beside `folder`."""
+    from ggeur.paper.tuning import choose, prepare_choice, prepare_tuned
+
+    before = folder.with_name(f"{folder.name}.choosing")
+    taken: dict[str, Mapping[str, float]] = {}
+    told: list[ChosenNumbers] = []
+    if (choosing := prepare_choice(table, sources, asked["rows"], asked["rounds"], asked["changes"])) is not None:
+        n = len(choosing.experiment.points)
+        say(f"Choosing numbers for {len(choosing.candidates)} rows: {n} candidates, on training rows left out")
+        begun = (before / "config.toml").exists()
+        found = run_with_progress(
+            choosing.experiment, before, resume=begun, go_on=f" the same command and --out {folder}; so far:"
+        )
+        taken, told = choose(choosing, found)
+    for row in told:
+        part = f"{row.part}: " if len(table.parts) > 1 else ""
+        gain = f", {row.expected - row.expected_printed:+.1f} on what was left out"
+        mark("chosen", f"{part}{row.row}: {row.numbers}{'' if row.numbers == 'unchanged' else gain}")
+    return prepare_tuned(table, sources, taken, told, **asked)
+
+
 def _list(data: Path | None) -> None:
     """Which tables can run with what is on this machine, and what is missing for the others."""
     from ggeur.paper.availability import part_states, runnable_rows
-    from ggeur.paper.paper_tables import NAMES, Table
+    from ggeur.paper.paper_tables import NAMES, STAND_INS, Table
 
     screen = Screen(Column("table", no_wrap=True), "what", "rows", "can it run?")
     missing: dict[str, None] = {}
     words = {True: "yes", False: "yes, by download from the Hugging Face hub"}
-    for table in map(Table.load, NAMES):
+    for table in map(Table.load, (*NAMES, *STAND_INS)):
         parts, now = part_states(table, data), runnable_rows(table)
         missing |= dict.fromkeys(f"{p.part}: {p.missing}." for p in parts if p.missing)
         states = [f"{p.part}: {'no, see below' if p.missing else words[p.local]}" for p in parts]

@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from math import inf
 from pathlib import Path
@@ -17,12 +17,14 @@ from ggeur.core.errors import GgeurWarning
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
+    from ggeur.encode.job import OnBatch
     from ggeur.experiment.tracker import OnRound
     from ggeur.federation.helping import OnHead
     from ggeur.report.tables import Line
     from ggeur.runs.result import Result
     from ggeur.settings.grid import Experiment
 
+_LISTED = 20  # unreadable pictures that are named
 console = Console(emoji=False)  # ":b:" in a name is no picture
 
 
@@ -34,6 +36,15 @@ def say(text: str, *, soft_wrap: bool = False) -> None:
 def mark(word: str, text: str, *, soft_wrap: bool = False) -> None:
     """Print a sentence after a coloured word: note, skipped, not run."""
     console.print(f"[yellow]{word}:[/] {escape(text)}", highlight=False, soft_wrap=soft_wrap)
+
+
+def tell_skipped(unreadable: Sequence[str]) -> str:
+    """Name the first pictures that could not be read; the end of a sentence that counts them."""
+    for line in unreadable[:_LISTED]:
+        mark("skipped", line, soft_wrap=True)
+    if len(unreadable) > _LISTED:
+        mark("skipped", f"{len(unreadable) - _LISTED} more")
+    return f"; left out as unreadable: {len(unreadable)}" if unreadable else ""
 
 
 @contextmanager
@@ -95,6 +106,29 @@ def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
 
         yield on_round
         bar.update(task, completed=sum(rounds), description="done")
+
+
+@contextmanager
+def embedding_bar(total: int) -> Iterator["OnBatch"]:
+    """A bar over so many pictures that are embedded; none where there are none."""
+    if not total:
+        yield lambda done, computed: None
+        return
+    from rich import progress as bars
+    from rich.text import Text
+
+    class Speed(bars.ProgressColumn):
+        """Images per second that the encoder really computed: those from the cache would flatter it."""
+
+        def render(self, task: bars.Task) -> Text:
+            computed = task.fields["computed"]
+            if not computed or not task.elapsed:
+                return Text("from the cache" if task.completed else "")
+            return Text(f"{computed / task.elapsed:.1f} images/s")
+
+    with progress_bar(Speed()) as bar:
+        task = bar.add_task("embedding", total=total, computed=0)
+        yield lambda done, computed: bar.update(task, completed=done, computed=computed)
 
 
 @contextmanager

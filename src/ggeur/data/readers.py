@@ -3,7 +3,7 @@
 import os
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -130,6 +130,29 @@ def image_folder(root: Path) -> ImageSet:
     """The pictures of `root/<domain>/<class>/*` or `root/<class>/*`, in the order of their names."""
     class_names, domains = domain_folders(root)
     return ImageSet.of(class_names, domains, dataset=folder_name(root.resolve()))
+
+
+def unlabelled(path: Path) -> list[Item]:
+    """The picture at `path`, or all below that folder by name: to be labelled, so in whichever folders they lie."""
+    if not path.is_dir():
+        if not path.exists():
+            raise GgeurError(f"There is no picture, folder or table {printable(path)}.")
+        return [Item(printable(path), path.read_bytes)]
+    found = list(_below(path))
+    if not found:
+        raise GgeurError(f"There are no pictures in {printable(path)}.")
+    return [Item(printable(one.relative_to(path)), one.read_bytes) for one in found]
+
+
+def is_unlabelled(path: Path) -> bool:
+    """Whether `path` is a picture, or a folder of pictures that are not sorted into folders."""
+    return path.is_file() or (path.is_dir() and bool(files(path)) and not folders(path))
+
+
+def _below(path: Path) -> Iterator[Path]:
+    yield from files(path)
+    for folder in folders(path):
+        yield from _below(folder)
 
 
 def domain_folders(root: Path, rename: Callable[[str], str | None] = lambda name: name) -> DomainPictures:

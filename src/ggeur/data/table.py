@@ -20,15 +20,15 @@ from ggeur.core.validate import check_embeddings, check_labels
 from ggeur.data.files import read_arrays, write_atomically
 
 TRAIN_SHARE = 0.7  # of each domain, where a table brings no test mask of its own
-_ARRAYS = ("x", "y", "domain", "test", "class_names", "domain_names", "text", "meta")
+_ARRAYS = ("x", "y", "domain", "test", "class_names", "domain_names", "text", "path", "meta")
 
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingTable:
     """Rows of embeddings `x` (N, p) with labels `y` (N,); checked when made.
 
-    Optional: `domain` (N,) with `domain_names`, `test` (N,) bool, `text` (C, p) embeddings of the class names, and
-    `meta` (encoder, weights hash, preprocessing, dataset, the share already taken).
+    Optional: `domain` (N,) with `domain_names`, `test` (N,) bool, `text` (C, p) embeddings of the class names, `path`
+    (N names of pictures) and `meta` (encoder, weights hash, preprocessing, dataset, the share already taken).
 
     >>> t = EmbeddingTable(x=np.eye(4, dtype=np.float32), y=[0, 1, 0, 1], class_names=("cat", "dog"))
     >>> t.n_classes, t.domain_names, len(t.subset([0, 2]))
@@ -43,6 +43,7 @@ class EmbeddingTable:
     domain_names: tuple[str, ...] = ()
     text: NDArray[Any] | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
+    path: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         def put(name: str, value: Any) -> None:
@@ -65,6 +66,8 @@ class EmbeddingTable:
             if test.shape != (rows,) or not np.isin(test, (0, 1)).all():
                 raise GgeurError(f"The test mask has shape {test.shape}; it must be {rows} booleans.")
             put("test", test.astype(np.bool_))
+        if self.path and len(self.path) != rows:
+            raise GgeurError(f"The table names {len(self.path)} pictures and has {rows} rows; name one for each.")
         if self.text is not None:
             put("text", check_embeddings(self.text, "text"))
             if self.text.shape != (self.n_classes, self.dimension):
@@ -108,7 +111,8 @@ class EmbeddingTable:
         rows = np.asarray(rows)
         rows = rows if rows.size else np.zeros(0, np.int64)  # [] is of floats to numpy
         test = None if self.test is None else self.test[rows]
-        return replace(self, x=self.x[rows], y=self.y[rows], domain=self.domains[rows], test=test)
+        path = tuple(np.array(self.path, np.object_)[rows].tolist()) if self.path else ()
+        return replace(self, x=self.x[rows], y=self.y[rows], domain=self.domains[rows], test=test, path=path)
 
     def split(self, seed: int) -> Self:
         """This table with a test mask: its own, or 70/30 within each domain, drawn by `seed`.
@@ -149,7 +153,7 @@ class EmbeddingTable:
             "domain_names": np.array(self.domain_names, np.str_),
             "meta": np.array(json.dumps(dict(self.meta), sort_keys=True)),
         }
-        optional = {"test": self.test, "text": self.text}
+        optional = {"test": self.test, "text": self.text, "path": np.array(self.path, np.str_) if self.path else None}
         arrays |= {name: array for name, array in optional.items() if array is not None}
         with write_atomically(path) as file:
             np.savez(file, allow_pickle=False, **arrays)
@@ -162,12 +166,14 @@ class EmbeddingTable:
         if cls is EmbeddingTable and "x" in arrays and arrays["x"].ndim == 4:
             raise GgeurError(f"{path} holds pictures, and embeddings are wanted here: embed them with an encoder.")
         if "x" not in arrays or "y" not in arrays:
-            raise GgeurError(f"{path} is not an embedding table: it must hold the arrays x and y.")
+            raise GgeurError(
+                f"{path} is not an embedding table: it must hold the arrays x and y; rows without y have no labels."
+            )
         try:
             meta = json.loads(str(arrays.pop("meta", "{}")))
             if not isinstance(meta, dict):
                 raise GgeurError("The meta must be a JSON object.")
-            for names in ("class_names", "domain_names"):
+            for names in ("class_names", "domain_names", "path"):
                 arrays[names] = tuple(arrays[names].ravel()) if names in arrays else ()
             return cls(**arrays, meta=meta)
         except GgeurError as error:

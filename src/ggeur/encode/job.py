@@ -38,6 +38,22 @@ class EmbeddingResult(NamedTuple):
     unreadable: list[str]
 
 
+class Encoded(NamedTuple):
+    """Embeddings `x` (n, p) of the items at `rows`, and the others, which could not be read, with the reason."""
+
+    x: FloatArray
+    rows: NDArray[np.int64]
+    unreadable: list[str]
+
+
+class Unkept(dict[bytes, FloatArray]):
+    """In place of a cache: embeddings that are forgotten with it."""
+
+    def put(self, digests: Sequence[bytes], x: FloatArray) -> None:
+        """As a cache has it."""
+        self.update(zip(digests, x, strict=True))
+
+
 class _PreparedPicture(NamedTuple):
     """What a reading thread makes of a picture: its digest and, unless the cache has it, the encoder's input."""
 
@@ -62,11 +78,25 @@ def embed(
     left out and listed. `templates` make the prompts of an encoder with a text tower. `cache` is another folder than
     the usual one; `on_batch` is told how far it is. The encoder `pixels` gives an ImageTable, and is not cached.
     """
-    if batch < 1:
-        raise GgeurError(f"The batch is {batch}; it must be at least 1.")
     if isinstance(encoder, Pixels):
         return _image_table(images, encoder, batch, skip_unreadable, on_batch)
     store = EmbeddingCache(encoder, cache)
+    found = encode_items(images.items, encoder, store, batch=batch, skip_unreadable=skip_unreadable, on_batch=on_batch)
+    return EmbeddingResult(_table(found.x, found.rows, images, encoder, templates), found.unreadable)
+
+
+def encode_items(
+    items: Sequence[Item],
+    encoder: Encoder,
+    store: EmbeddingCache | Unkept,
+    *,
+    batch: int = BATCH,
+    skip_unreadable: bool = False,
+    on_batch: OnBatch | None = None,
+) -> Encoded:
+    """The pictures `items` through the `encoder`, but for those that the `store` has; the rest as of `embed`."""
+    if batch < 1:
+        raise GgeurError(f"The batch is {batch}; it must be at least 1.")
     digests: list[bytes | None] = []  # None: unreadable
     unreadable: list[str] = []
     waiting: dict[bytes, FloatArray] = {}  # by digest: a picture that comes twice is embedded once
@@ -82,7 +112,7 @@ def embed(
         if on_batch is not None:
             on_batch(len(digests), computed)
 
-    for item, future in _read_ahead(images.items, partial(_prepare, encoder=encoder, store=store), batch):
+    for item, future in _read_ahead(items, partial(_prepare, encoder=encoder, store=store), batch):
         try:
             picture = future.result()
         except Unreadable as error:
@@ -102,7 +132,7 @@ def embed(
     if not len(rows):
         raise GgeurError("None of the images could be read.")
     x = np.stack([store[digest] for digest in digests if digest is not None])
-    return EmbeddingResult(_table(x, rows, images, encoder, templates), unreadable)
+    return Encoded(x, rows, unreadable)
 
 
 def _image_table(
@@ -161,7 +191,7 @@ def _read_ahead(
             pool.shutdown(cancel_futures=True)
 
 
-def _prepare(item: Item, encoder: Encoder, store: EmbeddingCache) -> _PreparedPicture:
+def _prepare(item: Item, encoder: Encoder, store: EmbeddingCache | Unkept) -> _PreparedPicture:
     picture = _read(item)
     digest = digest_of(picture)
     return _PreparedPicture(digest, None if digest in store else encoder.prepare(to_rgb(picture)))
@@ -213,5 +243,6 @@ def _columns(x: NDArray[Any], rows: NDArray[np.int64], images: ImageSet, encoder
         "test": None if images.test is None else images.test[rows],
         "class_names": images.class_names,
         "domain_names": images.domain_names,
+        "path": tuple(images.items[i].where for i in rows),
         "meta": {**images.meta, **about(encoder)},
     }

@@ -20,12 +20,13 @@ class OnnxEncoder(Encoder):
         """`preprocessing` are the fields of Preprocessing; the size is the model's own where the export fixed it."""
         if not path.is_file():
             raise GgeurError(f"There is no ONNX file {printable(path)}.")
+        self.path = path
         self._session = _session(path)
-        self._input, self._output, self.dimension, self._batch, size = _signature(self._session, path)
+        self._input, self.output, self.dimension, self._batch, size = _signature(self._session, path)
         self._prepare = Preprocessing(**({} if size is None else {"size": size}) | preprocessing)
         if size is not None and self._prepare.size != size:
             raise GgeurError(f"{printable(path)} takes images of {size} x {size} pixels, not {self._prepare.size}.")
-        self._normalize = normalize
+        self.normalize = normalize
         self.name = f"onnx:{path.name}"
         self.preprocessing = str(self._prepare) + (", embeddings of unit length" if normalize else "")
         self.weights_hash = _hash(path)
@@ -41,9 +42,9 @@ class OnnxEncoder(Encoder):
             part = prepared[start : start + step]
             if self._batch and len(part) < step:  # exported for one size of batch: fill up, and drop the filling
                 part = np.concatenate([part, np.zeros((step - len(part), *part.shape[1:]), np.float32)])
-            parts.append(np.asarray(self._session.run([self._output], {self._input: part})[0], np.float32))
+            parts.append(np.asarray(self._session.run([self.output], {self._input: part})[0], np.float32))
         x = np.concatenate(parts)[:rows] if parts else np.zeros((0, self.dimension), np.float32)
-        return unit_rows(x) if self._normalize else x
+        return unit_rows(x) if self.normalize else x
 
 
 def _session(path: Path) -> Any:

@@ -14,8 +14,11 @@ class Unreadable(GgeurError):
     """A picture that cannot be decoded; the message says why, and the caller where."""
 
 
-def to_rgb(picture: Picture) -> NDArray[np.uint8]:
-    """RGB pixels (H, W, 3): turned upright as EXIF says, CMYK converted, grey and 16-bit spread over 0..255."""
+def to_rgb(picture: Picture, *, most: int | None = None, formats: tuple[str, ...] | None = None) -> NDArray[np.uint8]:
+    """RGB pixels (H, W, 3): turned upright as EXIF says, CMYK converted, grey and 16-bit spread over 0..255.
+
+    One of more than `most` pixels is refused, as is one of other `formats`, by Pillow's names.
+    """
     if not isinstance(picture, bytes):
         return picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, axis=2)
     if not picture:
@@ -23,8 +26,8 @@ def to_rgb(picture: Picture) -> NDArray[np.uint8]:
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
-        image: Any = Image.open(io.BytesIO(picture))
-        if image.width * image.height > (Image.MAX_IMAGE_PIXELS or np.inf):
+        image: Any = Image.open(io.BytesIO(picture), formats=formats)
+        if image.width * image.height > (most or Image.MAX_IMAGE_PIXELS or np.inf):
             raise Unreadable(f"it claims {image.width} x {image.height} pixels, more than is safe to open")
         image.load()
         return np.asarray(_to_eight_bits(ImageOps.exif_transpose(image)).convert("RGB"))

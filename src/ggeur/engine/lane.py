@@ -86,12 +86,23 @@ def aggregate(trained: Trained, server: Tree, messages: list[Tree], ids: list[in
     `weights` are the clients', of any sum; `names` are seed and round.
     """
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *messages)
+    return _aggregate(trained, server, stacked, ids, weights, names, added=False)
+
+
+def aggregate_total(trained: Trained, server: Tree, total: Tree, ids: list[int], weights: Any, names: Any) -> Tree:
+    """The same from what the messages come to, part by part as the method adds them up."""
+    return _aggregate(trained, server, total, ids, weights, names, added=True)
+
+
+def _aggregate(
+    trained: Trained, server: Tree, messages: Tree, ids: list[int], weights: Any, names: Any, *, added: bool
+) -> Tree:
     seed, number = names
     key_names = np.array([seed, AGGREGATE, number], np.uint32)
     weights = np.asarray(weights, np.float64)
     share = jnp.asarray(weights / weights.sum(), jnp.float32)
     numbers = _numbers(dict(trained.numbers))
-    return aggregation(trained.recipe)(server, stacked, np.array(ids), share, key_names, numbers)
+    return aggregation(trained.recipe, added=added)(server, messages, np.array(ids), share, key_names, numbers)
 
 
 def message_like(

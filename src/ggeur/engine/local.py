@@ -218,18 +218,18 @@ def preparation(recipe: Recipe, batch: int) -> Callable[..., Tree]:
 
 
 @lru_cache(maxsize=64)
-def aggregation(recipe: Recipe) -> Callable[..., Tree]:
+def aggregation(recipe: Recipe, *, added: bool = False) -> Callable[..., Tree]:
     """(server, messages, ids, weights, names, the method's numbers) -> server: the method's, compiled.
 
     `recipe` builds the method around its numbers. `messages` are stacked over the clients `ids`, whose `weights` sum to
-    1, and added up here; `names` are seed, purpose and round.
+    1, and added up here, unless they come `added` up; `names` are seed, purpose and round.
     """
 
     def aggregate(
         server: Tree, messages: Parts, ids: jax.Array, weights: jax.Array, names: jax.Array, numbers: Tree
     ) -> Tree:
         method = recipe(numbers)
-        total = add_messages(method, messages, weights)
+        total = messages if added else add_messages(method, messages, weights)
         return method.aggregate(server, total, RoundFacts(len(ids), ids, weights, folded_key(names)))
 
     return jax.jit(aggregate)

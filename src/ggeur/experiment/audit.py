@@ -16,8 +16,9 @@ from ggeur.core.message import Message, Statistics
 from ggeur.core.message import Total as MessageTotal
 from ggeur.core.types import Float, Int
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.dealing import Dealer, client_names, clients_of, task_of
+from ggeur.experiment.dealing import Dealer, task_of
 from ggeur.experiment.parties import OtherClient, Sent, Total
+from ggeur.experiment.partitions import client_names, clients_of
 from ggeur.experiment.setup import Setup
 from ggeur.federation.start import solved_head
 from ggeur.methods import resolve_solved

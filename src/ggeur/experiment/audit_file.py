@@ -4,7 +4,7 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import write_bytes
@@ -38,4 +38,4 @@ def load(folder: str | os.PathLike[str]) -> Audit | None:
 
 @lru_cache(maxsize=1)
 def _reader() -> TypeAdapter[Audit]:
-    return TypeAdapter(Audit, config=ConfigDict(allow_inf_nan=False))
+    return TypeAdapter(Audit)

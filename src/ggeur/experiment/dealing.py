@@ -1,7 +1,7 @@
 """A table dealt out: who holds which rows, what they train on, and from where; all of it made once for a run."""
 
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -9,20 +9,20 @@ from weakref import WeakValueDictionary
 import jax
 import numpy as np
 
-from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.errors import GgeurWarning
 from ggeur.core.names import blaming
-from ggeur.core.types import Int
 from ggeur.core.units import RowSums, Units
-from ggeur.data import partition
 from ggeur.data.image_table import ImageTable
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.stack import Run
 from ggeur.engine.views import Pictures, views_of
 from ggeur.experiment.evaluation import TestSet
+from ggeur.experiment.partitions import client_rows, clients_of, held_back, partition_rows, scored_by_cell
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.source import load_table
 from ggeur.experiment.start_model import model_start
 from ggeur.federation.choosing import Choice, choose
+from ggeur.federation.held_back import HeldBack
 from ggeur.federation.left_out import SimulatedFolds
 from ggeur.federation.simulated import Clients, TrainingSets, augment_clients, merged_total, merged_units
 from ggeur.federation.start import client_weights, random_head, solved_head, to_train
@@ -30,47 +30,10 @@ from ggeur.heads.head import Head, Params
 from ggeur.methods.algorithm import Chosen, Solved, Task
 from ggeur.methods.auto import by_rule
 from ggeur.privacy.ball import Ball
-from ggeur.privacy.repair import floor
 from ggeur.settings.schema import Data, Partition
 
 _TABLES = 2  # held at once; cells of one table mostly come together
 _KEPT, _KEPT_BYTES = 10, 2**27  # augmented clients kept for the next method: how many, and how large each may be
-
-
-def partition_rows(table: EmbeddingTable, p: Partition, seed: int) -> list[Int]:
-    """Each client's rows of a table that has been split."""
-    if p.kind == "dirichlet":
-        return partition.dirichlet(
-            table.y, p.clients, p.beta, min_per_class=p.min_per_class, test=table.test, seed=seed
-        )
-    if p.kind == "domain":
-        taken = table.meta.get("share")
-        if not (taken is None or (isinstance(taken, int | float) and 0 < taken <= 1)):
-            raise GgeurError(f"The table's meta says share = {taken!r}; it must be a number above 0 and at most 1.")
-        return partition.by_domain(table.domains, share=p.share, taken=taken, test=table.test, seed=seed)
-    return partition.label_and_domain(table.y, table.domains, p.beta, test=table.test, seed=seed)
-
-
-def clients_of(table: EmbeddingTable, p: Partition, seed: int, least: int = 0) -> Clients:
-    """The clients of a table that has been split, with classes of at `least` so many rows; one must hold something."""
-    parts = partition_rows(table, p, seed)
-    if not any(len(rows) for rows in parts):
-        raise GgeurError(f"The federation has no training samples at all (seed {seed}).")
-    clients = Clients.of(table.x, table.y, table.domains, table.n_classes, parts, least)
-    if not any(len(rows) for rows in clients.parts):
-        raise GgeurError(f"[privacy] min_count = {least} is above every cell: no class has so many rows at any client.")
-    return clients
-
-
-def client_names(table: EmbeddingTable, parts: Sequence[Int]) -> list[str]:
-    """Each client's domain, where it has one and the table several, else its number."""
-    names = [f"client {k}" for k in range(len(parts))]
-    if table.n_domains > 1 and len(parts) == table.n_domains:
-        for k, rows in enumerate(parts):
-            homes = np.unique(table.domains[rows])
-            if len(homes) <= 1:
-                names[k] = table.domain_names[homes[0] if len(homes) else k]
-    return names
 
 
 def task_of(table: EmbeddingTable) -> Task:
@@ -91,12 +54,12 @@ def in_ball(table: EmbeddingTable, ball: Ball) -> EmbeddingTable:
     return replace(table, x=ball.apply(table.x), text=text, meta={**table.meta, **was})
 
 
-def chosen_by_rule(setup: Setup, p: int, clients: int) -> Choice:
-    """What `auto` takes under noise, of which it knows what is public: `p` dimensions and how many `clients`."""
+def chosen_by_rule(setup: Setup, classes: int, clients: int) -> Choice:
+    """What `auto` takes under noise, of what is public: how many `classes` and `clients` there are, and rows."""
     privacy = setup.settings.privacy
     assert privacy.mechanism is not None and privacy.rows is not None
     noise = privacy.mechanism.noise("pooled", clients).of_sum(clients)
-    taken, why = by_rule(privacy.rows, p, floor(noise, p), privacy.mechanism.radius)
+    taken, why = by_rule(privacy.rows, classes, noise.sum / privacy.mechanism.radius)
     return Choice(taken, None, None, why=why)
 
 
@@ -192,11 +155,18 @@ class Dealer:
 
     def test_set(self, setup: Setup, seed: int, head: Head | None = None) -> TestSet:
         """The test rows, ready to score the setup's heads on, or such as `head` is."""
-        head = head or setup.head
-        key = (setup.rows(seed), seed, head)
-        found = self._tests.get(key) or TestSet(self.rows(setup, seed)[0], head)
+        head, p = head or setup.head, setup.settings.partition
+        key = (setup.rows(seed), seed, head, p if p.left_out else None)
+        if (found := self._tests.get(key)) is None:
+            table = self.rows(setup, seed)[0]
+            found = TestSet(scored_by_cell(table, self.left_out(setup, seed).rows) if p.left_out else table, head)
         self._tests[key] = found
         return found
+
+    def left_out(self, setup: Setup, seed: int) -> HeldBack:
+        """What [partition] left_out takes from the clients."""
+        table, _ = self.rows(setup, seed)
+        return held_back(table, client_rows(table, setup.settings.partition, seed), seed)
 
     def augmented(self, setup: Setup, seed: int) -> TrainingSets:
         """What the clients train on; kept for the next method of the grid where the noise is small."""
@@ -219,14 +189,14 @@ class Dealer:
         """The head that `solved` makes of what the clients send."""
         table, _ = self.rows(setup, seed)
         clients = self.clients(setup, seed)._replace(guard=setup.guard(solved.needs, seed))
-        total = merged_total(clients, solved.needs, apart=solved.apart)
+        total = merged_total(clients, solved.needs, apart=solved.apart, under=solved.under)
         return solved_head(solved, name, total, task_of(table), seed)
 
     def choice(self, chosen: Chosen, setup: Setup, seed: int) -> tuple[Choice, SimulatedFolds | None]:
         """Which candidate does best on what is left out."""
         (table, _), clients = self.rows(setup, seed), self.clients(setup, seed)
         if setup.settings.privacy.mechanism is not None:
-            return chosen_by_rule(setup, table.dimension, len(clients.parts)), None
+            return chosen_by_rule(setup, table.n_classes, len(clients.parts)), None
         folds = SimulatedFolds.of(clients, chosen, seed, setup.settings.privacy.least_rows)
         return choose(chosen, folds.count(), folds, task_of(table), seed), folds
 

@@ -1,6 +1,6 @@
 """A classifier of scikit-learn's kind that is solved from sums: of an array, of several sites, or of what they sent."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -12,10 +12,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import Message, Statistics
+from ggeur.core.message import Message, Statistics, largest
 from ggeur.core.statistics import ClassStatistics
 from ggeur.core.types import Float
-from ggeur.experiment.sites import GivenSite, Site, class_names_of, read_sites, site_of_rows
+from ggeur.experiment.sites import GivenSite, Site, check_labels, class_names_of, read_sites, site_of_rows
 from ggeur.experiment.solution import Solution, check_method, decide
 from ggeur.federation.sums import Sums
 from ggeur.heads import resolve as resolve_head
@@ -62,10 +62,12 @@ class OneMessageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         Every site is a domain of its own.
         """
         X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
         whose = np.full(len(y), _ALONE) if sites is None else column_or_1d(sites)
         check_consistent_length(y, whose)
         with _value_errors():
+            check_labels(y, "y")
+            check_labels(whose, "sites")
+            check_classification_targets(y)
             each = [site_of_rows(str(s), X[whose == s], y[whose == s]) for s in np.unique(whose).tolist()]
             return self.solve_sites(each)
 
@@ -81,18 +83,21 @@ class OneMessageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """Add rows `X` (n, p) of classes `y` (n,) to what is there, as those of `site`, and solve again.
 
         `classes` are all that will come; others may come too, as long as the head is asked only for what it has seen.
+        The method may have changed since, as long as what was summed up for the one before does for it.
         """
         first = not hasattr(self, "sums_")
         X, y = validate_data(self, X, y, dtype=np.float64, reset=first)
-        check_classification_targets(y)
         with _value_errors():
+            given: Any = classes if first else vars(self)["classes_"]
+            known = [] if given is None else np.asarray(given).tolist()
+            check_labels([*known, *np.asarray(y).tolist()], "y or classes")
+            check_classification_targets(y)
             self._check_given("partial_fit")
-            if first:
-                self.classes_ = np.unique(y if classes is None else classes)
-            self.classes_ = np.union1d(self.classes_, y)
-            self.solution_ = Solution.given(self.method, self.parameters or {}, self.statistics, self.seed)
-            names, new = tuple(map(str, self.classes_.tolist())), site_of_rows(site, X, y).sums(self.solution_.kind)
+            solution = Solution.given(self.method, self.parameters or {}, self.statistics, self.seed)
             before: dict[str, Sums] = {} if first else {s.name: s for s in self.sums_}
+            kind = _kind_to_send(solution, before.values())
+            self.solution_, self.classes_ = solution, np.union1d(known, y) if known else np.unique(y)
+            names, new = tuple(map(str, self.classes_.tolist())), site_of_rows(site, X, y).sums(kind)
             before[site] = before[site].joined(new, names) if site in before else new
             self.sums_: tuple[Sums, ...] = tuple(before.values())
             seen = self.solution_.whole(self.sums_, names).message.present.sum()
@@ -126,6 +131,7 @@ class OneMessageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             found = cls(method, parameters=parameters, statistics=kind)
             found._check_given("from_statistics")
             found.classes_ = np.arange(shape[0]) if classes is None else np.asarray(classes)
+            check_labels(found.classes_, "classes")
             if found.classes_.shape != shape[:1] or len(set(found.classes_.tolist())) < shape[0]:
                 raise GgeurError(f"The statistics are of {shape[0]} classes; name as many, none of them twice.")
             found.n_features_in_ = shape[1]
@@ -140,11 +146,15 @@ class OneMessageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def predict_proba(self, X: ArrayLike) -> Float:
         """(n, C): the probability of each class, in the order of `classes_`, of each row of `X` (n, p)."""
-        return np.asarray(softmax(self._logits(X), axis=1))
+        t = getattr(self, "calibration_", {}).get("temperature", 1.0)  # which `ggeur.fit` has fitted
+        return np.asarray(softmax(self._logits(X) / t, axis=1))
 
-    def solve_sites(self, sites: Sequence[Site]) -> Self:
-        """Choose where that is asked for, sum up and solve, for `sites` as `read_sites` gives them."""
-        self.solution_ = decide(sites, self.method, self.parameters or {}, self.statistics, self.seed)
+    def solve_sites(self, sites: Sequence[Site], min_count: int = 0) -> Self:
+        """Choose where that is asked for, sum up and solve, for `sites` as `read_sites` gives them.
+
+        What is summed up to choose has at least `min_count` rows of a cell; whether `sites` have, is theirs to see to.
+        """
+        self.solution_ = decide(sites, self.method, self.parameters or {}, self.statistics, self.seed, min_count)
         names = class_names_of([s.class_names for s in sites])
         label = {str(label): label for s in sites for label in s.labels}
         self.classes_, self.n_features_in_ = np.array([label[name] for name in names]), sites[0].x.shape[1]
@@ -167,6 +177,17 @@ class OneMessageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         kind = self.solution_.solved.head
         head = resolve_head(kind, **sizes(kind, params))
         return np.asarray(double_logits(head, params, x))
+
+
+def _kind_to_send(solution: Solution, before: Iterable[Sums]) -> Statistics:
+    """What new rows are summed up to: as much as those `before` were, which must do for the method of today."""
+    kinds = {s.kind for s in before}
+    if short := [kind for kind in kinds if largest([kind, solution.kind]) != kind]:
+        raise GgeurError(
+            f"'{solution.method}' needs {solution.kind} second moments, and the rows so far were summed up to "
+            f"{short[0]}: fit it to all rows anew."
+        )
+    return largest([*kinds, solution.kind]) or solution.kind
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from ggeur.core.message import Statistics
 from ggeur.data.files import CannotWrite, cannot, write_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment import helps as who_helps
+from ggeur.experiment.calibrating import calibrated
 from ggeur.experiment.estimator import OneMessageClassifier
 from ggeur.experiment.evaluation import TestSet, mean_accuracy
 from ggeur.experiment.sites import GivenSite, Site, read_sites
@@ -48,10 +49,12 @@ def fit(
     parameters: Mapping[str, Any] | None = None,
     statistics: Statistics = "per-class",
     encoder: str | None = None,
+    min_count: int = 0,
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
     sealed: bool = False,
     helps: bool = False,
+    calibrate: bool = True,
     on_head: OnHead = lambda done, total: None,
 ) -> OneMessageClassifier:
     """Solve one head for several sites from the sums of each, and say how well it does on their test rows, if any.
@@ -63,14 +66,17 @@ def fit(
     parameters : those of the method; default: its own defaults.
     statistics : "per-class" second moments, or "pooled" ones.
     encoder : what embeds folders of pictures: builtin, onnx:PATH, or a Hugging Face model's name or folder.
+    min_count : how many rows of a class a site must have to share them; 10 is what we recommend.
     seed : of the folds of "auto", and of heads that draw.
     out : a model folder to write, with what `ggeur add` and `ggeur forget` need beside the model.
     sealed : keep the sites' sums there added up, with salted hashes of them, and not one by one.
     helps : find out who helps whom, by heads without each site, and keep it in the model folder as helps.json.
     on_head : called for each of these heads, with how many are solved and how many there will be.
+    calibrate : fit a temperature for the probabilities, on rows left out of heads that are solved for this alone.
 
     The classifier's `solution_` says what was chosen and why, `metrics_` the accuracy on rows that tables mark as test,
-    and `helping_` who helps whom, where that was asked for and there are rows to tell by.
+    `helping_` who helps whom, where that was asked for and there are rows to tell by, and `calibration_` the
+    temperature of its probabilities with what rows say of them.
 
     >>> rng = np.random.default_rng(0)
     >>> sites = [(rng.normal(size=(40, 3)) + 4 * np.eye(3)[np.arange(40) % 3], np.arange(40) % 3) for _ in range(2)]
@@ -81,18 +87,22 @@ def fit(
     folder = None if out is None else Path(out)
     if folder is not None:
         _check_new(folder)
-    read = read_sites(sites, encoder)
-    found = OneMessageClassifier(method, parameters=parameters, statistics=statistics, seed=seed).solve_sites(read)
+    read = [site.shared(min_count) for site in read_sites(sites, encoder)]
+    found = OneMessageClassifier(method, parameters=parameters, statistics=statistics, seed=seed)
+    found.solve_sites(read, min_count)
     solution, names = found.solution_, tuple(map(str, found.classes_.tolist()))
     found.metrics_ = scores(read, names, solution, found.params_)
+    found.calibration_ = calibrated(read, names, solution, found.params_, min_count) if calibrate else {}
     with ExitStack() as held:
         if folder is not None:
             _claim(folder, held)
-            settings = {"method": method, "statistics": statistics, "seed": seed}
+            settings = {"method": method, "statistics": statistics, "seed": seed, "min_count": min_count}
             encoders = {site.name: site.encoder for site in read}
             ledger = Ledger.of(Entry.of(sums, encoders[sums.name]) for sums in found.sums_)
             whole = solution.whole(found.sums_, names)
-            fitted = Fitted(solution, found.params_, whole, ledger.encoder({}), settings, found.metrics_)
+            fitted = Fitted(
+                solution, found.params_, whole, ledger.encoder({}), settings, found.metrics_, found.calibration_
+            )
             keep(folder, fitted, found.sums_, ledger, Command("fit"), sealed=sealed)
         found.helping_ = _who_helps(read, solution, on_head) if helps else None
         if folder is not None and found.helping_ is not None:
@@ -119,6 +129,7 @@ class Fitted(NamedTuple):
     encoder: Mapping[str, Any]
     settings: Mapping[str, Any]
     metrics: Mapping[str, Any]
+    calibration: Mapping[str, Any] = {}  # none once a site has joined or left: it was fitted for another head
 
     @property
     def model(self) -> Model:
@@ -134,6 +145,8 @@ class Fitted(NamedTuple):
             algorithm=self.solution.to_json(),
             settings=self.settings,
             metrics=self.metrics,
+            calibration=self.calibration,
+            privacy={"min_count": least} if (least := self.settings.get("min_count")) else {},
         )
 
 

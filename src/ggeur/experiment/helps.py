@@ -12,7 +12,8 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.names import blaming
 from ggeur.data.files import write_bytes
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.dealing import Dealer, client_names, clients_of, task_of
+from ggeur.experiment.dealing import Dealer, task_of
+from ggeur.experiment.partitions import client_names, clients_of
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.sites import Site
 from ggeur.experiment.solution import Solution, together
@@ -56,6 +57,10 @@ def helping(
 def helping_of_point(point: Settings, seed: int, name: str) -> Helping:
     """The same of a point of a grid, dealt out as its run did; its method must be solved from messages."""
     setup = Setup.of(point)
+    if point.privacy.secure_sum:
+        raise GgeurError(
+            "Under [privacy] secure_sum nobody can tell who helps whom: a total without one site shows what it added."
+        )
     table, _ = Dealer().rows(setup, seed)
     assert isinstance(setup.algorithm, Solved | Chosen), f"{name} is trained"
     return helping(table, point.partition, setup.algorithm, seed, name=name)

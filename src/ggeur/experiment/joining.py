@@ -31,6 +31,7 @@ class Opened(NamedTuple):
     model: Model
     kept: Kept
     solution: Solution
+    own: bool  # whether a method that is a user's own may be imported
 
     @classmethod
     def at(cls, folder: Path, own: bool) -> "Opened":
@@ -38,20 +39,30 @@ class Opened(NamedTuple):
 
         The head's numbers are not read: it is solved again, and where they are damaged that is what mends them.
         """
-        model, kept = Model.load(folder, own=own, numbers=False), load_ledger(folder)
+        model = Model.load(folder, own=own, numbers=False)
+        if model.privacy.get("secure_sum"):
+            raise GgeurError(
+                f"The model at {folder} was made under secure sums, of which only the total was ever seen: no single "
+                "site can join it or be forgotten; run again, with at least three sites more or fewer."
+            )
+        kept = load_ledger(folder)
         try:
             solution = Solution.from_json(model.algorithm)
         except (KeyError, TypeError) as error:
             raise GgeurError(f"{folder / 'model.json'} does not say how its head was solved: {error!r}.") from error
-        if is_own(solution.method) and not own:
-            raise GgeurError(f"The head is solved by your own '{solution.method}'; if you trust it, say --own.")
+        _check_own(solution.method, own)
         if kind_of(solution.method) is not Solved:
             raise GgeurError(f"{folder / 'model.json'} says '{solution.method}', which is no solved head.")
-        return cls(folder, model, kept, solution)
+        return cls(folder, model, kept, solution, own)
+
+    @property
+    def min_count(self) -> int:
+        """How many rows of a class a site must have to share them."""
+        return int(self.model.settings.get("min_count", 0))
 
     def read(self, paths: Sequence[Path], encoder: str | None) -> list[Site]:
-        """The sites at `paths`, whose rows must come from the model's encoder."""
-        sites = read_sites(paths, encoder)
+        """The sites at `paths`, whose rows must come from the model's encoder, with what they share of them."""
+        sites = [site.shared(self.min_count) for site in read_sites(paths, encoder)]
         check_alike(sites, self.model.encoder, self.model.dimension)
         return sites
 
@@ -151,8 +162,10 @@ def _settle(
             raise GgeurError(f"To choose again takes the rows of all: name the tables of {_list(ledger)}.")
         if not solution.chosen_by:
             raise GgeurError(f"'{solution.method}' was given and not chosen, so there is nothing to choose again.")
+        for method in solution.candidates:
+            _check_own(method, opened.own)
         sites = sorted(given.values(), key=lambda s: s.name)
-        solution = decide(sites, "auto", solution.asked, solution.statistics, solution.seed)
+        solution = decide(sites, "auto", solution.asked, solution.statistics, solution.seed, opened.min_count)
         before, changed = [], [site.sums(solution.kind) for site in sites]
         ledger = Ledger(())
     ledger = Ledger.of([*ledger.entries, *(Entry.of(sums, given[sums.name].encoder) for sums in changed)])
@@ -176,6 +189,12 @@ def _settle(
     command = Command("forget" if new is None else "add", name, choose_again)
     kept = keep(opened.folder, fitted, changed, ledger, command, sealed=opened.kept.sealed, more=more)
     return opened.folder / kept.receipt
+
+
+def _check_own(method: str, own: bool) -> None:
+    """GgeurError where a model names a `method` whose module its reader has not allowed to be imported."""
+    if is_own(method) and not own:
+        raise GgeurError(f"The model names your own '{method}' to solve its head; if you trust it, say --own.")
 
 
 def _note(name: str, solution: Solution, choose_again: bool) -> str:

@@ -193,6 +193,7 @@ def _begin(job: _Job, steps: list[int], dealer: Dealer) -> None:
         cell.bytes_up, cell.bytes_down = bytes_before_training(
             setup, dealer.rows(setup, job.work.tracker.seed)[0], job.runs[0]
         )
+        cell.bytes_first = cell.bytes_up + cell.bytes_down
 
 
 def _finish(job: _Job, heads: list[object], seconds: float, dealer: Dealer) -> None:
@@ -225,6 +226,7 @@ def _solve(work: Work, dealer: Dealer) -> None:
         assert isinstance(algorithm, Solved)
         params, head = dealer.solved(algorithm, name, setup, seed), algorithm.head
     tracker.cell.bytes_up, tracker.cell.bytes_down = bytes_of_solving(setup, algorithm, table, params, folds)
+    tracker.cell.bytes_first = tracker.cell.bytes_up + tracker.cell.bytes_down
     own = head not in (None, setup.settings.train.head)
     test = dealer.test_set(setup, seed, resolve_head(str(head)) if own else None)
     by_class = None

@@ -37,7 +37,23 @@ class Setup:
         algorithm = resolve(t.method, head, settings.method.get(t.method, {}), settings.augment.statistics)
         if isinstance(algorithm, Chosen) and settings.privacy.mechanism is not None:
             algorithm = in_public()
-        return cls(settings, head, algorithm, settings.augment.build(), training_of(settings))
+        made = cls(settings, head, algorithm, settings.augment.build(), training_of(settings))
+        if settings.privacy.secure_sum:
+            made._check_sums()
+        return made
+
+    def _check_sums(self) -> None:
+        """Raise where what is sent does not add up, so that [privacy] secure_sum cannot be had."""
+        name = self.settings.train.method
+        for solved in (self.algorithm, self.start):
+            if isinstance(solved, Solved) and solved.apart is not None and solved.apart.of == "client":
+                raise GgeurError(f"'{name}' needs the means of every client, which [privacy] secure_sum hides.")
+        method = None if self.trained is None else self.trained.method
+        if method is not None and "every" in (*method.adds.values(), *method.prepared_adds.values()):
+            raise GgeurError(
+                f"'{name}' needs every client's own message, which [privacy] secure_sum hides; take a method whose "
+                "messages add up, such as fedavg."
+            )
 
     @cached_property
     def dealt(self) -> Hashable:

@@ -1,5 +1,6 @@
 """Sites as they are handed in: tables, folders of pictures, or arrays; read, named, and held against each other."""
 
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.message import Statistics
@@ -19,6 +20,7 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.encode.encoder import Encoder, load_encoder
 from ggeur.encode.job import embed
 from ggeur.federation.sums import Sums, number_of, sums_of, union_of_classes
+from ggeur.privacy.threshold import large_cells
 
 GivenSite = Any  # a path, an EmbeddingTable, or a pair (x, y)
 _UNNAMED = ("all", "0")  # what a table calls its only domain where nobody gave it a name
@@ -37,6 +39,20 @@ class Site(NamedTuple):
     domain_names: tuple[str, ...]
     test: Bool  # rows that are left out, and scored
     encoder: Mapping[str, Any]
+
+    def shared(self, min_count: int) -> "Site":
+        """Without training rows of a class and domain of which it has fewer than `min_count`."""
+        if not min_count:
+            return self
+        own = np.flatnonzero(~self.test)
+        kept = own[large_cells(self.y[own], self.domain[own], min_count)]
+        if not len(kept):
+            raise GgeurError(
+                f"min_count = {min_count} is above every cell of the site '{self.name}', which then has nothing to "
+                "share: leave it out, or take a smaller one."
+            )
+        rows = np.sort(np.concatenate([kept, np.flatnonzero(self.test)]))
+        return self._replace(x=self.x[rows], y=self.y[rows], domain=self.domain[rows], test=self.test[rows])
 
     def sums(self, kind: Statistics) -> Sums:
         """What it sends of its training rows."""
@@ -94,9 +110,19 @@ def site_of_rows(name: str, x: Any, labels: Any) -> Site:
     x, labels = check_embeddings(x), np.asarray(labels)
     if labels.shape != (len(x),) or not len(x):
         raise GgeurError(f"The site {name} has labels of shape {labels.shape}; its rows need ({len(x)},), one or more.")
+    check_labels(labels, f"The site {name}")
     known, y = np.unique(labels, return_inverse=True)
     names, none = tuple(map(str, known.tolist())), np.zeros(len(x), np.int64)
     return Site(name, x, y, names, tuple(known.tolist()), none, (name,), np.zeros(len(x), np.bool_), {})
+
+
+def check_labels(labels: ArrayLike, whose: str) -> None:
+    """GgeurError where a label is missing, or where numbers stand among names, so that they have no order."""
+    found = np.asarray(labels, dtype=object).ravel().tolist()  # as they are: no number becomes a name
+    if any(label is None or (isinstance(label, float) and math.isnan(label)) for label in found):
+        raise GgeurError(f"{whose} has missing labels (None or nan): leave their rows out.")
+    if len({isinstance(label, str) for label in found}) > 1:
+        raise GgeurError(f"{whose} has names and numbers as labels: use one or the other.")
 
 
 def _of_table(name: str, table: EmbeddingTable) -> Site:

@@ -63,6 +63,12 @@ class Solution:
         return self.label or self.method
 
     @property
+    def candidates(self) -> list[str]:
+        """The methods that `auto` was told to choose from; none where it had its own."""
+        asked = self.asked.get("candidates") or []
+        return [one if isinstance(one, str) else str(one.get("method", "")) for one in asked]
+
+    @property
     def solved(self) -> Solved:
         """The head itself."""
         return resolve_solved(self.method, self.constants, self.statistics)
@@ -108,16 +114,24 @@ def check_several(count: NDArray[Any], names: tuple[str, ...]) -> None:
 
 
 def decide(
-    sites: Sequence[Site], method: str, parameters: Mapping[str, Any], statistics: Statistics, seed: int = 0
+    sites: Sequence[Site],
+    method: str,
+    parameters: Mapping[str, Any],
+    statistics: Statistics,
+    seed: int = 0,
+    min_count: int = 0,
 ) -> Solution:
-    """What `method` comes to for these sites: itself or, of `auto`, what does best on their rows left out."""
+    """What `method` comes to for these sites: itself or, of `auto`, what does best on their rows left out.
+
+    Each fold of these that has rows of a cell has at least `min_count`.
+    """
     check_method(method, statistics)
     if kind_of(method) is Solved:
         return Solution.given(method, parameters, statistics, seed)
     chosen = auto(**checked_parameters("auto", parameters, statistics))
     clients, names, _ = together(sites)
     check_several(np.bincount(clients.y, minlength=len(names)), names)
-    folds = SimulatedFolds.of(clients, chosen, seed)
+    folds = SimulatedFolds.of(clients, chosen, seed, min_count)
     choice = choose(chosen, folds.count(), folds, Task(clients.x.shape[1], names), seed)
     taken = chosen.candidates[choice.taken]
     found = Solution.given(taken.name, taken.parameters, statistics, seed)

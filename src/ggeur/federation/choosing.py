@@ -129,12 +129,21 @@ def pick(chosen: Chosen, seen: Int, whole: Int, count: Int, left: Bool) -> Choic
         return Choice(default, None, None)
     score = np.concatenate([seen[:, here] / count[here], whole[:, left] / count[left]], axis=1)  # (candidates, cells)
     weight = np.concatenate([np.full(here.sum(), 1.0), np.full(left.sum(), missing / max(left.sum(), 1))]) / pairs
+    taken, expected, error = first_of_the_best(score, weight)
+    return Choice(taken, 100 * expected, 100 * error, bool(left.any()))
+
+
+def first_of_the_best(score: Float, weight: Float) -> tuple[int, Float, Float]:
+    """From `score` (candidates, cells) and what each cell counts: which to take, what to expect of each, how surely.
+
+    The best is taken, or the first within a standard error, over cells, of its difference to the best.
+    """
     expected = score @ weight
     behind = score[expected.argmax()] - score
     mean = behind @ weight
     n = np.count_nonzero(weight)
     error = np.sqrt((weight**2 * (behind - mean[:, None]) ** 2).sum(axis=1) * n / max(n - 1, 1))
-    return Choice(int(np.flatnonzero(mean <= error)[0]), 100 * expected, 100 * error, bool(left.any()))
+    return int(np.flatnonzero(mean <= error)[0]), expected, error
 
 
 def _has(chosen: Chosen, name: str) -> bool:

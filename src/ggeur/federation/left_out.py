@@ -38,6 +38,10 @@ class SimulatedFolds:
             return np.asarray(self.fold[client] == fold.number)
         return fold.cells[self.clients.domains[rows], self.clients.y[rows]]
 
+    def rows_in(self, fold: Fold) -> Int:
+        """All rows of `fold`, client after client."""
+        return np.concatenate([rows[self._in(fold, k)] for k, rows in enumerate(self.clients.parts)])
+
     def total(self, fold: Fold) -> Total:
         """The statistics of all rows but those of `fold`."""
         if fold.cells is None or self.chosen.needs != "per-class":  # from sums of every class, cells can be dropped
@@ -53,7 +57,7 @@ class SimulatedFolds:
         c = self.clients
         self.bytes_up += 8 * len(heads) * self.shape[1]
         self.bytes_down += sum(leaf.nbytes for _, params in heads for leaf in jax.tree.leaves(params))
-        rows = np.concatenate([rows[self._in(fold, k)] for k, rows in enumerate(c.parts)])
+        rows = self.rows_in(fold)
         of_fold = c.x[rows], c.y[rows], c.domains[rows], self.shape
         return np.stack([right_answers(head, *of_fold) for head in heads])
 

@@ -14,9 +14,9 @@ from ggeur.core.seeding import generator
 from ggeur.federation.summary import protect
 from ggeur.privacy.noise import Mechanism, Noise
 from ggeur.privacy.repair import Under, repaired
+from ggeur.privacy.secure import FEWEST
 
 ALL = -1  # domains
-FEWEST = 3  # clients whose sum is secure: of two, each could take its own off
 
 
 class Guard(NamedTuple):
@@ -46,7 +46,7 @@ class Guard(NamedTuple):
         sent: Iterable[tuple[int, Message]],
         clients: Mapping[int, int],
         apart: Apart | None = None,
-        under: Under = "raised",
+        under: Under = "levelled",
     ) -> Total:
         """What noisy messages that were `sent`, each with its domain, by so many `clients` of each, come to."""
         if apart is not None and apart.of == "client":

@@ -68,12 +68,12 @@ def merged_total(
     kind: Statistics,
     classes: Bool | None = None,
     apart: Apart | None = None,
-    under: Under = "raised",
+    under: Under = "levelled",
 ) -> Total:
     """The total of all messages, about a center where zero would lose digits; of client k only `classes[k]`.
 
     Where messages are kept `apart`, a client whose rows are of several domains sends one for each. Of a total with
-    noise in it, what is `under` the noise is raised, for a head, or dropped, for shapes.
+    noise in it, what is `under` the noise is levelled, for a head, or dropped, for shapes.
     """
     kept = clients.parts
     if classes is not None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from ggeur.heads.head import Head, Params
     from ggeur.methods.method import Method
+    from ggeur.privacy.repair import Under
 
 
 class Task(NamedTuple):
@@ -78,6 +79,7 @@ class Solved(NamedTuple):
 
     apart: Apart | None = None  # what the total must hold of every domain, or client, beside the sum
     head: str = "linear"  # the head whose parameters are solved for
+    under: "Under" = "levelled"  # what becomes of a total's directions that are under noise, where there is noise
 
 
 class Candidate(NamedTuple):

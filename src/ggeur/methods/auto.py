@@ -24,7 +24,7 @@ CANDIDATES: tuple[Mapping[str, Any], ...] = (
     {"method": "limit+gated"},
     {"method": "limit+gated", "t": 0.1},
 )
-_DROWNED = 8.0  # times a mean eigenvalue: noise beyond which second moments cost more than they tell
+_ENOUGH = 80.0  # rows of a class for each unit of noise in their sum, from which on second moments pay for their noise
 Folds = Annotated[int, Field(ge=2, le=20)]
 
 
@@ -61,15 +61,17 @@ def in_public() -> Chosen:
     return Chosen(tuple(Candidate(name, {}, resolve_solved(name, {}, "pooled")) for name in ("ncm", "ridge")), 1)
 
 
-def by_rule(rows: int, p: int, floor: float, radius: float) -> tuple[int, str]:
-    """Which of these to take, and why: of so many `rows`, second moments would be wrong by `floor`.
+def by_rule(rows: int, classes: int, noise: float) -> tuple[int, str]:
+    """Which of these to take, and why: of so many `rows`, with that `noise` in a class's sum, in radii.
 
-    Rows no longer than `radius` have eigenvalues of at most n R^2 / p on average, which the noise is measured in.
+    Second moments bring more to learn from, and noise into everything, as a row then moves a message further. Where
+    that pays hangs on how far a class's sum stands out of the noise, and hardly on how many dimensions it has
+    (`docs/privacy.md`).
     """
-    drowned = floor * p / (rows * radius**2)
-    taken = int(drowned < _DROWNED)
-    name, why = (("ncm", "drown in"), ("ridge", "stand out of"))[taken]
+    stands = rows / classes / noise
+    taken = int(stands >= _ENOUGH)
+    name, why = (("ncm", "class means alone"), ("ridge", "second moments too"))[taken]
     return taken, (
-        f"Took {name} by a public rule: with {rows:,} rows of {p} dimensions second moments {why} the noise "
-        f"({drowned:.2g} of their mean eigenvalue, against {_DROWNED:g})."
+        f"Took {name}, {why}, by a public rule: {rows:,} rows of {classes:,} classes are {stands:.3g} a class for each "
+        f"unit of noise, and second moments pay from {_ENOUGH:g} on."
     )

@@ -14,7 +14,7 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.paper.image_rows import image_notes
 from ggeur.paper.paper_tables import Part, PartEmbeddings, Row, Table
 from ggeur.paper.reproduction import AbsentRow, Arm, Column, Reproduction
-from ggeur.settings.grid import Experiment
+from ggeur.settings.grid import Experiment, override
 from ggeur.settings.schema import NOT_YET, PROTOCOLS, Train
 
 CLIP = "clip-vit-base-patch16"
@@ -32,14 +32,17 @@ def prepare(
     seeds: int = 3,
     rounds: int | None = None,
     protocol: str = "paper",
+    changes: Sequence[str] = (),
     pictures: Mapping[str, PartEmbeddings] | None = None,
     network: str | None = None,
 ) -> tuple[Experiment, Reproduction]:
     """The experiment of a `table` on its parts' embeddings, `sources`, and how to read its result.
 
     `rows` are those to run (default: all), with so many `seeds` and `rounds` (default: the paper's), under a
-    `protocol`: as the paper is written, as its scripts were released, or ours. Rows on images run on the parts'
-    `pictures`, where they are given, with another `network` than the table's if one is named.
+    `protocol`: as the paper is written, as its scripts were released, or ours; `tuning` has what comes before `tuned`.
+    `changes` are of settings, for all rows, as "section.key=value".
+    Rows on images run on the parts' `pictures`, where they are given, with another `network` than the table's if one is
+    named.
     """
     if protocol not in PROTOCOLS:
         raise GgeurError(f"There is no protocol '{protocol}'; there are {', '.join(PROTOCOLS)}.")
@@ -75,8 +78,15 @@ def prepare(
     if rounds is not None and any(rounds < part.train["rounds"] for part in table.parts):
         most = max(part.train["rounds"] for part in table.parts)
         reading.notes.append(f"Trained for {rounds} rounds; the paper's table has {most}.")
+    for change in changes:
+        reading.notes.append(f"Not as the table has it: {change}.")
+        reading.changes.append(change)
     return Experiment.of(
-        {"method": table.method, "run": {"seeds": list(range(seeds)), "protocol": protocol}, "arm": arms}
+        {
+            "method": table.method,
+            "run": {"seeds": list(range(seeds)), "protocol": protocol},
+            "arm": [override(arm, changes) for arm in arms],
+        }
     ), reading
 
 
@@ -117,7 +127,7 @@ def _overrides(
             train |= extra.get("train", {})
     if rounds is not None:
         train["rounds"] = rounds
-    if part.dataset == "digits" and "share" not in source.table.meta:
+    if part.dataset == "digits" and "share" in partition and "share" not in source.table.meta:
         partition["share"] = 1.0  # ours say what they took; of others we take what is there
         _note(notes, f"{part.name}: the table does not say what share of each domain it is; all of it is used.")
     tree: dict[str, Any] = {

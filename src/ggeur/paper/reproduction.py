@@ -42,6 +42,17 @@ class Column(NamedTuple):
     replaced: bool = False  # by a domain that is not the paper's
 
 
+class ChosenNumbers(NamedTuple):
+    """The numbers of a row of a part under protocol `tuned`, and what was expected of them and of the paper's own."""
+
+    row: str
+    part: str
+    numbers: str  # in words
+    expected: float  # percent, on what was left out
+    expected_printed: float
+    tried: int  # how many, the paper's among them
+
+
 @dataclass
 class Reproduction:
     """What is kept beside a result so that it can be read as a table of the paper."""
@@ -55,9 +66,17 @@ class Reproduction:
     absent: list[AbsentRow] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     order: list[str] = field(default_factory=list)  # of the rows
+    chosen: list[ChosenNumbers] = field(default_factory=list)  # under protocol `tuned`
+    changes: list[str] = field(default_factory=list)  # of settings, as --set has them
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         write_bytes(Path(folder) / FILE, json.dumps(asdict(self), indent=1).encode())
+
+    @classmethod
+    def of(cls, tree: dict[str, Any]) -> Self:
+        """From JSON; what a later version added may be absent."""
+        kinds = {"columns": Column, "arms": Arm, "absent": AbsentRow, "chosen": ChosenNumbers}
+        return cls(**tree | {key: [kind(*item) for item in tree.get(key, ())] for key, kind in kinds.items()})
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self | None:
@@ -66,8 +85,6 @@ class Reproduction:
         if not path.exists():
             return None
         try:
-            tree = json.loads(path.read_text(encoding="utf-8"))
-            kinds = {"columns": Column, "arms": Arm, "absent": AbsentRow}
-            return cls(**tree | {key: [kind(*item) for item in tree[key]] for key, kind in kinds.items()})
+            return cls.of(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise GgeurError(f"{path} is damaged: {error!r}; run the same `ggeur reproduce` again.") from error

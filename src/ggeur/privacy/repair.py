@@ -4,8 +4,11 @@ A class whose noisy count is below one, or below what is asked for, is left out.
 the ball is brought back. A scatter is made symmetric, and its eigenvalues, which noise spreads by its spectral norm f,
 are set right:
 
-    raised    max(lambda, 0) + f    for what is solved: no head leans on a direction that noise has emptied
+    levelled  max(lambda, f)    for what is solved: no head leans on a direction that noise has emptied
     dropped   lambda if lambda > f, else 0    for what is drawn: no sample is drawn along a direction of noise
+
+A scatter is about the classes' means; "levelled as one", a pooled one is about the mean of all, as ridge regression has
+it: class means, which are noisy too, then leave no mark on it.
 """
 
 from dataclasses import replace
@@ -18,10 +21,10 @@ from ggeur.core.types import Float
 from ggeur.privacy.noise import Noise
 
 M = TypeVar("M", bound=Message)
-Under = Literal["raised", "dropped"]
+Under = Literal["levelled", "levelled as one", "dropped"]
 
 
-def repaired(total: M, noise: Noise, radius: float, min_count: int = 0, under: Under = "raised") -> M:
+def repaired(total: M, noise: Noise, radius: float, min_count: int = 0, under: Under = "levelled") -> M:
     """The `total`, in which there is that `noise`, as statistics that data in a ball of this `radius` could have."""
     here = total.count >= max(1.0, min_count)
     shown = total.only(here)
@@ -33,7 +36,7 @@ def repaired(total: M, noise: Noise, radius: float, min_count: int = 0, under: U
     pooled = total.kind == "pooled"
     second = np.zeros_like(total.second)
     for i in [0] if pooled else np.flatnonzero(here).tolist():
-        scatter = shown.scatter_of(i)
+        scatter = _about_one_mean(shown) if pooled and under == "levelled as one" else shown.scatter_of(i)
         shift = shown.second[i] - scatter
         second[i] = shift + _eigenvalues(scatter, floor(noise, total.dimension), under)
     return replace(shown, second=second)
@@ -44,8 +47,13 @@ def floor(noise: Noise, p: int) -> float:
     return float(noise.second * np.sqrt(2 * p))
 
 
+def _about_one_mean(total: Message) -> Float:
+    whole = total.sum.sum(axis=0)
+    return np.asarray(total.second[0] - np.outer(whole, whole) / max(float(total.count.sum()), 1.0))
+
+
 def _eigenvalues(scatter: Float, f: float, under: Under) -> Float:
     values, vectors = np.linalg.eigh((scatter + scatter.T) / 2)
-    values = np.maximum(values, 0.0) + f if under == "raised" else np.where(values > f, values, 0.0)
+    values = np.where(values > f, values, 0.0) if under == "dropped" else np.maximum(values, f)
     made = vectors * values @ vectors.T
     return np.asarray((made + made.T) / 2)

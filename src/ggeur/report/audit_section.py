@@ -9,7 +9,7 @@ from ggeur.report.captions import captioned
 from ggeur.report.template import templates
 
 _WHO: dict[Party, str] = {
-    "server": "The server, which sees every message",
+    "server": "The server, from every site's own message",
     "other client": "Another client, from what it is sent to train",
     "total": "Whoever holds the total, or one of two sites that hold a class and the total",
     "model": "Who has the model alone",
@@ -28,6 +28,11 @@ def audit_words(found: Audit) -> list[str]:
     """A sentence for each party, and one for all."""
     rows = sum(f.rows for f in found.of("server"))
     said = [f"{who}: {_sentence(found.of(party))}" for party, who in _WHO.items()]
+    if any(f.found == "span" for f in found.findings):
+        said.append(
+            "A class with no more rows than dimensions spans a plane that its second moment shows: whoever holds a row "
+            "sees whether it lies there, so a threshold alone does not hide who took part."
+        )
     return [*said, f"In all {found.exact:,} of {rows:,} rows can be recovered exactly by somebody."]
 
 
@@ -74,5 +79,5 @@ def _sentence(findings: list[Finding]) -> str:
         parts.append(f"is sent nothing of {len(by['not sent']):,}")
     rest = [f.auc for f in findings if f.found == "nothing found" and f.auc is not None]
     if rest:
-        parts.append(f"finds nothing sure in {len(rest):,} (mean AUC {sum(rest) / len(rest):.2f})")
+        parts.append(f"is sure of none of {len(rest):,} by itself (mean AUC {sum(rest) / len(rest):.2f})")
     return f"of {len(findings):,} cells {', '.join(parts) or 'finds nothing'}."

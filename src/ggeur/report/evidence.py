@@ -8,7 +8,7 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.data.datasets import MINI_DIGITS
-from ggeur.experiment.dealing import client_names, partition_rows
+from ggeur.experiment.partitions import client_names, partition_rows
 from ggeur.experiment.source import load_table
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report import charts, figures, inspection

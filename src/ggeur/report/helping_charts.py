@@ -97,19 +97,20 @@ def site_map(h: Helping) -> Figure:
     place = np.array(h.places)
     named = len(h.sites) <= NAMES
     with rc_context(_STYLE):
-        figure, (ax,) = grid(1, 1, 7.0, max(3.6, 0.25 * min(len(h.sites), NAMES)))
+        figure, (ax,) = grid(1, 1, 7.0, 3.6 + 0.05 * min(len(h.sites), NAMES))
         for i, name in enumerate(plain_names(h.sites)):
             x, y = place[i]
             look: Any = {"s": 70, "alpha": 0.75, "lw": 0, "color": COLOURS[0]}
             if named:
-                look |= {"color": COLOURS[i % 8], "marker": MARKERS[(i + i // 8) % 8], "label": name}
+                colour = COLOURS[i % 8].replace("#000000", INK)  # as black is lost in the dark
+                look |= {"color": colour, "marker": MARKERS[(i + i // 8) % 8], "label": name}
             ax.scatter(x, y, **look)
         ax.set_aspect("equal", adjustable="datalim")  # distances are the point of it
         ax.margins(0.15)
         ax.grid(color=FAINT, lw=0.4, alpha=0.5)
         ax.set_xlabel("distance of statistics, in standard deviations within a class")
         if named:
-            figure.legend(loc="outside right center", frameon=False, fontsize=8)
+            figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8)  # where phones show it
     return figure
 
 

@@ -13,7 +13,7 @@ from ggeur.core.geometry import Geometry, similarity
 from ggeur.core.seeding import generator
 from ggeur.core.types import Float, Int
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.dealing import client_names
+from ggeur.experiment.partitions import client_names
 from ggeur.federation.augmentation import Augmentation
 from ggeur.federation.simulated import Clients, augment_clients
 

@@ -12,6 +12,7 @@ from ggeur.core.types import Float
 from ggeur.report.canvas import FAINT, INK, STYLE, colourbar, grid, name_ticks, plain_text, write_cells
 
 _STYLE: Any = {**STYLE, "axes.spines.top": False, "axes.spines.right": False}
+_TOLD = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99)  # thresholds that are written beside a curve
 _WRITTEN = 12  # names along a side up to which the cells of a heat map are written out
 
 
@@ -57,4 +58,25 @@ def tested(percent: Float, domains: Sequence[str], classes: Sequence[str]) -> Fi
             write_cells(ax, image, [["" if np.isnan(v) else f"{v:.0f}" for v in own] for own in percent])
         name_ticks(ax, classes, domains)
         colourbar(figure, [ax], image, "% right (white: no rows)")
+    return figure
+
+
+def coverage(curves: Mapping[str, Sequence[Sequence[float]]]) -> Figure:
+    """Percent right of the answers that are given, against percent given: one curve per kind of rows.
+
+    A point is [threshold, percent answered, percent right]; a few thresholds are written beside theirs.
+    """
+    with rc_context(_STYLE):
+        figure, (ax,) = grid(1, 1, 5.7, 2.6)
+        for (name, points), colour, style in zip(curves.items(), ("#0072B2", "#D55E00"), ("-", "--"), strict=False):
+            threshold, answered, right = np.array(points).T
+            ax.plot(answered, right, style, color=colour, marker="o", ms=3, label=name)
+            for t, x, y in zip(threshold, answered, right, strict=True):
+                if t in _TOLD and style == "-":
+                    ax.annotate(f"{100 * t:g} %", (x, y), (-5, -8), textcoords="offset points", fontsize=7, ha="right")
+        ax.set_xlabel('% answered; the rest is "I do not know"')
+        ax.set_ylabel("% of these right")
+        ax.margins(y=0.15)
+        ax.grid(color=FAINT, lw=0.4, alpha=0.5)
+        ax.legend(frameon=False, loc="lower left")
     return figure

@@ -13,9 +13,12 @@ from ggeur.report.figures import label_distribution
 from ggeur.report.helping_section import helping_section
 from ggeur.report.model_folder import FittedFolder, read_model
 from ggeur.report.template import render_page
+from ggeur.runs.card import calibration_words
+from ggeur.runs.promise import sentences
 from ggeur.runs.site_files import LEDGER, PAGE, RECEIPTS, SUMS, TOTAL
 
 _ROWS = 40  # of a heat map
+_LEAST = 0.9  # the probability whose coverage is told in words
 # What a model folder may hold: the file, what it is, and whether it is part of the model that may be handed on.
 _FILES = (
     ("head.npz", "the numbers of the head", True),
@@ -45,6 +48,8 @@ def write_model_page(folder: Path, out: Path | None = None, *, own: bool = False
         held=_held(found),
         choice=_choice(found),
         tests=_tests(found),
+        trust=_trust(found),
+        trusted=" ".join(calibration_words(found.model.calibration, "since sites came or went" * bool(found.receipts))),
         test_rows={d: sum(n for _, n in own.values()) for d, own in found.model.metrics.get("cells", {}).items()},
         helps="" if found.helps is None else helping_section(found.helps, "helps"),
         files=[file for file in _FILES if file[0] == PAGE or (folder / file[0]).exists()],
@@ -68,7 +73,11 @@ def _summary(f: FittedFolder) -> list[str]:
         )
     else:
         said.append("Nothing says how well it does: no test rows were given when the head was last solved.")
-    return [*said, f.solution.why or "The method was named and not chosen."]
+    said.append(f.solution.why or "The method was named and not chosen.")
+    return [
+        *said,
+        *(sentences(f.model.privacy) or ["Nothing was promised of privacy: sums of small cells give rows away."]),
+    ]
 
 
 def _held(f: FittedFolder) -> CaptionedFigure:
@@ -114,3 +123,16 @@ def _tests(f: FittedFolder) -> CaptionedFigure | None:
     more = f" The first {_ROWS} domains." if len(domains) > _ROWS else ""
     names = plain_names(domains)[:_ROWS], plain_names(f.model.class_names)
     return captioned("tested", model_charts.tested(percent[:_ROWS], *names), lowest=lowest, more=more)
+
+
+def _trust(f: FittedFolder) -> CaptionedFigure | None:
+    """What leaving answers out buys; none where the probabilities are not calibrated."""
+    said = f.model.calibration
+    kinds = {"test rows": said.get("test"), "training rows left out": said.get("left_out")}
+    curves = {name: rows["coverage"] for name, rows in kinds.items() if rows}
+    if not curves:
+        return None
+    name, points = next(iter(curves.items()))
+    least, answered, right = min(points, key=lambda point: abs(point[0] - _LEAST))
+    words = f"{100 * least:g} %, {answered:.1f} % of {name} get an answer, and {right:.1f} % of these are right"
+    return captioned("coverage", model_charts.coverage(curves), at=words)

@@ -17,8 +17,10 @@ from ggeur.report.evidence import evidence, evidence_of_training
 from ggeur.report.helping_section import helping_section
 from ggeur.report.latex import to_latex
 from ggeur.report.protocols import side_by_side
+from ggeur.report.ranking import decision, ranking
+from ggeur.report.ranks_section import ranks_section
 from ggeur.report.run_folder import Run, find_helps, read_run
-from ggeur.report.template import render_page
+from ggeur.report.template import render_page, templates
 from ggeur.report.words import summary
 from ggeur.runs.promise import promised
 from ggeur.runs.versions import read_versions
@@ -59,12 +61,21 @@ def _context(run: Run, key: str) -> dict[str, Any]:
     training = evidence_of_training(run.entries, run.reading) if run.table.unit == "percent" else []
     of_paper = run.reading.notes if run.reading is not None else []
     helps, found = load_helps(run.folder), load_audit(run.folder)
+    ranked = ranking(run.entries, run.reading) if run.table.unit == "percent" else None
+    chosen = run.reading.chosen if run.reading is not None else []
     messages = dict.fromkeys(cell.message for cell in run.result.cells if cell.message)
     return {
         "key": key,
         "run": run,
-        "summary": summary(run.entries, run.table, run.reading),
+        "summary": [
+            *([] if ranked is None else [decision(ranked)]),
+            *summary(run.entries, run.table, run.reading),
+        ],
         "notes": [*of_paper, *missing, *_wrong_gains(run.reading), *messages, *promised(run.result.cells)],
+        "ranks": "" if ranked is None else ranks_section(ranked, run.entries, f"{key}-ranks"),
+        "chosen": templates().get_template("chosen.html.j2").render(id=f"{key}-chosen", chosen=chosen)
+        if chosen
+        else "",
         "figures": [*training, *data],
         "helps": "" if helps is None else helping_section(helps, f"{key}-helps"),
         "audit": "" if found is None else audit_section(found, f"{key}-audit"),
@@ -92,6 +103,7 @@ def _again(run: Run) -> str:
     words += ["--seeds", str(len(run.experiment.seeds)), "--protocol", reading.protocol]
     rounds = {point.train.rounds for point in run.experiment.points}
     words += ["--rounds", str(rounds.pop())] if len(rounds) == 1 else []
+    words += [word for change in reading.changes for word in ("--set", change)]
     if len(reading.order) < len(Table.load(reading.table).rows):
         words += [word for row in reading.order for word in ("--rows", row)]
     return shlex.join(words)

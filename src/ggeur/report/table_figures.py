@@ -6,7 +6,7 @@ from pathlib import Path
 from ggeur.core.types import Float
 from ggeur.data.files import cannot
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.dealing import client_names, partition_rows
+from ggeur.experiment.partitions import client_names, partition_rows
 from ggeur.report import inspection
 from ggeur.settings.schema import Settings, settings
 

@@ -1,27 +1,31 @@
 """`card.md`: what a model is, whose rows are in it and what it promises, for people who did not make it."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ggeur.federation.ledger import Ledger
 from ggeur.runs.model import Model
+from ggeur.runs.promise import sentences
+
+_ENCODER = (("Encoder:", "encoder"), ("weights", "weights"), ("preprocessing", "preprocessing"))
 
 
 def card(model: Model, ledger: Ledger, sealed: bool, history: Sequence[Mapping[str, Any]]) -> str:
     """The card of a solved `model` of the sites in the `ledger`; `history` are its receipts."""
-    a, encoder = model.algorithm, model.encoder
+    a = model.algorithm
     constants = ", ".join(f"{key} = {value}" for key, value in a["constants"].items()) or "none"
     many = "one site" if len(ledger.entries) == 1 else f"{len(ledger.entries)} sites"
     lines = [
         "# Model card",
         "",
         f"A classifier of {len(model.class_names)} classes on frozen embeddings of {model.dimension} dimensions, "
-        f"solved by `ggeur fit` from sums that {many} sent once. Sums are not anonymous: of a class with one row "
-        "at a site they are that row, and a head may show it.",
+        f"solved by `ggeur fit` from sums that {many} sent once. {_privacy(model.privacy)}",
         "",
         f"- Classes: {', '.join(model.class_names)}",
-        f"- Encoder: {encoder.get('encoder', 'not known')}, weights {encoder.get('weights', 'not known')}, "
-        f"preprocessing {encoder.get('preprocessing', 'not known')}",
+        _encoder(model),
         f"- Method: {a['method']} ({constants}), from {a['statistics']} statistics",
         *([f"- Why: {a['why']}"] if a["why"] else []),
         *([f"- Chosen with the help of: {_chosen_by(a['chosen_by'], ledger)}"] if a["chosen_by"] else []),
@@ -31,6 +35,8 @@ def card(model: Model, ledger: Ledger, sealed: bool, history: Sequence[Mapping[s
         *(f"| {_cell(e.name)} | {e.rows} | {len(e.class_names)} |" for e in ledger.entries),
         "",
         *_scores(model.metrics, bool(history)),
+        *calibration_words(model.calibration, "since a site joined or left" if history else ""),
+        *_not_for(model),
         *_history(history, ledger),
         "Sites can join and leave: `ggeur add`, `ggeur forget`. After a site has been forgotten, the head equals, bit "
         "for bit and with the same constants, one that never saw it. Copies made before are not reached by this.",
@@ -42,6 +48,23 @@ def card(model: Model, ledger: Ledger, sealed: bool, history: Sequence[Mapping[s
         "",
     ]
     return "\n".join(lines)
+
+
+def _encoder(model: Model) -> str:
+    said = (f"{what} {model.encoder.get(key, 'not known')}" for what, key in _ENCODER)
+    return f"- {', '.join(said)}"
+
+
+def _privacy(made: Mapping[str, Any]) -> str:
+    if not made:
+        return (
+            "Sums are not anonymous: of a class with one row at a site they are that row, and a head may show it. "
+            "Nothing was promised of privacy."
+        )
+    return (
+        f"{' '.join(sentences(made))} So no row can be read off the sums; who was among the rows still can be found "
+        "out from them, and they are not differentially private."
+    )
 
 
 def _cell(text: str) -> str:
@@ -60,8 +83,107 @@ def _scores(metrics: Mapping[str, Any], changed: bool) -> list[str]:
         return ["No test rows were scored again since a site joined or left, so nothing says how well it does now.", ""]
     if not metrics:
         return ["No test rows were given, so nothing says how well it does.", ""]
-    scores = "; ".join(f"{name} {value:.1f}" for name, value in metrics["domains"].items())
+    rows = metrics.get("rows") or {d: sum(n for _, n in own.values()) for d, own in metrics.get("cells", {}).items()}
+    scores = "; ".join(_score(name, value, rows.get(name, 0)) for name, value in metrics["domains"].items())
     return [f"On test rows that were left out, percent right: {scores}; mean {metrics['avg']:.1f}.", ""]
+
+
+def _score(name: str, percent: float, rows: int) -> str:
+    """With the standard error that so many rows leave."""
+    spread = f" ± {np.sqrt(percent * (100 - percent) / rows):.1f} ({rows:,} rows)" if rows else ""
+    return f"{name} {percent:.1f}{spread}"
+
+
+def calibration_words(said: Mapping[str, Any], why: str = "") -> list[str]:
+    """What is known of the probabilities, as a paragraph."""
+    if "temperature" not in said:
+        none = f"Its probabilities are uncalibrated{f' {why}' if why else ''}: take them as an order, not as chances."
+        return [none, ""]
+    left, test = said["left_out"], said.get("test")
+    words = (
+        f"Its probabilities are calibrated: logits are divided by {said['temperature']:.3g}, fitted on "
+        f"{left['rows']:,} answers of heads solved without the row, which changes no answer. The expected calibration "
+        f"error there is {left['error']:.1f} points ({left['error_before']:.1f} before)"
+    )
+    if test is not None:
+        words += f", and {test['error']:.1f} ({test['error_before']:.1f}) on {test['rows']:,} test rows"
+    return [f"{words}.", ""]
+
+
+def _not_for(model: Model) -> list[str]:
+    """What it may not be used for."""
+    few = ", ".join(model.metrics.get("domains", {})) or "none"
+    return [
+        "Not for:",
+        "",
+        f"- pictures or rows of another encoder, or domains unlike those it was tested on ({few});",
+        "- anything that is none of its classes: it names one all the same, unless a least probability is asked for "
+        "(`--reject`);",
+        "- decisions about people that nobody checks: nothing here was measured in use;",
+        "- handing out where its training rows may not be known: without a promise of privacy, a head may show them.",
+        "",
+    ]
+
+
+def model_card(model: Model) -> str:
+    """The card of a model whose sites are not listed: that of a run's cell, or of one handed on."""
+    a = model.algorithm
+    said = {
+        "Head": f"{model.head}, on embeddings of {model.takes} dimensions",
+        "Method": a.get("method", "not known") + (f", which took {a['taken']}" if a.get("taken") else ""),
+        "Constants": _pairs(a.get("constants", {})),
+        "Augmentation": a.get("augmentation"),
+        "Seed": a.get("seed"),
+        "Data": model.settings.get("dataset"),
+        "Skew": _pairs(model.settings.get("partition", {})),
+        "Training": _pairs(model.settings.get("train", {})),
+        "Privacy": " ".join(sentences(model.privacy)) or "Nothing was promised of it.",
+    }
+    lines = [
+        "# Model card",
+        "",
+        f"A classifier of {len(model.class_names)} classes on frozen embeddings, made by ggeur for sites whose rows "
+        "did not move.",
+        "",
+        f"- Classes: {', '.join(model.class_names)}",
+        _encoder(model),
+        *(f"- {key}: {value}" for key, value in said.items() if value not in (None, "")),
+        "",
+        *_scores(model.metrics, False),
+        *calibration_words(model.calibration),
+        *_not_for(model),
+        "Use: `ggeur predict FOLDER_OF_THIS_CARD PICTURES`, or `ggeur.load_model(folder).predict(pictures)` in Python.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def hub_card(model: Model) -> str:
+    """The same as the hub wants it: after metadata in YAML, as which JSON can be read."""
+    a = model.metrics
+    about: dict[str, Any] = {
+        "library_name": "ggeur",
+        "pipeline_tag": "image-classification",
+        "tags": ["federated-learning", "ggeur", "frozen-embeddings", str(model.algorithm.get("method", "head"))],
+    }
+    if "/" in (name := str(model.encoder.get("encoder", ""))) and ":" not in name:
+        about["base_model"] = name
+    if a:
+        scores = [{"type": "accuracy", "name": f"accuracy, {d}", "value": round(v, 2)} for d, v in a["domains"].items()]
+        task, data = {"type": "image-classification"}, str(model.settings.get("dataset") or "test rows of the sites")
+        about["model-index"] = [
+            {
+                "name": "ggeur",
+                "results": [{"task": task, "dataset": {"name": data, "type": "private"}, "metrics": scores}],
+            }
+        ]
+    head = "\n".join(f"{key}: {json.dumps(value)}" for key, value in about.items())
+    return f"---\n{head}\n---\n\n{model_card(model)}"
+
+
+def _pairs(tree: Mapping[str, Any]) -> str:
+    """Keys that have a value, in a line."""
+    return ", ".join(f"{key} = {value}" for key, value in tree.items() if value not in (None, "", [], {}))
 
 
 def _history(history: Sequence[Mapping[str, Any]], ledger: Ledger) -> list[str]:

@@ -17,12 +17,14 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.engine.simulate import State
 from ggeur.heads import described, sizes
 from ggeur.heads.head import Params
+from ggeur.runs.card import model_card
 from ggeur.runs.checkpoint import Checkpoints, InFlight, Snapshot
 from ggeur.runs.interrupt import uninterrupted
 from ggeur.runs.model import Model
 from ggeur.runs.result import Cell, Result
 from ggeur.runs.resuming import check_same, lines_kept, not_empty, note_other_versions, startable
 from ggeur.runs.sealed import sealed_line
+from ggeur.runs.site_files import CARD
 from ggeur.runs.versions import FILE as VERSIONS
 from ggeur.runs.versions import installed_versions
 from ggeur.settings.grid import Experiment
@@ -124,10 +126,12 @@ class RunFolder:
         table: EmbeddingTable,
         units: Units | None = None,
         solved: str | None = None,
+        test_rows: Mapping[str, int] | None = None,
     ) -> None:
-        """Keep the cell, and its head under `model/` with what is needed to use it: classes and encoder.
+        """Keep the cell, and its head under `model/` with what is needed to use it, and a card.
 
-        `solved` is the kind of head that was solved for, if not trained as [train] says.
+        `solved` is the kind of head that was solved for, if not trained as [train] says; `test_rows` are how many of
+        each domain its accuracy is of.
         """
         with uninterrupted():
             if params is not None:
@@ -136,8 +140,10 @@ class RunFolder:
                 head = solved or point.train.head
                 parameters = sizes(head, params) if solved else described(head, point.head_parameters)
                 model = Model(params, head, table.dimension, table.class_names, encoder, parameters, units)
-                model = replace(model, ball=point.privacy.ball, privacy=cell.privacy)
+                model = replace(model, ball=point.privacy.ball, privacy=cell.privacy, **_said(cell, point, table))
+                model = replace(model, metrics={**model.metrics, "rows": dict(test_rows or {})} if cell.domains else {})
                 model.save(self._model(number))
+                write_bytes(self._model(number) / CARD, model_card(model).encode())
             self._checkpoints.finish_cell(number, cell)
 
     @property
@@ -208,6 +214,18 @@ class RunFolder:
             kept = lines_kept(path, self.finished, self.snapshot)
             write_bytes(path, b"".join(kept))
         return path.open("ab")
+
+
+def _said(cell: Cell, point: Settings, table: EmbeddingTable) -> dict[str, Any]:
+    """What a model says of how its cell was made; no path of the machine it was made on."""
+    method = {"method": cell.method, "augmentation": cell.augment, "seed": cell.seed, "taken": cell.taken}
+    tree = point.model_dump(mode="json", exclude_none=True)
+    settings = {"dataset": table.meta.get("dataset"), "partition": tree["partition"], "train": tree["train"]}
+    return {
+        "algorithm": {key: value for key, value in method.items() if value != ""},
+        "settings": {key: value for key, value in settings.items() if value is not None},
+        "metrics": {"domains": cell.domains, "avg": cell.avg},
+    }
 
 
 @contextmanager

@@ -22,7 +22,7 @@ def promise(point: Settings, *, simulated: bool) -> dict[str, Any]:
         "min_count": p.min_count or None,
         "radius": p.radius,
         "projection": p.projection,
-        "secure_sum": p.secure_sum or None,
+        "secure_sum": ("simulated" if simulated else True) if p.secure_sum else None,
     }
     if p.mechanism is not None:
         made |= {"epsilon": p.epsilon, "delta": p.delta, "unit": p.unit, "clip": p.clip}
@@ -67,5 +67,10 @@ def sentences(made: Mapping[str, Any]) -> list[str]:
         few = f"{what} fewer than {made['min_count']} rows".strip()
         said.append(f"Classes with {few} took no part" + ("." if "epsilon" in made else " at that site."))
     if "secure_sum" in made:
-        said.append("Sums were secure: a server sees the total of all sites, and no site's own.")
+        said.append(
+            "Sums were secure: the server saw the total of all sites, and no site's own. The model is sealed: no "
+            "single site can join or be forgotten."
+            if made["secure_sum"] is True
+            else "Sums were taken as secure ones would be; a simulation masks nothing."
+        )
     return said

@@ -43,6 +43,7 @@ class Cell:
     local_steps: list[int] = field(default_factory=list)  # per client and round
     bytes_up: int = 0  # per client, whole run; 0 for the bounds, which are no federations
     bytes_down: int = 0
+    bytes_first: int | None = None  # of both, those before the first round; None where nobody counted them apart
     rounds_to_95: int | None = None
     start_avg: float | None = None  # of the head that training starts from, where it was solved
     taken: str = ""  # which of several heads was chosen

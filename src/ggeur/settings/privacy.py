@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from ggeur.core.errors import GgeurError
 from ggeur.federation.augmentation import Augmentation
 from ggeur.methods import kind_of
-from ggeur.methods.algorithm import Chosen, Given, Solved
+from ggeur.methods.algorithm import Bound, Chosen, Given, Solved, Trained
 from ggeur.privacy.ball import Ball
 from ggeur.privacy.noise import Mechanism
 from ggeur.settings.section import Above, Section, Size
@@ -73,7 +73,11 @@ class Privacy(Section):
 def check_privacy(s: "Settings", augmentation: Augmentation) -> None:
     """GgeurError where the rest of the settings `s` would break, or not need, what [privacy] promises."""
     p, kind = s.privacy, kind_of(s.train.method)
-    if p.epsilon is None or kind is Given:
+    if kind is Given:
+        return
+    if p.secure_sum and kind is not Bound:
+        _check_secure(s, augmentation, kind is Trained)
+    if p.epsilon is None:
         return
     if s.data.standardise:
         raise GgeurError("[data] standardise needs exact sums of rows, which [privacy] epsilon does not allow.")
@@ -100,5 +104,26 @@ def check_privacy(s: "Settings", augmentation: Augmentation) -> None:
         raise GgeurError("Under [privacy] epsilon no shapes can be estimated from the means of single clients.")
     if s.augment.guided < 1:
         raise GgeurError("[augment] guided below 1 needs exact counts, which [privacy] epsilon does not allow.")
-    if p.secure_sum and augmentation.prototypes:
+
+
+def _check_secure(s: "Settings", augmentation: Augmentation, trained: bool) -> None:
+    """GgeurError where a total is not enough."""
+    statistics = not trained or augmentation.needs is not None or s.train.solver is not None or s.data.standardise
+    if statistics and s.privacy.radius is None:
+        raise GgeurError(
+            "[privacy] secure_sum needs radius, a public bound on the length of a row: sums are taken in fixed point, "
+            "and longer rows are scaled down."
+        )
+    if not trained:
+        return
+    if augmentation.prototypes:
         raise GgeurError("Under [privacy] secure_sum there are no prototypes of single domains; use steps = 1.")
+    if augmentation.needs == "means":
+        raise GgeurError("Under [privacy] secure_sum no shapes can be estimated from the means of single clients.")
+    if s.augment.guided < 1:
+        raise GgeurError("[augment] guided below 1 takes shapes from single clients, which [privacy] secure_sum hides.")
+    if s.train.clients_per_round is not None:
+        raise GgeurError(
+            "Under [privacy] secure_sum all clients take part in every round, as totals of different clients could be "
+            "taken off each other; leave clients_per_round out."
+        )

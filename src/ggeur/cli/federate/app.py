@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ggeur.cli.options import Overrides
-from ggeur.cli.screen import say
+from ggeur.cli.screen import mark, say
 from ggeur.core.errors import GgeurError
 
 
@@ -22,13 +22,17 @@ def app(
 
     require_flower()
     from ggeur.deploy.machines.flower_app import write_app
+    from ggeur.deploy.server.serverapp import unprotected
     from ggeur.settings.grid import Experiment
 
     if folder.exists() and not folder.is_dir():
         raise GgeurError(f"{folder} is a file; name a new folder.")
     if folder.exists() and any(folder.iterdir()):
         raise GgeurError(f"The folder {folder} is not empty; name a new one.")
-    write_app(folder, Experiment.load(experiment, set_ or []), Path(out).absolute())
+    asked = Experiment.load(experiment, set_ or [])
+    write_app(folder, asked, Path(out).absolute())
+    if note := unprotected(asked):
+        mark("note", note)
     say(
         f"A Flower app is in {folder}; run it with: flwr run {shlex.quote(str(folder))} SUPERLINK --stream",
         soft_wrap=True,

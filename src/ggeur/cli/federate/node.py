@@ -19,6 +19,9 @@ def node(
     encoder: Annotated[str | None, typer.Option(help="Encoder for images; default: the experiment's.")] = None,
     domain: Annotated[str | None, typer.Option(help="Name of this site's domain, where its table names none.")] = None,
     store: Annotated[Path | None, typer.Option(help="Folder for its training set; default: in the cache.")] = None,
+    roster: Annotated[
+        Path | None, typer.Option(help="All sites' public keys, for secure sums; it then answers under those alone.")
+    ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Loopback port for the node's own processes.")] = 9094,
     own_methods: Annotated[
         bool, typer.Option("--own-methods", help='Allow methods named "package.module:name", which are imported here.')
@@ -42,7 +45,10 @@ def node(
     config |= {name: str(path.absolute()) for name, path in paths.items() if path is not None}
     config |= {name: text for name, text in (("encoder", encoder), ("domain", domain)) if text is not None}
     config |= {"own-methods": True} if own_methods else {}
-    Site(config)  # better now than at the first message
+    config |= {"roster": str(roster.absolute()), "key": str(key)} if roster is not None else {}
+    site = Site(config)  # better now than at the first message
+    if roster is not None:
+        site.check_roster()
     data = Path(config.get("table") or config["images"])
     if not data.exists():
         raise GgeurError(f"There is no {data}; --table or --images names this site's data.")

@@ -20,6 +20,8 @@ _JOURNAL_LINES = {  # what of the journal is worth a line
     "missing": "[yellow]missing[/] client {client} in round {round}: {why}",
     "silent": "[yellow]no greeting[/] from node {node}: {why}",
     "resumed": "going on after round {round}",
+    "summed": "secure sum of {what}: opened, of sites {sites}",
+    "restarted": "[yellow]secure sum of {what}: begun again with new keys[/]",
     "note": "[yellow]note:[/] {why}",
 }
 
@@ -29,6 +31,9 @@ def up(
     nodes: Annotated[int | None, typer.Option(min=1, help="Nodes; as many as the partition makes clients.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Run folder to write; it must not exist.")] = None,
     resume: Resume = None,
+    reopen: Annotated[
+        bool, typer.Option("--reopen", help="With --resume: add nodes that a finished run's solved heads lack.")
+    ] = False,
     set_: Overrides = None,
 ) -> None:
     """Start a SuperLink and SuperNodes on this machine, with TLS and keys, and run an experiment over them."""
@@ -39,13 +44,16 @@ def up(
     from ggeur.deploy.machines.up import with_nodes
     from ggeur.deploy.server.serverapp import check_deployable
 
+    if reopen and resume is None:
+        raise GgeurError("--reopen is of a finished run: name its folder with --resume.")
     asked, folder = experiment_and_folder(experiment, out, resume, set_)
     asked = with_nodes(asked, nodes)
     check_deployable(asked)
     console.print(f"Starting a SuperLink and {asked.points[0].federate.nodes} SuperNodes on loopback", highlight=False)
     try:
         with progress(asked, folder) as on_round:
-            result = run_up(asked, folder, resume=resume is not None, on_round=on_round, on_event=_say)
+            going_on = resume is not None
+            result = run_up(asked, folder, resume=going_on, again=reopen, on_round=on_round, on_event=_say)
     except KeyboardInterrupt as stopped:
         _say_how_to_go_on(folder, "Stopped.")
         raise typer.Exit(130) from stopped

@@ -16,7 +16,7 @@ def write_app(folder: Path, experiment: Experiment, out: Path, *, resume: bool =
     """
     check_deployable(experiment)
     texts = {
-        "pyproject.toml": _template("pyproject.toml") + to_toml({"out": str(out), "resume": resume}),
+        "pyproject.toml": _template("pyproject.toml") + to_toml({"out": str(out), "resume": resume, "reopen": False}),
         "ggeur_app/__init__.py": "",
         "ggeur_app/server.py": _template("server.py"),
         "ggeur_app/client.py": _template("client.py"),

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from ggeur.core.errors import GgeurError
-from ggeur.data.files import lock_file
+from ggeur.data.files import lock_file, write_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.machines import processes
-from ggeur.deploy.machines.certificates import AUTHORITY, make_certificates, make_node_key
+from ggeur.deploy.machines.certificates import AUTHORITY, ROSTER, make_certificates, make_node_key
 from ggeur.deploy.machines.flower_app import write_app
 from ggeur.deploy.machines.processes import CONNECTION, LOOPBACK, Machines
 from ggeur.deploy.server import journal
-from ggeur.experiment.dealing import partition_rows
+from ggeur.deploy.server.reopening import reopen
+from ggeur.experiment.partitions import partition_rows
 from ggeur.experiment.source import load_table
 from ggeur.experiment.tracker import OnRound
 from ggeur.runs.interrupt import check
@@ -47,6 +48,8 @@ def node_tables(table: EmbeddingTable, point: Settings, seed: int) -> list[Embed
 def with_nodes(experiment: Experiment, nodes: int | None) -> Experiment:
     """`experiment` for as many nodes as its partition makes clients; `nodes` is how many somebody expects."""
     point, seed = experiment.points[0], experiment.seeds[0]
+    if point.partition.left_out:
+        raise GgeurError("[partition] left_out is for simulations; on real machines the test rows are scored.")
     clients = len(partition_rows(load_table(point.data).split(seed), point.partition, seed))
     if nodes not in (None, clients):
         raise GgeurError(f"The partition makes {clients} clients, one for each node; use --nodes {clients}.")
@@ -64,12 +67,14 @@ def up(
     out: Path,
     *,
     resume: bool = False,
+    again: bool = False,
     on_round: OnRound = lambda event: None,
     on_event: OnEvent = lambda event: None,
 ) -> Result:
     """Run `experiment` over real nodes on loopback, into `out`, and return its result; with `resume`, go on there.
 
-    `on_round` is given each line of the metrics, and `on_event` each of the journal. At the end everything is stopped,
+    `again` reopens a finished run, to add nodes that its solved heads lack. `on_round` is given each line of the
+    metrics, and `on_event` each of the journal. At the end everything is stopped,
     and removed unless it can be resumed.
     """
     processes.require_flower()
@@ -77,6 +82,8 @@ def up(
         _check_new(out)
     else:
         check_same(out, experiment)  # now, not when everything has been started
+        if again:
+            reopen(out, experiment)
         if (out / "result.json").exists():
             return Result.load(out)
     out, private = out.absolute(), private_folder(out.absolute())
@@ -127,12 +134,18 @@ def _start(machines: Machines, experiment: Experiment, private: Path) -> None:
         register[f"register-{k}"] = [flwr, "supernode", "register", str(keys / f"node-{k}.pub"), CONNECTION]
         (private / f"node-{k}").mkdir(exist_ok=True)
         table.save(private / f"node-{k}" / "table.npz")
+    secure = point.privacy.secure_sum
+    if secure:
+        lines = [f"{k} {(keys / f'node-{k}.pub').read_text(encoding='utf-8')}" for k in range(len(tables))]
+        write_bytes(keys / ROSTER, "".join(lines).encode())
     machines.wait_for_port("superlink", port)
     machines.run(register, env)
     for k, node_port in enumerate(ports):
         folder = private / f"node-{k}"
         config = {"partition-id": k, "table": str(folder / "table.npz"), "store": str(folder / "store")}
         config |= {"own-methods": True}  # the user's own machine, and experiment
+        if secure:
+            config |= {"roster": str(keys / ROSTER), "key": str(keys / f"node-{k}")}
         command = processes.node_command(keys / AUTHORITY, keys / f"node-{k}", link, config, node_port)
         machines.start(f"node-{k}", command, processes.environment(folder / "home"))
     machines.start("run", [flwr, "run", str(private / "app"), CONNECTION, "--stream"], env)

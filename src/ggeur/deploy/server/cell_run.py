@@ -9,9 +9,12 @@ import numpy as np
 from ggeur.core.units import Units
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.server.agreement import Agreement
+from ggeur.deploy.server.collecting import Collector, EachSite
 from ggeur.deploy.server.journal import Journal
 from ggeur.deploy.server.roster import Roster
 from ggeur.deploy.server.scores import LastScores
+from ggeur.deploy.server.secure import SecureSums
+from ggeur.deploy.server.secure_spool import UnderMasks
 from ggeur.deploy.wire.ask import Grid
 from ggeur.experiment.evaluation import by_class
 from ggeur.experiment.setup import Setup
@@ -36,6 +39,12 @@ class CellRun:
             "point": _whole(tracker.point),
         }
         self._roster = Roster(grid, tracker.point.federate, journal, common)
+        self._collector: Collector = EachSite(self._roster)
+        self._sums: SecureSums | None = None
+        privacy = tracker.point.privacy
+        if privacy.secure_sum:
+            self._sums = SecureSums(self._roster, folder.sums(tracker.number) / "attempt.json")
+            self._collector = UnderMasks(self._roster, self._sums, privacy.radius or 0.0)
 
     def _note_traffic(self) -> None:
         """Bytes up and down per site."""

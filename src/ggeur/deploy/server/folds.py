@@ -6,21 +6,18 @@ import numpy as np
 
 from ggeur.core.message import Total
 from ggeur.core.types import Bool, Int
-from ggeur.deploy.server.agreement import Agreement, Client
+from ggeur.deploy.server.agreement import Client
 from ggeur.deploy.server.opening import Opened
 from ggeur.deploy.server.roster import Roster
 from ggeur.deploy.server.round_zero import packed
+from ggeur.deploy.server.secure import SecureSums, Sum
 from ggeur.deploy.wire.ask import Answer, Question
+from ggeur.deploy.wire.blocks import rows_blocks
 from ggeur.deploy.wire.check import checked_right
 from ggeur.deploy.wire.packing import tree_to_arrays
 from ggeur.deploy.wire.wanted import ALL, Part, Wanted
 from ggeur.federation.choosing import Fold, Heads, folds_of
 from ggeur.methods.algorithm import Chosen
-
-
-def rows_held(roster: Roster, agreement: Agreement) -> Int:
-    """(D, C): the training rows that all who take part hold together."""
-    return np.sum([agreement.cells(client) for client in roster.known], axis=0)
 
 
 def wanted_folds(chosen: Chosen, count: Int, seed: int) -> Wanted:
@@ -33,10 +30,11 @@ def wanted_folds(chosen: Chosen, count: Int, seed: int) -> Wanted:
 
 
 class SitesFolds:
-    """The sites of `roster`, which have sent what is `opened`, without some of their rows."""
+    """The sites of `roster`, which have sent what is `opened`, without some of their rows; under masks by `secure`."""
 
-    def __init__(self, roster: Roster, opened: Opened, chosen: Chosen) -> None:
+    def __init__(self, roster: Roster, opened: Opened, chosen: Chosen, secure: SecureSums | None = None) -> None:
         assert opened.sums is not None
+        self._secure = secure
         self._roster, self._opened, self._sums, self._chosen = roster, opened, opened.sums, chosen
 
     def total(self, fold: Fold) -> Total:
@@ -59,6 +57,10 @@ class SitesFolds:
 
         agreement = self._opened.agreement
         total = np.zeros((len(folds), len(kinds), len(agreement.domains), len(agreement.classes)), np.int64)
+        if self._secure is not None:
+            blocks = rows_blocks(total.shape)
+            found = self._secure.total(Sum("right answers", "right", blocks, lambda client: question))
+            return np.asarray(np.rint(found.arrays["rows"]), np.int64)
         for _, _, right in self._roster.ask(self._roster.present, lambda client: question, read, 0):
             total += right
         return total

@@ -67,6 +67,11 @@ class Roster:
         if there < least:
             raise GgeurError(f"{here}, and [federate] min_nodes = {least}; {remedy}.")
 
+    def require_enough(self) -> None:
+        """Raise where fewer sites are there before training than must be."""
+        there = len(self.present)
+        self.require(there, None, f"{there} sites remain before training")
+
     def meet(self, number: int) -> None:
         """Before round `number`: see who has left, and greet whoever is new."""
         live = set(self.grid.get_node_ids())

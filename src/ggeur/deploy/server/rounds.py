@@ -16,8 +16,8 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.types import Int, Tree
 from ggeur.core.units import Units
 from ggeur.deploy.server.agreement import Client
-from ggeur.deploy.server.opening import TrainingSets
 from ggeur.deploy.server.scores import LastScores, Scores, checked_scores, last_scores
+from ggeur.deploy.server.training_sets import TrainingSets
 from ggeur.deploy.wire.ask import Answer, Question
 from ggeur.deploy.wire.check import check_tree
 from ggeur.deploy.wire.packing import Arrays, arrays_to_tree, tree_to_arrays
@@ -79,7 +79,7 @@ class Rounds:
         server, counted = state.servers[0], np.array(state.clients)
         self._sets.make(number)
         chosen = set(self._training.participants(self._seed, number, self._round_zero.trainable).tolist())
-        sent = jax.tree.map(np.asarray, self._trained.method.broadcast(server))
+        sent = self._sent(server)
         ready = [client for client in roster.present if client.ready]
         for index in sorted(chosen - {client.index for client in ready}):
             roster.missing(roster.clients[index], number, "it is not connected, or has no training set")
@@ -114,6 +114,10 @@ class Rounds:
         roster.journal("round", round=number, answered=ids, waited=round(waited, 2), slowest=round(slowest, 2))
         loss = float(np.average(losses, weights=weights))
         return Round(State(number, [server], counted, ()), loss, scores, sorted(chosen - set(ids)))
+
+    def _sent(self, server: Tree) -> Mapping[str, Tree]:
+        """What the server, in that state, sends to everybody."""
+        return jax.tree.map(np.asarray, self._trained.method.broadcast(server))
 
     def _training_question(self, client: Client, sent: Mapping[str, Tree], number: int, since: int) -> Question:
         """What a client is sent to train on; what never changes only once, its first state only before it has one."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from ggeur.core.errors import GgeurError
 from ggeur.deploy.machines.processes import end_with_parent
 from ggeur.deploy.server.journal import Journal, forget
+from ggeur.deploy.server.reopening import reopen
 from ggeur.deploy.server.solved_run import SolvedRun
 from ggeur.deploy.server.trained_run import TrainedRun
 from ggeur.deploy.wire.ask import Grid
@@ -14,6 +15,7 @@ from ggeur.experiment.setup import Setup
 from ggeur.experiment.tracker import Tracker
 from ggeur.methods import kind_of
 from ggeur.methods.algorithm import Bound, Given, Trained
+from ggeur.privacy.secure import FEWEST
 from ggeur.runs.folder import RunFolder, finished_result, run_folder
 from ggeur.runs.result import Cell, Result
 from ggeur.settings.grid import Experiment
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 def server_app(experiment: Path) -> "ServerApp":
     """The app that a SuperLink runs for the file `experiment`.
 
-    Its run configuration says where the run folder is and whether to resume it.
+    Its run configuration says where the run folder is, and whether to resume it, or to reopen one that is finished.
     """
     from flwr.serverapp import ServerApp
 
@@ -34,8 +36,9 @@ def server_app(experiment: Path) -> "ServerApp":
 
     def main(grid: Grid, context: "Context") -> None:
         end_with_parent()
-        out, resume = Path(str(context.run_config["out"])), bool(context.run_config.get("resume", False))
-        run_over(grid, Experiment.load(experiment), out, resume=resume)
+        out, given = Path(str(context.run_config["out"])), context.run_config
+        resume, again = bool(given.get("resume", False)), bool(given.get("reopen", False))
+        run_over(grid, Experiment.load(experiment), out, resume=resume or again, again=again)
 
     app.main()(main)
     return app
@@ -68,14 +71,33 @@ def check_deployable(experiment: Experiment) -> None:
     f = first.federate
     if f.nodes is None:
         raise GgeurError("[federate] nodes is missing: say how many sites there are.")
+    if len({p.privacy.secure_sum for p in experiment.points}) > 1:
+        raise GgeurError("Sites with a roster answer under secure sums alone: [privacy] secure_sum cannot vary.")
+    if first.privacy.secure_sum and f.nodes < FEWEST:
+        raise GgeurError(f"[privacy] secure_sum needs {FEWEST} sites, not {f.nodes}: of two, each knows the other's.")
     if f.min_nodes > f.nodes:
         raise GgeurError(f"[federate] min_nodes = {f.min_nodes} is more than the {f.nodes} nodes there are.")
 
 
-def run_over(grid: Grid, experiment: Experiment, out: Path, *, resume: bool) -> None:
-    """Run every cell of `experiment` over the nodes of Flower's `grid`, into `out`; with `resume`, go on there."""
+def unprotected(experiment: Experiment) -> str:
+    """What to say where sites would send small cells as they are; nothing where none of them does."""
+    if all(p.privacy.min_count or p.privacy.epsilon is not None for p in experiment.points):
+        return ""
+    return (
+        "Nothing holds small cells back: of a class with one row at a site, what it sends is that row. Set [privacy] "
+        "min_count (10 is recommended) or epsilon; `ggeur audit` shows what follows from your tables."
+    )
+
+
+def run_over(grid: Grid, experiment: Experiment, out: Path, *, resume: bool, again: bool = False) -> None:
+    """Run every cell of `experiment` over the nodes of Flower's `grid`, into `out`; with `resume`, go on there.
+
+    `again` reopens a finished run, to add sites that its solved heads lack.
+    """
     check_deployable(experiment)
     keep_compiled_programs()
+    if again:
+        reopen(out, experiment)
     if resume and finished_result(out, experiment) is not None:
         return
     if not resume:
@@ -84,6 +106,8 @@ def run_over(grid: Grid, experiment: Experiment, out: Path, *, resume: bool) -> 
     try:
         with run_folder(out, experiment, resume=resume) as folder:
             journal = Journal(out)
+            if note := unprotected(experiment):
+                journal("note", why=note)
             folder.finish(Result([_cell(grid, folder, journal, experiment, n) for n in range(len(experiment.points))]))
             journal("finished")
     except GgeurError as error:

@@ -7,12 +7,15 @@ import shutil
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ggeur.core.message import Total
 from ggeur.core.units import Units
 from ggeur.deploy.server.agreement import Agreement, Client
 from ggeur.deploy.server.cell_run import CellRun
-from ggeur.deploy.server.folds import SitesFolds, rows_held, wanted_folds
+from ggeur.deploy.server.folds import SitesFolds, wanted_folds
 from ggeur.deploy.server.opening import Opened, agree_and_collect
+from ggeur.deploy.server.reopening import check_all_are_back
 from ggeur.deploy.server.round_zero import packed
 from ggeur.deploy.server.scores import LastScores, LateScores, last_scores
 from ggeur.deploy.wire.ask import Question
@@ -47,7 +50,7 @@ class SolvedRun(CellRun):
         roster.gather()
         found = self._solve()
         last, again = self._score(found, roster.present), set[int]()
-        while waiting := [client for client in self._unscored(last) if client.index not in again]:
+        while waiting := [client for client in self._unscored(found, last) if client.index not in again]:
             again |= {client.index for client in waiting}  # each once: one that is always late must not delay the end
             if all(client.index in found.clients for client in waiting):
                 more = self._score(found, waiting)
@@ -56,6 +59,7 @@ class SolvedRun(CellRun):
                 found = self._solve()
                 last = self._score(found, roster.present)
         missing = sorted(set(range(tracker.point.federate.nodes or 1)) - found.clients)
+        check_all_are_back(self._folder.path, tracker.number, missing)
         scores = LateScores(tracker, self._setup, found.agreement, found.units, resolve_head(found.head))
         tracker.trained(0, [found.params], 0.0, missing)
         scores.expect(found.params, 0.0, missing)
@@ -72,11 +76,15 @@ class SolvedRun(CellRun):
         assert isinstance(self._setup.algorithm, Chosen)
         return self._setup.algorithm
 
-    def _unscored(self, last: LastScores) -> list[Client]:
-        """Who is there now and has not scored the head: one that came later, or whose answer was lost."""
+    def _unscored(self, found: _Solution, last: LastScores) -> list[Client]:
+        """Who is there now and has not scored the head: one that came later, or whose answer was lost.
+
+        To a secure sum that was opened nobody can be added.
+        """
         self._roster.closed = False
         self._roster.meet(0)
-        return [client for client in self._roster.present if client.index not in last.scores]
+        waiting = [client for client in self._roster.present if client.index not in last.scores]
+        return [client for client in waiting if self._sums is None or client.index in found.clients]
 
     def _solve(self) -> _Solution:
         """The head of the sites that are there, and of those that are not but have sent their statistics."""
@@ -93,9 +101,9 @@ class SolvedRun(CellRun):
         if guard is None:
             total = Total.of(messages, solved.apart)
         else:
-            total = guard.total(messages, opened.sums.clients(), solved.apart)
+            total = guard.total(messages, opened.sums.clients(), solved.apart, solved.under)
         params = solved_head(solved, name, total, task, self._tracker.seed)
-        return _Solution(params, solved.head, opened.agreement, opened.units, set(opened.sums.files), choice)
+        return _Solution(params, solved.head, opened.agreement, opened.units, opened.sums.senders, choice)
 
     def _wanted(self, solved: Solved) -> Wanted:
         noisy = self._setup.settings.privacy.mechanism is not None
@@ -103,7 +111,7 @@ class SolvedRun(CellRun):
 
     def _collect(self, wanted: Callable[[Agreement], Wanted]) -> Opened:
         folder = self._folder.sums(self._tracker.number)
-        return agree_and_collect(self._roster, wanted, folder, standardise=self._setup.standardise)
+        return agree_and_collect(self._roster, self._collector, wanted, folder, standardise=self._setup.standardise)
 
     def _choose(self) -> tuple[Opened, Choice]:
         """Which candidate is taken; a site that does not answer for its rows is left out of the statistics, too."""
@@ -112,16 +120,23 @@ class SolvedRun(CellRun):
         if privacy.mechanism is not None:
             return self._by_rule()
         uneven: Any = "folds" if privacy.least_rows else None
+        count = np.zeros((0, 0), np.int64)
+
+        def wanted(agreement: Agreement) -> Wanted:
+            nonlocal count
+            count = self._collector.rows(agreement)
+            return wanted_folds(chosen, count, seed)._replace(protected=uneven)
+
         while True:
             for client in roster.absent:
                 roster.leave_out(client, 0, "it left before it scored the candidates")
-            opened = self._collect(
-                lambda agreement: wanted_folds(chosen, rows_held(roster, agreement), seed)._replace(protected=uneven)
-            )
-            count, task = rows_held(roster, opened.agreement), _task(opened.agreement)
-            choice = choose(chosen, count, SitesFolds(roster, opened, chosen), task, seed)
+            opened = self._collect(wanted)
+            if self._sums is None:  # a site may have been left out, and then its rows are, too
+                count = self._collector.rows(opened.agreement)
+            task, folds = _task(opened.agreement), SitesFolds(roster, opened, chosen, self._sums)
+            choice = choose(chosen, count, folds, task, seed)
             assert opened.sums is not None
-            if set(roster.clients) == set(opened.sums.files):
+            if self._sums is not None or set(roster.clients) == opened.sums.senders:
                 taken, why = chosen.candidates[choice.taken].label, choice.sentence(chosen.candidates)
                 roster.journal("chosen", taken=taken, why=why)
                 return opened, choice
@@ -132,7 +147,7 @@ class SolvedRun(CellRun):
 
         def wanted(agreement: Agreement) -> Wanted:
             nonlocal choice
-            choice = chosen_by_rule(self._setup, agreement.dimension, len(self._roster.clients))
+            choice = chosen_by_rule(self._setup, len(agreement.classes), len(self._roster.clients))
             return self._wanted(self._chosen.candidates[choice.taken].solved)
 
         opened = self._collect(wanted)

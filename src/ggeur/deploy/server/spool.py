@@ -49,6 +49,8 @@ class Spool(NamedTuple):
     files: Mapping[int, File]
     center: Float | None = None
     merged: Message | None = None  # once they have been added up
+    sites: tuple[int, ...] = ()  # behind a secure sum, which is in one file
+    holders: Mapping[int, int] = {}  # how many of those have rows of each domain, or of all
 
     def total(self, classes: Bool | None = None) -> Message:
         """Their sum, holding two at a time; of client k only the `classes` that are marked in row k."""
@@ -71,8 +73,15 @@ class Spool(NamedTuple):
                 if domain in file.domains:
                     yield domain, self._message(file, domain, without)
 
+    @property
+    def senders(self) -> set[int]:
+        """Whose messages these are."""
+        return set(self.sites or self.files)
+
     def clients(self) -> dict[int, int]:
         """How many sites have sent a message of each domain."""
+        if self.sites:
+            return dict(self.holders)
         return dict(Counter(domain for file in self.files.values() for domain in file.domains))
 
     def _of_clients(self, *, means: bool = False) -> Iterator[Message]:
@@ -104,9 +113,7 @@ def collect(roster: Roster, agreement: Agreement, wanted: Wanted, folder: Path, 
 
     def collected(center: Float | None) -> Message:
         nonlocal sums
-        cells: Arrays = {} if wanted.cells is None else {"cells": wanted.cells}
-        arrays = packed(units) | cells | ({} if center is None else {"center": center})
-        question = Question("query.statistics", wanted.facts, arrays)
+        question = statistics_question(wanted, units, center)
         sums = Spool(wanted, _ask(roster, agreement, wanted, question, folder), center)
         return sums.total()
 
@@ -115,16 +122,26 @@ def collect(roster: Roster, agreement: Agreement, wanted: Wanted, folder: Path, 
         return sums
     total = about_center(collected)
     if not total.count.any():
-        raise GgeurError("The federation has no training samples at all.")
+        raise GgeurError("The federation has no training samples at all, or none in cells of [privacy] min_count rows.")
     if note := digits_note(total):
         roster.journal("note", why=note)
     return sums._replace(merged=total)
 
 
+def statistics_question(wanted: Wanted, units: Units | None, center: Float | None) -> Question:
+    """What sites are asked: for what is `wanted`, of rows in `units`, about `center`."""
+    cells: Arrays = {} if wanted.cells is None else {"cells": wanted.cells}
+    return Question(
+        "query.statistics", wanted.facts, packed(units) | cells | ({} if center is None else {"center": center})
+    )
+
+
 def _ask(roster: Roster, agreement: Agreement, wanted: Wanted, question: Question, folder: Path) -> dict[int, File]:
     """Whose answer is not in `folder` is asked; whoever then has none there does not take part."""
     held = {client.index: agreement.cells(client) for client in roster.known}
-    paths = {client.index: folder / f"{client.index}-{_name(question, agreement, client)}" for client in roster.known}
+    paths = {
+        client.index: folder / f"{client.index}-{file_name(question, agreement, [client])}" for client in roster.known
+    }
 
     def messages(client: Client, arrays: Arrays) -> dict[Part, Message]:
         center = question.arrays.get("center")
@@ -158,10 +175,11 @@ def _file(path: Path, messages: Mapping[Part, Message]) -> File:
     return File(path, {part: np.round(message.count).astype(np.int64) for part, message in messages.items()})
 
 
-def _name(question: Question, agreement: Agreement, client: Client) -> str:
-    """What a file is called of what `client`, as long as it has these data, answers to `question`."""
+def file_name(question: Question, agreement: Agreement, clients: Sequence[Client]) -> str:
+    """What a file is called of what `clients`, as long as they have these data, answer to `question`."""
     agreed = agreement.classes, agreement.domains
-    asked: Any = (VERSION, question.kind, question.facts, agreed, client.hello.fingerprint, client.hello.count)
+    whose = [part for client in clients for part in (client.hello.fingerprint, client.hello.count)]
+    asked: Any = (VERSION, question.kind, question.facts, agreed, *whose)
     digest = hashlib.sha256(json.dumps(asked).encode())
     for name, array in sorted(question.arrays.items()):
         digest.update(f"{name} {array.shape} {array.dtype}".encode() + array.tobytes())

@@ -9,10 +9,12 @@ from ggeur.core.message import Total
 from ggeur.core.types import Tree
 from ggeur.deploy.server.cell_run import CellRun
 from ggeur.deploy.server.journal import Journal
-from ggeur.deploy.server.opening import TrainingSets, open_federation
+from ggeur.deploy.server.opening import open_federation
 from ggeur.deploy.server.round_zero import RoundZero
 from ggeur.deploy.server.rounds import Rounds
 from ggeur.deploy.server.scores import LateScores
+from ggeur.deploy.server.secure_rounds import MaskedRounds
+from ggeur.deploy.server.training_sets import TrainingSets
 from ggeur.deploy.wire.ask import Grid
 from ggeur.engine.simulate import State
 from ggeur.experiment.tracker import Tracker
@@ -66,7 +68,7 @@ class TrainedRun(CellRun):
         roster.gather()
         with tempfile.TemporaryDirectory(prefix="ggeur-statistics-") as folder:
             round_zero, sums = open_federation(
-                roster, self._setup.augmentation, start, Path(folder), standardise=standardise
+                roster, self._collector, self._setup.augmentation, start, Path(folder), standardise=standardise
             )
             total = None if sums is None else sums.merged
             if not standardise and total is not None and len(total.second) and (note := total.units.note("the sites")):
@@ -78,8 +80,8 @@ class TrainedRun(CellRun):
             else:
                 assert sums is not None
                 params = to_train(solved_head(start, train.start, Total.of(sums.by_domain(), start.apart), task, seed))
-        sets = TrainingSets(roster, round_zero, self._trained, train.batch)
-        prepared = sets.add(sets.make(0), nodes)
+        sets = TrainingSets(roster, round_zero, self._trained, train.batch, self._sums)
+        prepared = sets.prepared(nodes)
         rounds = self._rounds(sets, params, prepared)
         round_zero.save(self._path, {"params": params, "prepared": prepared, "run": np.array(roster.common["run"])})
         rows = {client.index: n for client, n in zip(round_zero.clients, round_zero.rows, strict=True)}
@@ -95,7 +97,7 @@ class TrainedRun(CellRun):
         roster.clients = {client.index: client for client in round_zero.clients}
         roster.agreement, roster.closed = agreement, True
         roster.bytes_up, roster.bytes_down = (n * len(roster.clients) for n in (cell.bytes_up, cell.bytes_down))
-        sets = TrainingSets(roster, round_zero, self._trained, self._setup.training.batch)
+        sets = TrainingSets(roster, round_zero, self._trained, self._setup.training.batch, self._sums)
         rounds = self._rounds(sets, kept["params"], kept["prepared"])
         first = rounds.first_state
         template = first._replace(servers=[(first.servers[0], np.int64(0), np.float64(0))])
@@ -112,4 +114,6 @@ class TrainedRun(CellRun):
     def _rounds(self, sets: TrainingSets, params: Params, prepared: Tree) -> Rounds:
         """The rounds that start with the head `params`, and what the sites sent before round 1, added up."""
         start = self._trained.method.init(params, prepared, len(sets.round_zero.trainable))
+        if self._sums is not None:
+            return MaskedRounds(sets, self._setup, self._trained, start, self._tracker.seed, self._sums)
         return Rounds(sets, self._setup, self._trained, start, self._tracker.seed)

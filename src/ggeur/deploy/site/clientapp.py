@@ -9,6 +9,7 @@ from ggeur.deploy.site.data import Site
 from ggeur.deploy.site.local_round import evaluate, train
 from ggeur.deploy.site.opening import augment, hello, statistics, sums
 from ggeur.deploy.site.request import Reply, Request
+from ggeur.deploy.site.secure import keys, masked, seed
 from ggeur.deploy.site.solved import right, score
 from ggeur.deploy.site.store import LostFile
 from ggeur.deploy.wire.records import VERSION, from_records, to_records
@@ -23,7 +24,7 @@ def client_app() -> "ClientApp":
     from flwr.clientapp import ClientApp
 
     app = ClientApp()
-    for answer in (hello, sums, statistics, augment, right, score):
+    for answer in (hello, sums, statistics, augment, right, score, keys, masked, seed):
         app.query(answer.__name__)(_handler(answer))
     app.train()(_handler(train))
     app.evaluate()(_handler(evaluate))

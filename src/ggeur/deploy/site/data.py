@@ -16,6 +16,7 @@ from ggeur.data.caches import cache_folder
 from ggeur.data.files import write_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.site.store import Store
+from ggeur.privacy.secure.keys import KnownSites, sign
 from ggeur.settings.schema import Settings
 
 ALONE = "all"  # the one domain of a table that names none
@@ -24,7 +25,7 @@ ALONE = "all"  # the one domain of a table that names none
 class Site:
     """What `config`, of `--node-config`, says of a site.
 
-    It has partition-id, and table or images; perhaps encoder, domain, store, own-methods.
+    It has partition-id, and table or images; perhaps encoder, domain, store, own-methods; for secure sums roster, key.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -37,6 +38,28 @@ class Site:
             raise GgeurError('Start the node with either table="FILE.npz" or images="FOLDER" in --node-config.')
         self._imports = config.get("own-methods") is True
         self.root = Path(str(config.get("store") or cache_folder() / "federate"))
+        self.secure = "roster" in config  # it then sends no sum that is not masked
+
+    @property
+    def key(self) -> Path:
+        """Its node's private key."""
+        return Path(str(self._config.get("key")))
+
+    def known_sites(self) -> KnownSites:
+        """The roster of public keys that this site was given."""
+        if not self.secure or "key" not in self._config:
+            raise GgeurError(
+                "this site has no roster of the others' public keys, which secure sums need: start it with --roster"
+            )
+        return KnownSites(Path(str(self._config["roster"])))
+
+    def check_roster(self) -> None:
+        """Raise unless the roster can be read and has this site's own public key, under its number."""
+        known, text = self.known_sites(), b"is this key mine?"
+        try:
+            known.check(self.client, sign(self.key, text), text)
+        except GgeurError as error:
+            raise GgeurError(f"The roster does not have this node's key as site {self.client}'s: {error}.") from error
 
     def salted(self, fingerprint: str) -> str:
         """A name for these data that nobody can guess who holds them, or a row less: a keyed hash of `fingerprint`."""

@@ -21,12 +21,13 @@ def first_message(request: Request, rows: int) -> Reply:
 
     message: Tree = ()
     if rows:
-        message = lane.prepare(_lane(request), _setup(request).trained, request.point.train.batch)
+        message = lane.prepare(kept_lane(request), setup_of(request).trained, request.point.train.batch)
     arrays, shape = tree_to_arrays(message)
     return {"rows": rows, "prepared": shape}, arrays
 
 
-def _setup(request: Request) -> Any:
+def setup_of(request: Request) -> Any:
+    """What the settings of `request` stand for."""
     from ggeur.engine.compilation import keep_compiled_programs
     from ggeur.experiment.setup import Setup
 
@@ -34,7 +35,8 @@ def _setup(request: Request) -> Any:
     return Setup.of(request.point)
 
 
-def _lane(request: Request) -> Any:
+def kept_lane(request: Request) -> Any:
+    """What this site trains on, as it is kept."""
     from ggeur.engine.lane import Lane
 
     names = ("base", "bank", "row", "noise", "y", "originals", *LowRank._fields)
@@ -50,17 +52,25 @@ def _tree(request: Request, name: str) -> Tree:
 
 
 def train(request: Request) -> Reply:
-    """Score the head that `request` brings, then train from it.
+    """Score the head that `request` brings, then train from it."""
+    request.in_the_clear()
+    done, scores, _ = trained(request)
+    message, shape = tree_to_arrays(done.message)
+    return {"message": shape, "loss": done.loss, "scores": scores}, message
+
+
+def trained(request: Request) -> tuple[Any, dict[str, list[int]], VirtualSet]:
+    """What a round at this site comes to, the scores of the head that it began with, and the set it was trained on.
 
     What this site remembers is kept under the round's number.
     """
     from ggeur.engine import lane
 
     facts, store, broadcast = request.facts, request.store, request.point.train.broadcast
-    mine = _lane(request)  # before anything is kept: where the set is lost, so is its folder
+    mine = kept_lane(request)  # before anything is kept: where the set is lost, so is its folder
     if "constant" in facts:
         store.put_tree("constant", _tree(request, "constant"))
-    sent, setup = {**_tree(request, "sent"), **store.tree("constant")}, _setup(request)
+    sent, setup = {**_tree(request, "sent"), **store.tree("constant")}, setup_of(request)
     number, since = int(facts["round"]), int(facts["since"])
     if since and facts["remembers"]:
         state, own = store.tree(f"state-{since}")
@@ -71,8 +81,7 @@ def train(request: Request) -> Reply:
     done = lane.train(mine, setup.trained, setup.training, number, start, sent, state)
     if facts["remembers"]:
         store.put_state(number, (done.state, () if broadcast else done.end), since)
-    message, shape = tree_to_arrays(done.message)
-    return {"message": shape, "loss": done.loss, "scores": scores}, message
+    return done, scores, mine.set
 
 
 def _own_head(request: Request, head: Any, dimension: int) -> Tree:
@@ -84,9 +93,9 @@ def _own_head(request: Request, head: Any, dimension: int) -> Tree:
 
 def evaluate(request: Request) -> Reply:
     """Score the head that `request` brings on this site's test rows, and forget the run if it is the last."""
-    scores, confusion = _scores(request, _tree(request, "head"), _setup(request).head)
+    scores, confusion = _scores(request, _tree(request, "head"), setup_of(request).head)
     if request.facts.get("last"):
-        request.store.clear()
+        request.forget()
     return {"scores": scores}, {"confusion": confusion}
 
 

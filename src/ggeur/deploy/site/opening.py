@@ -1,11 +1,15 @@
 """Round 0 at a site: who it is, its statistics, and its training set, drawn along the global shapes."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.low_rank import LowRank
+from ggeur.core.message import Message
+from ggeur.core.types import Int
 from ggeur.core.units import RowSums
 from ggeur.core.virtual import BankPiece, NoisePlace, training_set
 from ggeur.deploy.site.data import test_rows
@@ -13,9 +17,11 @@ from ggeur.deploy.site.local_round import first_message
 from ggeur.deploy.site.release import released
 from ggeur.deploy.site.request import Reply, Request
 from ggeur.deploy.wire.packing import Arrays, pack_message, unpack_factors
-from ggeur.deploy.wire.wanted import Wanted
+from ggeur.deploy.wire.wanted import Part, Wanted
 from ggeur.federation.shapes import Shapes
 from ggeur.federation.summary import summarise
+from ggeur.methods import kind_of
+from ggeur.methods.algorithm import Trained
 from ggeur.settings.schema import Settings
 
 ENCODER = ("encoder", "weights", "preprocessing", "dimension")  # what a table's meta says of its encoder
@@ -24,7 +30,9 @@ ENCODER = ("encoder", "weights", "preprocessing", "dimension")  # what a table's
 def hello(request: Request) -> Reply:
     """Who this site is, what its table is about, and whether it has its training set of the run of `request`."""
     table, fingerprint = request.table(fresh=True), ""
-    test, hidden = test_rows(table), request.point.privacy.epsilon is not None
+    test, privacy = test_rows(table), request.point.privacy
+    # Training sets are laid out by counts, which are therefore told; a solved head's are in the sums.
+    hidden = privacy.epsilon is not None or (privacy.secure_sum and kind_of(request.point.train.method) is not Trained)
     count = np.zeros((table.n_domains, table.n_classes), np.int64)
     np.add.at(count, (table.domains[~test], table.y[~test]), 1)
     fingerprint = table.fingerprint()
@@ -46,28 +54,48 @@ def hello(request: Request) -> Reply:
 
 def sums(request: Request) -> Reply:
     """Number, sum and squares of this site's training rows, of which the federation's units are found."""
+    request.in_the_clear()
+    return {}, {"sums": row_sums(request).pack()}
+
+
+def row_sums(request: Request) -> RowSums:
+    """Of this site's training rows, as they lie there."""
     table = request.table()
-    return {}, {"sums": RowSums.of(table.x[~test_rows(table)]).pack()}
+    return RowSums.of(table.x[~test_rows(table)])
 
 
 def statistics(request: Request) -> Reply:
     """The messages of this site's training rows that `request` asks for, of a kind and about a center that it names."""
-    table, center = request.table(), request.arrays.get("center")
-    wanted, own, privacy = Wanted.read(request.facts, request.arrays), ~test_rows(table), request.point.privacy
-    x, y, domains = table.x[own], table.y[own], table.domains[own]
-    if privacy.mechanism is not None:
-        return {}, released(request, wanted, (x, y, domains))
+    request.in_the_clear()
+    wanted = Wanted.read(request.facts, request.arrays)
+    if request.point.privacy.mechanism is not None:
+        return {}, released(request, wanted, rows_of(request))
+    arrays: Arrays = {}
+    for part, message in messages(request, wanted):
+        arrays |= pack_message(message, part.prefix)
+    return {}, arrays
+
+
+def rows_of(request: Request) -> tuple[NDArray[Any], Int, Int]:
+    """This site's training rows, their classes and their domains."""
+    table = request.table()
+    own = ~test_rows(table)
+    return table.x[own], table.y[own], table.domains[own]
+
+
+def messages(request: Request, wanted: Wanted, every: int | None = None) -> Iterator[tuple[Part, Message]]:
+    """Those that are `wanted` of this site: of the domains that it has rows of, or of `every` one of so many."""
+    x, y, domains = rows_of(request)
     fold = np.zeros_like(y)
     if wanted.folds:
         from ggeur.federation.choosing import row_folds
 
-        fold = row_folds(y, domains, wanted.folds, request.seed, request.site.client, privacy.least_rows)
-    arrays: Arrays = {}
-    for part in wanted.parts(np.unique(domains).tolist()):
+        least = request.point.privacy.least_rows
+        fold = row_folds(y, domains, wanted.folds, request.seed, request.site.client, least)
+    for part in wanted.parts(np.unique(domains).tolist() if every is None else range(every)):
         rows = wanted.rows(part, y, domains, fold)
-        message = summarise(x[rows], y[rows], table.n_classes, wanted.kind, center)
-        arrays |= pack_message(message, part.prefix)
-    return {}, arrays
+        classes, center = len(request.facts["classes"]), request.arrays.get("center")
+        yield part, summarise(x[rows], y[rows], classes, wanted.kind, center)
 
 
 def augment(request: Request) -> Reply:
@@ -97,12 +125,15 @@ def augment(request: Request) -> Reply:
             "noise": rows.noise,
             "y": rows.y,
             "originals": np.array([rows.originals]),
+            "settings": request.settings_hash,
             **(expected or LowRank(bank[:0], bank[:0]))._asdict(),
             "test_x": table.x[test],
             "test_y": table.y[test],
             "test_domain": table.domains[test],
         },
     )
+    if request.point.privacy.secure_sum:  # it is added up under masks, later
+        return {"rows": len(rows.y)}, {}
     return first_message(request, len(rows.y))
 
 

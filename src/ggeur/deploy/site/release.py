@@ -7,7 +7,6 @@ what was sent is kept, beyond the end of the run, and `privacy.jsonl` beside it 
 import hashlib
 import json
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,12 +44,13 @@ def released(request: Request, wanted: Wanted, rows: tuple[NDArray[Any], Int, In
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with write_atomically(path) as file:
         np.savez(file, allow_pickle=False, **arrays)
-    _note(folder.parent / "privacy.jsonl", request)
+    note_spending(request)
     return read_arrays(path)
 
 
-def _note(book: Path, request: Request) -> None:
-    p = request.point.privacy
+def note_spending(request: Request) -> None:
+    """Write into the site's book what a message has cost."""
+    book, p = request.site.root / "privacy.jsonl", request.point.privacy
     spent = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "message": request.store.identity}
     with book.open("a", encoding="utf-8") as file:
         file.write(json.dumps(spent | {"epsilon": p.epsilon, "delta": p.delta, "unit": p.unit}) + "\n")

@@ -1,10 +1,16 @@
 """What the server asks of a site, and what the site replies."""
 
+import hashlib
+import json
+import shutil
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ggeur.core.errors import GgeurError
 from ggeur.core.names import is_own
 from ggeur.core.units import Units
 from ggeur.data.table import EmbeddingTable
@@ -29,8 +35,29 @@ class Request:
         for what, name in (*methods, ("augmentation", p.augment.kind), ("head", p.train.head)):
             if is_own(name):
                 site.check_imports(what, name)
+        if site.secure and not p.privacy.secure_sum:
+            raise GgeurError("this site was started with a roster, and answers under [privacy] secure_sum alone")
         self.seed = int(facts["seed"])
         self.store = Store(site.root, str(facts["run"]), int(facts["cell"]), site.client)
+        self.masks = site.root / "masks" / self.store.identity  # what a sum under masks must remember between messages
+
+    @property
+    def settings_hash(self) -> NDArray[np.uint8]:
+        """(32,): of the settings that this message brings."""
+        said = json.dumps(self.facts["point"], sort_keys=True).encode()
+        return np.frombuffer(hashlib.sha256(said).digest(), np.uint8)
+
+    def forget(self) -> None:
+        """The run is over: nothing of it is left here."""
+        self.store.clear()
+        shutil.rmtree(self.masks, ignore_errors=True)
+        with suppress(OSError):  # those of other runs may still be there
+            self.masks.parent.rmdir()
+
+    def in_the_clear(self) -> None:
+        """Raise where what is asked for may only be sent under a mask."""
+        if self.point.privacy.secure_sum:
+            raise GgeurError("under [privacy] secure_sum this site sends its sums under masks alone")
 
     def table(self, *, fresh: bool = False) -> EmbeddingTable:
         """The site's table in the federation's classes and domains; `fresh`, read or embedded anew, in its own.

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ggeur.core.names import is_own
+from ggeur.core.types import Int
 from ggeur.deploy.site.data import test_rows
 from ggeur.deploy.site.local_round import scores_of
 from ggeur.deploy.site.request import Reply, Request
@@ -11,6 +12,12 @@ from ggeur.deploy.wire.packing import arrays_to_tree
 
 def right(request: Request) -> Reply:
     """How many training rows of each cell of each fold each candidate gets right that was solved without them."""
+    request.in_the_clear()
+    return {}, {"right": rows_right(request)}
+
+
+def rows_right(request: Request) -> Int:
+    """(folds, heads, D, C): the same."""
     from ggeur.federation.choosing import right_answers, row_folds
 
     facts, table = request.facts, request.table()
@@ -25,7 +32,7 @@ def right(request: Request) -> Reply:
         [right_answers(head, x[mine], y[mine], domains[mine], shape) for head in zip(kinds, heads, strict=True)]
         for mine, heads in zip(rows, arrays_to_tree(request.arrays, facts["heads"], "head"), strict=True)
     ]
-    return {}, {"right": np.array(found, np.int64)}
+    return np.array(found, np.int64)
 
 
 def score(request: Request) -> Reply:
@@ -36,7 +43,7 @@ def score(request: Request) -> Reply:
     test = test_rows(table)
     params = arrays_to_tree(request.arrays, request.facts["head"], "head")
     scores, confusion = scores_of(request, (table.x[test], table.y[test], table.domains[test]), params, head)
-    request.store.clear()
+    request.forget()
     return {"scores": scores}, {"confusion": confusion}
 
 

@@ -62,11 +62,12 @@ def checked_message(
     center: Float | None,
     count: Float,
     share: int = 1,
+    rounding: float = 0.0,
 ) -> Message:
     """One of a site's messages, as `checked_messages` does it.
 
     Its `arrays` are three, of `kind`, of so many `classes`; `count` (C,) are the rows that the site said before, of
-    which these are one in `share`, spread evenly.
+    which these are one in `share`, spread evenly. Their moments were rounded by up to `rounding` in fixed point.
     """
     held = _check_numbers(arrays, kind, classes, p)
     n = arrays["count"]
@@ -85,7 +86,7 @@ def checked_message(
         )
     message = unpack_message(arrays, center)
     for c in np.flatnonzero(most > 0):
-        _check_scatter(message, int(c))
+        _check_scatter(message, int(c), 4 * p * rounding)
     return message
 
 
@@ -137,11 +138,11 @@ def checked_right(arrays: Mapping[str, NDArray[Any]], rows: Int, heads: int) -> 
     return right
 
 
-def _check_scatter(m: Message, c: int) -> None:
+def _check_scatter(m: Message, c: int, rounding: float) -> None:
     """Cholesky of the scatter, lifted by the tolerance, exists if and only if no eigenvalue is further below zero."""
     scatter = m.scatter_of(c)
     trace, whole = float(np.trace(scatter)), float(np.trace(m.second[c]))
-    lift = NEGATIVE * max(trace, 0.0) + _ROUNDING * max(whole, 0.0)
+    lift = NEGATIVE * max(trace, 0.0) + _ROUNDING * max(whole, 0.0) + rounding
     try:
         np.linalg.cholesky(scatter + lift * np.eye(m.dimension))
     except np.linalg.LinAlgError:

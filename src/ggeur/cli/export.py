@@ -1,0 +1,64 @@
+"""`ggeur export`: a model for other programs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ggeur.cli.options import Cell, OwnHead, check_out_file, chosen_cell
+from ggeur.cli.screen import mark, notes, say
+from ggeur.core.errors import GgeurError
+
+
+def export(
+    model: Annotated[Path, typer.Argument(help="Model folder, run folder, or an exported model.")],
+    onnx: Annotated[
+        Path | None, typer.Option("--onnx", help="ONNX file to write: the head, or with --encoder both in one graph.")
+    ] = None,
+    torch: Annotated[
+        Path | None, typer.Option("--torch", help="Folder to write: safetensors and a torch module that reads them.")
+    ] = None,
+    hub: Annotated[
+        Path | None, typer.Option("--hub", help="Folder to write as the Hugging Face hub wants it, with a card.")
+    ] = None,
+    sklearn: Annotated[
+        bool, typer.Option("--sklearn", help="Say how to have it as an object of scikit-learn; nothing is written.")
+    ] = False,
+    encoder: Annotated[
+        str | None, typer.Option("--encoder", help="With --onnx: the model's encoder, onnx:PATH, for one graph.")
+    ] = None,
+    cell: Cell = "last",
+    own: OwnHead = False,
+) -> None:
+    """Write a model for other programs; all give the probabilities that `ggeur predict` gives."""
+    if not (onnx or torch or hub or sklearn):
+        raise GgeurError("Say what to export: --onnx FILE, --torch FOLDER, --hub FOLDER or --sklearn.")
+    if encoder is not None and (onnx is None or not encoder.startswith("onnx:")):
+        raise GgeurError("--encoder goes with --onnx FILE and names an ONNX file, onnx:PATH: both become one graph.")
+    if onnx is not None:
+        check_out_file(onnx)
+    from ggeur.runs.exports.export_folder import write_hub, write_torch
+    from ggeur.runs.exports.onnx_graph import write_onnx
+    from ggeur.runs.model import Model
+    from ggeur.runs.own_encoder import encoder_of
+    from ggeur.runs.places import model_folder
+
+    with notes():
+        place = model_folder(model, chosen_cell(cell))
+        head = Model.load(place.folder, own=own)
+        if place.why:
+            mark("note", place.why)
+        if onnx is not None:
+            tower = None if encoder is None else encoder_of(head, encoder)
+            write_onnx(head, onnx, tower)  # type: ignore[arg-type]  # onnx:PATH is one of ONNX
+            takes = f"embeddings (B, {head.takes})" if tower is None else "prepared pixels"
+            say(f"{onnx} takes {takes} and gives label (B,) and probabilities (B, {len(head.class_names)})")
+            if tower is None and str(head.encoder.get("encoder", "")).startswith("onnx:"):
+                mark("note", "the encoder is ONNX too; with --encoder onnx:PATH both become one graph.")
+        for folder, write in ((torch, write_torch), (hub, write_hub)):
+            if folder is not None:
+                write(head, folder)
+                say(f"{folder} holds {', '.join(sorted(p.name for p in folder.iterdir() if p.is_file()))}")
+        if sklearn:
+            say(f'classifier = ggeur.load_model("{place.folder}").to_sklearn()', soft_wrap=True)
+            say(f"is a {type(head.to_sklearn()).__name__} of embeddings; nothing was written, as a pickle runs code.")

@@ -1,0 +1,47 @@
+"""`ggeur serve`: a page and an endpoint to try a model."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ggeur.cli.options import Cell, OwnHead, PictureEncoder, chosen_cell
+from ggeur.cli.screen import mark, notes, say
+from ggeur.core.errors import GgeurError
+
+
+def serve(
+    model: Annotated[Path, typer.Argument(help="Model folder, run folder, or an exported model.")],
+    encoder: PictureEncoder = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; any but loopback is open to others.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")] = 8000,
+    reject: Annotated[
+        float, typer.Option(min=0, max=1, help="Least probability of an answer; below it: I do not know.")
+    ] = 0.0,
+    max_mb: Annotated[float, typer.Option(min=0.01, max=1000, help="Largest upload, in megabytes.")] = 10.0,
+    rate: Annotated[float, typer.Option(min=0.01, help="Requests per second from one address.")] = 10.0,
+    cell: Cell = "last",
+    own: OwnHead = False,
+) -> None:
+    """Open a local page where one drops a photograph and sees the answer, and a JSON endpoint for programs."""
+    from importlib.util import find_spec
+
+    if not (find_spec("starlette") and find_spec("uvicorn")):
+        raise GgeurError("Serving a model needs an extra: pip install 'ggeur[serve]'.")
+    from ggeur.runs.model import Model
+    from ggeur.runs.own_encoder import encoder_of
+    from ggeur.runs.places import model_folder
+    from ggeur.serve.app import LOOPBACK
+    from ggeur.serve.limits import Limits
+    from ggeur.serve.server import serve as serve_model
+    from ggeur.serve.service import Service
+
+    with notes():
+        place = model_folder(model, chosen_cell(cell))
+        head = Model.load(place.folder, own=own)
+        if place.why:
+            mark("note", place.why)
+        service = Service(head, encoder_of(head, encoder), Limits(max_mb, rate), reject)
+    if host not in LOOPBACK:
+        mark("note", f"{host} is not loopback: whoever reaches it can use the model, and nothing is encrypted.")
+    serve_model(service, host, port, lambda address: say(f"{address} answers; stop it with Ctrl-C.", soft_wrap=True))

@@ -1,0 +1,56 @@
+"""A finished run whose solved heads lack a site: opened again, so that the site is added now that it is back."""
+
+from pathlib import Path
+
+from ggeur.core.errors import GgeurError
+from ggeur.methods import kind_of
+from ggeur.methods.algorithm import Trained
+from ggeur.runs.checkpoint import Checkpoints
+from ggeur.runs.folder import finished_result
+from ggeur.runs.result import Result
+from ggeur.settings.grid import Experiment
+
+_BEFORE = Path("checkpoint", "before.json")
+
+
+def reopen(out: Path, experiment: Experiment) -> None:
+    """Make of the finished run in `out` one to go on with, whose heads without some site are to be solved again.
+
+    One that is not finished is left as it is. Solving again asks all sites, as nothing of theirs is kept.
+    """
+    result = finished_result(out, experiment)
+    if result is None:
+        return
+    if experiment.points[0].privacy.epsilon is not None:
+        raise GgeurError(
+            f"Opening {out} again would have all sites send a second message and spend [privacy] epsilon again; if "
+            "they agree to that, start a new run."
+        )
+    if experiment.points[0].privacy.secure_sum:
+        raise GgeurError(
+            f"The heads in {out} are of secure sums, and a second one with one site more would show what it adds; "
+            "start a new run, with at least three sites more."
+        )
+    solved = [kind_of(point.train.method) is not Trained for point in experiment.points]
+    again = [n for n, cell in enumerate(result.cells) if solved[n] and cell.missing]
+    if not again:
+        more = "" if all(solved) else " (what a site missed of a training cannot be made up for)"
+        raise GgeurError(f"No solved head in {out} was made without a site, so there is none to add{more}.")
+    (out / "checkpoint").mkdir(exist_ok=True)
+    kept = Checkpoints(out / "checkpoint")
+    for n, cell in enumerate(result.cells):
+        if n not in again:
+            kept.finish_cell(n, cell)
+    (out / "result.json").rename(out / _BEFORE)  # last: before it the run is finished, after it interrupted
+
+
+def check_all_are_back(out: Path, number: int, missing: list[int]) -> None:
+    """GgeurError where a reopened run would lose a site that was in the head of cell `number` before."""
+    if not (out / _BEFORE).exists():
+        return
+    lost = sorted(set(missing) - Result.load(out / _BEFORE).cells[number].missing.keys())
+    if lost:
+        raise GgeurError(
+            f"Client {lost[0]} is in the head that was to be solved again and has not answered now; start its "
+            "SuperNode, then go on with the run."
+        )

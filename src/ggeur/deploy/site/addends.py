@@ -1,0 +1,130 @@
+"""What a site adds to a secure sum, before masks: arrays as their blocks say, and facts that go in the clear."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.units import Units
+from ggeur.deploy.site.opening import messages, row_sums, rows_of
+from ggeur.deploy.site.request import Facts, Request
+from ggeur.deploy.wire.blocks import (
+    message_blocks,
+    reach,
+    rows_blocks,
+    statistics_blocks,
+    sums_blocks,
+    weighted,
+)
+from ggeur.deploy.wire.packing import Arrays, pack_message
+from ggeur.deploy.wire.wanted import ALL, Wanted
+from ggeur.federation.noisy import Guard
+from ggeur.privacy.secure import FEWEST
+from ggeur.privacy.secure.fixed_point import Block
+
+Addend = tuple[Facts, list[Block], Arrays]
+Holders = Counter[str]  # how many sites of the attempt have rows of a domain, by its name; of all, under ""
+
+
+def addend(request: Request, held: Sequence[Sequence[str]]) -> Addend:
+    """What `request` asks this site to add; the sites of the attempt have signed of which domains they `held` rows."""
+    holders = Counter(domain for one in held for domain in one) + Counter({"": len(held)})
+    asks = str(request.facts["asks"])
+    if request.point.privacy.mechanism is not None and asks != "statistics":
+        raise GgeurError(f"under [privacy] epsilon this site adds up statistics alone, and no {asks}")
+    if asks not in _ASKED:
+        raise GgeurError(f"this site does not add up '{asks}'")
+    if asks in ("train", "prepare") and not np.array_equal(request.store.arrays("settings")[0], request.settings_hash):
+        raise GgeurError("this site's training set was made by other settings than those that come now")
+    return _ASKED[asks](request, holders)
+
+
+def _statistics(request: Request, holders: Holders) -> Addend:
+    """Its messages, of every domain of the federation: zeros where it has no rows, else with its share of noise."""
+    wanted, privacy, names = Wanted.read(request.facts, request.arrays), request.point.privacy, request.facts["domains"]
+    units, mechanism = request.arrays.get("units"), privacy.mechanism
+    if wanted.by_domain or wanted.folds:
+        _check_domains(request, holders)
+    if mechanism is not None and (wanted.folds or (wanted.by_domain and privacy.unit == "client")):
+        raise GgeurError("under [privacy] epsilon this site sends one message, and no more")
+    if privacy.radius is None or "center" in request.arrays:
+        raise GgeurError("secure sums of statistics need [privacy] radius, and are about zero")
+    own, arrays = set(rows_of(request)[2].tolist()), Arrays()
+    for part, message in messages(request, wanted, len(names)):
+        if mechanism is not None and (part.domain == ALL or part.domain in own):
+            many = holders["" if part.domain == ALL else names[part.domain]]
+            message = Guard(mechanism, wanted.kind).message(message, request.site.client, part.domain, many)
+        arrays |= pack_message(message, part.prefix)
+        p = message.dimension
+    far = reach(privacy.radius, None if units is None else Units.unpack(units))
+    return {}, statistics_blocks(wanted, len(names), len(request.facts["classes"]), p, far), arrays
+
+
+def _check_domains(request: Request, holders: Holders) -> None:
+    """Raise where a domain of this site, whose sums are kept apart, has too few sites to hide it."""
+    for domain in sorted(set(rows_of(request)[2].tolist())):
+        name = request.facts["domains"][domain]
+        if holders[name] < FEWEST:
+            raise GgeurError(
+                f"the sums of domain '{name}' would be of {holders[name]} sites, and a secure sum needs {FEWEST}"
+            )
+
+
+def _sums(request: Request, holders: Holders) -> Addend:
+    """Number, squares and sum of its rows."""
+    found, radius = row_sums(request), request.point.privacy.radius
+    if radius is None:
+        raise GgeurError("secure sums of rows need [privacy] radius")
+    arrays = {"rows": np.asarray(found.rows), "square": np.asarray(found.square), "sum": found.sum}
+    return {}, sums_blocks(len(found.sum), radius), arrays
+
+
+def _rows(request: Request, holders: Holders) -> Addend:
+    """How many rows of every domain and class it has."""
+    _check_domains(request, holders)
+    _, y, domains = rows_of(request)
+    rows = np.zeros((len(request.facts["domains"]), len(request.facts["classes"])))
+    np.add.at(rows, (domains, y), 1)
+    return {}, rows_blocks(rows.shape), {"rows": rows}
+
+
+def _right(request: Request, holders: Holders) -> Addend:
+    """How many rows that were left out the candidates get right."""
+    from ggeur.deploy.site.solved import rows_right
+
+    _check_domains(request, holders)
+    rows = rows_right(request)
+    return {}, rows_blocks(rows.shape), {"rows": rows}
+
+
+def _train(request: Request, holders: Holders) -> Addend:
+    """What its method sends in a round; the scores of the head it was sent go in the clear."""
+    from ggeur.deploy.site.local_round import setup_of, trained
+
+    (done, scores, own), kind = trained(request), request.point.train.weights
+    adds = setup_of(request).trained.method.adds
+    weight = {"samples": len(own.y), "original": own.originals, "equal": 1}[kind]
+    arrays = weighted(done.message, adds, float(weight), done.loss)
+    return {"scores": scores}, message_blocks(done.message, adds, kind), arrays
+
+
+def _prepare(request: Request, holders: Holders) -> Addend:
+    """What its method sends before round 1."""
+    from ggeur.deploy.site.local_round import kept_lane, setup_of
+    from ggeur.engine import lane
+
+    setup = setup_of(request)
+    message = lane.prepare(kept_lane(request), setup.trained, request.point.train.batch)
+    adds = setup.trained.method.prepared_adds
+    return {}, message_blocks(message, adds, "equal"), weighted(message, adds, 1.0, 0.0)
+
+
+_ASKED: dict[str, Callable[[Request, Holders], Addend]] = {
+    "statistics": _statistics,
+    "sums": _sums,
+    "rows": _rows,
+    "right": _right,
+    "train": _train,
+    "prepare": _prepare,
+}

@@ -1,0 +1,156 @@
+"""A site's half of a secure sum: its key, its masked vector, and at last the seed of its own mask.
+
+A process starts for every message, so what is secret is on disk between them, for the user alone, and of the last
+attempt only: who joins another attempt has forgotten the secrets of the one before, and can never show them. What was
+opened stands in the site's book for good.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ggeur.core.errors import GgeurError
+from ggeur.data.files import write_bytes
+from ggeur.deploy.site.addends import addend
+from ggeur.deploy.site.book import Book
+from ggeur.deploy.site.data import test_rows
+from ggeur.deploy.site.release import note_spending
+from ggeur.deploy.site.request import Facts, Reply, Request
+from ggeur.privacy.secure import FEWEST
+from ggeur.privacy.secure.fixed_point import encode
+from ggeur.privacy.secure.keys import Announced, Attempt, KnownSites, Secrets, announce, sign
+from ggeur.privacy.secure.masks import bound, mask
+
+
+class _Kept(NamedTuple):
+    """What this site remembers of an attempt; a digest of its keys and facts of its reply once a vector was sent."""
+
+    attempt: Attempt
+    own: Secrets
+    announced: Announced
+    digest: str = ""
+    facts: Mapping[str, Any] = {}
+
+
+def keys(request: Request) -> Reply:
+    """This site's public key for the attempt of `request`, signed, or the reason why it takes no part."""
+    attempt, site, known = _attempt(request), request.site, request.site.known_sites()
+    _check_sites(attempt, known, site.client)
+    kept = _load(request, attempt)
+    Book(site.root, known, site.client).check(attempt, joined=kept is not None)
+    if kept is None:
+        table, own = request.table(), Secrets.new()
+        held = np.unique(table.domains[~test_rows(table)])
+        domains = tuple(table.domain_names[d] for d in held.tolist())
+        kept = _Kept(attempt, own, announce(attempt, site.client, own, domains, site.key))
+        _save(request, kept)
+    return {"key": kept.announced._asdict()}, {}
+
+
+def masked(request: Request) -> Reply:
+    """What this site adds, under its masks; the same bytes if it is asked again, and nothing for other keys."""
+    attempt, known = _attempt(request), request.site.known_sites()
+    kept = _load(request, attempt)
+    if kept is None:
+        raise GgeurError("this site has no key in this attempt")
+    announced = _announced(request.facts)
+    known.check_keys(attempt, announced)
+    if announced[request.site.client] != kept.announced:
+        raise GgeurError("the key that came as this site's own is not its own")
+    question, path = _question(request), request.masks / "vector.npy"
+    digest = bound(attempt, announced, question)
+    if not kept.digest:
+        holders = [one.domains for one in announced.values()]
+        facts, blocks, arrays = addend(request, holders)
+        vector = encode(arrays, blocks, len(attempt.sites))
+        mask(vector, request.site.client, kept.own, attempt, announced, question)
+        np.save(path, vector)
+        receipt = sign(request.site.key, attempt.text("sent", digest.hex()))
+        kept = kept._replace(digest=digest.hex(), facts=facts | {"receipt": receipt})
+        _save(request, kept)
+    if kept.digest != digest.hex():
+        raise GgeurError("this site has sent its vector for other keys or another question, and sends no second one")
+    return dict(kept.facts), {"masked": np.load(path)}
+
+
+def seed(request: Request) -> Reply:
+    """The seed of this site's own mask, once every site has signed that it has answered the same question."""
+    attempt, known = _attempt(request), request.site.known_sites()
+    kept = _load(request, attempt)
+    if kept is None or not kept.digest:
+        raise GgeurError("this site has sent no vector in this attempt")
+    receipts = request.facts.get("receipts")
+    if not isinstance(receipts, dict) or receipts.keys() != {str(site) for site in attempt.sites}:
+        raise GgeurError("not every site of this attempt has sent its vector")
+    for site, receipt in receipts.items():
+        known.check(int(site), str(receipt), attempt.text("sent", kept.digest))
+    book = Book(request.site.root, known, request.site.client)
+    book.check(attempt, joined=True)
+    if book.add(attempt) and request.point.privacy.mechanism is not None:
+        note_spending(request)
+    return {"seed": kept.own.seed}, {}
+
+
+def _attempt(request: Request) -> Attempt:
+    if not request.point.privacy.secure_sum:
+        raise GgeurError("[privacy] secure_sum is not set")
+    told = request.facts["attempt"]
+    store = request.store.identity.split("-")
+    run = f"{store[0]}-{store[2]}"  # without the client's number, which differs
+    return Attempt(run, str(told["what"]), str(told["name"]), tuple(int(site) for site in told["sites"]))
+
+
+def _question(request: Request) -> bytes:
+    """All that this site is asked and told, but for the keys: it must be what all others are."""
+    facts = {name: fact for name, fact in request.facts.items() if name not in ("attempt", "keys")}
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    for name, array in sorted(request.arrays.items()):
+        digest.update(f"{name} {array.shape} {array.dtype}".encode() + array.tobytes())
+    return digest.digest()
+
+
+def _announced(facts: Facts) -> dict[int, Announced]:
+    told = facts.get("keys")
+    try:
+        return {
+            int(site): Announced(str(one["public"]), tuple(map(str, one["domains"])), str(one["signature"]))
+            for site, one in dict(told or {}).items()
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise GgeurError("the keys of this attempt cannot be read") from error
+
+
+def _check_sites(attempt: Attempt, known: KnownSites, own: int) -> None:
+    """Raise unless those in the attempt are sites we know, enough of them, and we are among them."""
+    sites = attempt.sites
+    if len(set(sites)) < len(sites) or own not in sites or any(site not in known for site in sites):
+        raise GgeurError("the sites of this attempt are not those of this site's roster")
+    if len(sites) < FEWEST:
+        raise GgeurError(f"a secure sum needs {FEWEST} sites: of two, each could take its own off")
+    if 2 * len(sites) <= len(known):
+        raise GgeurError(
+            f"only {len(sites)} of the {len(known)} sites of the roster are in this sum, and over half must be"
+        )
+
+
+def _load(request: Request, attempt: Attempt) -> _Kept | None:
+    """What is remembered of this `attempt`, if it is the last that this site joined."""
+    try:
+        told = json.loads((request.masks / "attempt.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    run, what, name, sites = told["attempt"]
+    found = Attempt(run, what, name, tuple(sites))
+    public, domains, signature = told["announced"]
+    announced = Announced(public, tuple(domains), signature)
+    return _Kept(found, Secrets(*told["own"]), announced, told["digest"], told["facts"]) if found == attempt else None
+
+
+def _save(request: Request, kept: _Kept) -> None:
+    request.masks.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.chmod(request.masks, 0o700)
+    write_bytes(request.masks / "attempt.json", json.dumps(kept._asdict()).encode())

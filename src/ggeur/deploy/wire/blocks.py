@@ -1,0 +1,88 @@
+"""What is added up under secure sums: both ends know, from public facts alone, which arrays a message has.
+
+Each array has a public bound, of which the fixed point is made: how many rows a site can have, how long a row can be.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.message import matrices
+from ggeur.core.types import Tree
+from ggeur.core.units import Units
+from ggeur.deploy.wire.packing import Arrays, arrays_to_tree, tree_to_arrays, triangle_size
+from ggeur.deploy.wire.wanted import Wanted
+from ggeur.privacy.secure.fixed_point import Block
+
+MOST_ROWS = 2.0**22  # of one site
+_MOST_VALUE = 2.0**16  # of a head's or a feature's components; real ones are below a thousand
+
+
+def reach(radius: float, units: Units | None) -> float:
+    """How far a row can be from zero: it was brought into a ball of this `radius`, and was then taken in `units`."""
+    return radius if units is None else (radius + float(np.linalg.norm(units.shift))) / units.scale
+
+
+def statistics_blocks(wanted: Wanted, domains: int, classes: int, p: int, far: float) -> list[Block]:
+    """Of the messages that are `wanted`: every site sends those of all `domains`, of rows at most so `far` away."""
+    each = [
+        ("count", (classes,), MOST_ROWS),
+        ("sum", (classes, p), MOST_ROWS * far),
+        ("second", (matrices(wanted.kind, classes), triangle_size(p)), MOST_ROWS * far**2),
+    ]
+    parts = wanted.parts(range(domains))
+    return [Block(part.prefix + name, shape, bound) for part in parts for name, shape, bound in each]
+
+
+def rows_blocks(shape: tuple[int, ...]) -> list[Block]:
+    """Of numbers of rows."""
+    return [Block("rows", shape, MOST_ROWS)]
+
+
+def sums_blocks(p: int, radius: float) -> list[Block]:
+    """Of number, squares and sum of the rows of a site."""
+    each: list[tuple[str, tuple[int, ...], float]] = [
+        ("rows", (), 1.0),
+        ("square", (), radius**2),
+        ("sum", (p,), radius),
+    ]
+    return [Block(name, shape, MOST_ROWS * by) for name, shape, by in each]
+
+
+def message_blocks(like: Mapping[str, Tree], adds: Mapping[str, str], weights: str) -> list[Block]:
+    """Of a method's message that looks `like` this, whose parts add up as `adds` and [train] `weights` say.
+
+    A site sends its weight too, and its loss times that, so that nobody tells it how much it counts.
+    """
+    heaviest = 1.0 if weights == "equal" else MOST_ROWS
+    blocks = [Block("weight", (), heaviest), Block("loss", (), heaviest * _MOST_VALUE)]
+    for part in sorted(like):
+        most = {"weighted": heaviest, "equal": 1.0, "sum": MOST_ROWS}[adds[part]] * _MOST_VALUE
+        leaves, _ = tree_to_arrays(like[part], f"{part}.")
+        blocks += [Block(name, leaf.shape, most) for name, leaf in leaves.items()]
+    return blocks
+
+
+def weighted(message: Mapping[str, Tree], adds: Mapping[str, str], weight: float, loss: float) -> Arrays:
+    """A site's `message`, `weight` and `loss` as they add up."""
+    arrays: Arrays = {"weight": np.asarray(weight), "loss": np.asarray(weight * loss)}
+    for part in message:
+        by = weight if adds[part] == "weighted" else 1.0
+        leaves, _ = tree_to_arrays(message[part], f"{part}.")
+        arrays |= {name: by * leaf.astype(np.float64) for name, leaf in leaves.items()}
+    return arrays
+
+
+def unweighted(
+    total: Mapping[str, NDArray[Any]], like: Mapping[str, Tree], adds: Mapping[str, str], sites: int
+) -> tuple[dict[str, Tree], float]:
+    """What a method's aggregation is given, from the `total` of so many `sites`, and the mean loss."""
+    found = {}
+    for part, tree in like.items():
+        by = {"weighted": float(total["weight"]), "equal": float(sites), "sum": 1.0}[adds[part]]
+        leaves, shape = tree_to_arrays(tree, f"{part}.")
+        added = {name: (total[name] / by).astype(leaf.dtype) for name, leaf in leaves.items()}
+        found[part] = arrays_to_tree(added, shape, f"{part}.")
+    return found, float(total["loss"]) / float(total["weight"])

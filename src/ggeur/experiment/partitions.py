@@ -1,0 +1,74 @@
+"""Who holds which rows of a table; and, with [partition] left_out, which of them are scored in place of test rows."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.types import Int
+from ggeur.data import partition
+from ggeur.data.table import EmbeddingTable
+from ggeur.federation.held_back import HeldBack, hold_back
+from ggeur.federation.simulated import Clients
+from ggeur.settings.schema import Partition
+
+
+def partition_rows(table: EmbeddingTable, p: Partition, seed: int) -> list[Int]:
+    """Each client's rows of a table that has been split, without those that are left out."""
+    parts = client_rows(table, p, seed)
+    return held_back(table, parts, seed).kept if p.left_out else parts
+
+
+def client_rows(table: EmbeddingTable, p: Partition, seed: int) -> list[Int]:
+    """Each client's rows of a table that has been split, with those that would be left out."""
+    if p.kind == "dirichlet":
+        return partition.dirichlet(
+            table.y, p.clients, p.beta, min_per_class=p.min_per_class, test=table.test, seed=seed
+        )
+    if p.kind == "domain":
+        taken = table.meta.get("share")
+        if not (taken is None or (isinstance(taken, int | float) and 0 < taken <= 1)):
+            raise GgeurError(f"The table's meta says share = {taken!r}; it must be a number above 0 and at most 1.")
+        return partition.by_domain(table.domains, share=p.share, taken=taken, test=table.test, seed=seed)
+    return partition.label_and_domain(table.y, table.domains, p.beta, test=table.test, seed=seed)
+
+
+def clients_of(table: EmbeddingTable, p: Partition, seed: int, least: int = 0) -> Clients:
+    """The clients of a table that has been split, with classes of at `least` so many rows; one must hold something."""
+    parts = partition_rows(table, p, seed)
+    if not any(len(rows) for rows in parts):
+        raise GgeurError(f"The federation has no training samples at all (seed {seed}).")
+    clients = Clients.of(table.x, table.y, table.domains, table.n_classes, parts, least)
+    if not any(len(rows) for rows in clients.parts):
+        raise GgeurError(f"[privacy] min_count = {least} is above every cell: no class has so many rows at any client.")
+    return clients
+
+
+def client_names(table: EmbeddingTable, parts: Sequence[Int]) -> list[str]:
+    """Each client's domain, where it has one and the table several, else its number."""
+    names = [f"client {k}" for k in range(len(parts))]
+    if table.n_domains > 1 and len(parts) == table.n_domains:
+        for k, rows in enumerate(parts):
+            homes = np.unique(table.domains[rows])
+            if len(homes) <= 1:
+                names[k] = table.domain_names[homes[0] if len(homes) else k]
+    return names
+
+
+def held_back(table: EmbeddingTable, parts: Sequence[Int], seed: int) -> HeldBack:
+    """What is taken from clients with these `parts` of the table's rows."""
+    return hold_back(table.y, table.domains, (table.n_domains, table.n_classes), parts, seed)
+
+
+def cell_name(table: EmbeddingTable, domain: int, label: int) -> str:
+    """A class in a domain, as a score is kept under."""
+    return f"{table.class_names[label]} of {table.domain_names[domain]}"
+
+
+def scored_by_cell(table: EmbeddingTable, rows: Int) -> EmbeddingTable:
+    """The table with these `rows` for test rows, and cells for domains."""
+    names = [cell_name(table, d, c) for d in range(table.n_domains) for c in range(table.n_classes)]
+    test = np.zeros(len(table), np.bool_)
+    test[rows] = True
+    return replace(table, test=test, domain=table.domains * table.n_classes + table.y, domain_names=tuple(names))

@@ -1,0 +1,135 @@
+"""Protocol `tuned`: each row's one or two numbers that matter, chosen on training rows left out, for all alike.
+
+Every row of a table, with GGEUR and without, tries what `tuned.toml` has for its method: 20 rounds, one seed, one
+column of each part. What is left out is a fifth of the rows and, where cells are unseen, a quarter of the cells
+([partition] left_out). Of what scores cannot tell from the best, the paper's own is kept.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.packaged import packaged_toml
+from ggeur.experiment.dealing import Dealer
+from ggeur.experiment.partitions import cell_name
+from ggeur.experiment.setup import Setup
+from ggeur.federation.choosing import first_of_the_best
+from ggeur.paper.paper_tables import Part, PartEmbeddings, Row, Table
+from ggeur.paper.reproduce import prepare
+from ggeur.paper.reproduction import Arm, ChosenNumbers, Reproduction
+from ggeur.runs.result import Result
+from ggeur.settings.grid import Experiment
+
+ROUNDS = 20
+Numbers = Mapping[str, float]  # as `tuned.toml` has them
+
+
+class Choosing(NamedTuple):
+    """What is run to choose: an experiment, and of each row that has a choice the arms that are its candidates."""
+
+    experiment: Experiment
+    candidates: dict[str, dict[str, Numbers]]  # by the row's arm, by the candidate's
+    arms: dict[str, Arm]
+
+
+def prepare_choice(
+    table: Table,
+    sources: Mapping[str, PartEmbeddings],
+    rows: Sequence[Row] | None,
+    rounds: int | None = None,
+    changes: Sequence[str] = (),
+) -> Choosing | None:
+    """What to run before a `table` is run on its `sources`, of which only `rows`; None where nothing has a choice.
+
+    A table that is run for fewer than 20 `rounds` is chosen for by as many.
+    """
+    if table.measure != "accuracy":
+        raise GgeurError(f"{table.name} measures {table.measure}, for which no number is tuned; use another protocol.")
+    length = min(ROUNDS, rounds or ROUNDS)
+    whole, reading = prepare(table, sources, rows=rows, seeds=1, rounds=length, protocol="tuned", changes=changes)
+    known, parts = packaged_toml("paper", "tuned.toml"), {part.name: part for part in table.parts}
+    arms = {arm.arm: arm for arm in reading.arms}
+    tried: list[dict[str, Any]] = []
+    candidates: dict[str, dict[str, Numbers]] = {}
+    for tree in _arms(whole):
+        options = known.get(tree["train"]["method"], ())
+        if not options or tree["train"].get("head", "linear") != "linear":
+            continue
+        own = {f"{tree['name']}: {words(tree, n)}": n for n in options}
+        candidates[tree["name"]] = own
+        tried += [_candidate(tree, name, n, parts[arms[tree["name"]].part]) for name, n in own.items()]
+    if not tried:
+        return None
+    run = {"seeds": [0], "protocol": "tuned"}
+    return Choosing(Experiment.of({"method": table.method, "run": run, "arm": tried}), candidates, arms)
+
+
+def _arms(experiment: Experiment) -> list[dict[str, Any]]:
+    tree: Mapping[str, Any] = experiment.tree
+    return list(tree["arm"])
+
+
+def _candidate(tree: Mapping[str, Any], name: str, numbers: Numbers, part: Part) -> dict[str, Any]:
+    """An arm with these numbers, on one column, trained without what is left out."""
+    arm = with_numbers(tree, numbers) | {"name": name}
+    arm["partition"] = {**arm["partition"], "left_out": True}
+    if part.vary is not None:
+        section, key = part.vary.split(".")
+        arm[section] = {**arm[section], key: part.values[0] if part.tuned_on is None else part.tuned_on}
+    return arm
+
+
+def with_numbers(tree: Mapping[str, Any], numbers: Numbers) -> dict[str, Any]:
+    """An arm of an experiment with these numbers in place of its own."""
+    train, own = dict(tree["train"]), {key: value for key, value in numbers.items() if key != "rate"}
+    if "rate" in numbers:
+        train["rate"] = float(f"{train['rate'] * numbers['rate']:.6g}")
+    return {**tree, "train": train} | ({"method": {train["method"]: own}} if own else {})
+
+
+def words(tree: Mapping[str, Any], numbers: Numbers) -> str:
+    """These numbers of an arm, as in "rate 0.03, mu 0.1"; "unchanged" where they are the table's own."""
+    shown = {**numbers} | ({"rate": with_numbers(tree, numbers)["train"]["rate"]} if "rate" in numbers else {})
+    return ", ".join(f"{key.replace('_', ' ')} {value:g}" for key, value in shown.items()) or "unchanged"
+
+
+def choose(choosing: Choosing, result: Result) -> tuple[dict[str, Numbers], list[ChosenNumbers]]:
+    """Of the `result` of `choosing`: the numbers of every arm that had a choice, and what to tell of them."""
+    cells = {str(cell.settings["arm"]): cell for cell in result.cells}
+    points = {str(v["arm"]): p for v, p in zip(choosing.experiment.varied, choosing.experiment.points, strict=True)}
+    dealer, taken, told = Dealer(), {}, []
+    for name, options in choosing.candidates.items():
+        setup = Setup.of(points[next(iter(options))])
+        table, held = dealer.rows(setup, 0)[0], dealer.left_out(setup, 0)
+        scored = np.zeros(held.before.shape, np.bool_)
+        scored[table.domains[held.rows], table.y[held.rows]] = True
+        names = [cell_name(table, d, c) for d, c in np.argwhere(scored)]
+        score = np.array([[cells[arm].domains.get(cell, 0.0) for cell in names] for arm in options])  # none: diverged
+        which, expected, _ = first_of_the_best(score, held.weight(scored)[scored])
+        arm, numbers = list(options.items())[which]
+        taken[name] = numbers
+        of = choosing.arms[name]
+        said = arm.removeprefix(f"{name}: ")
+        told.append(ChosenNumbers(of.row, of.part, said, float(expected[which]), float(expected[0]), len(options)))
+    return taken, told
+
+
+def prepare_tuned(
+    table: Table,
+    sources: Mapping[str, PartEmbeddings],
+    taken: Mapping[str, Numbers],
+    told: Sequence[ChosenNumbers],
+    *,
+    rows: Sequence[Row] | None = None,
+    seeds: int = 3,
+    rounds: int | None = None,
+    changes: Sequence[str] = (),
+) -> tuple[Experiment, Reproduction]:
+    """`prepare` under protocol `tuned`, with the numbers that were `taken`; the reading keeps what is `told`."""
+    asked: Any = {"rows": rows, "seeds": seeds, "rounds": rounds, "changes": changes}
+    plain, reading = prepare(table, sources, protocol="tuned", **asked)
+    arms = [with_numbers(tree, taken.get(tree["name"], {})) for tree in _arms(plain)]
+    reading.chosen = list(told)
+    return Experiment.of(plain.tree | {"arm": arms}), reading

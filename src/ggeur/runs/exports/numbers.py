@@ -1,0 +1,23 @@
+"""What every export writes down: the numbers of the head by name, and which heads there are words for."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.errors import GgeurError
+from ggeur.runs.model import Model, by_path
+
+EXPORTED = ("linear", "mlp", "mixture", "blend")
+
+
+def numbers(model: Model) -> dict[str, NDArray[Any]]:
+    """The numbers of a `model` whose head can be exported."""
+    if model.head not in EXPORTED:
+        raise GgeurError(f"The head '{model.head}' cannot be exported; {', '.join(EXPORTED)} can.")
+    return {name: np.asarray(leaf) for name, leaf in by_path(model.params).items()}
+
+
+def is_double(model: Model, arrays: dict[str, NDArray[Any]]) -> bool:
+    """Whether it is applied in float64: as a head with float64 in it is, and where rows are changed first."""
+    return model.ball is not None or model.units is not None or any(a.dtype == np.float64 for a in arrays.values())

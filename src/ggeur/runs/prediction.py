@@ -1,0 +1,150 @@
+"""What a model answers: whatever is given is brought to rows of its encoder, and rows to names with probabilities."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.errors import GgeurError
+from ggeur.data.readers import Item, unlabelled
+from ggeur.data.rows import Rows
+from ggeur.data.table import EmbeddingTable
+from ggeur.encode.cache import EmbeddingCache
+from ggeur.encode.encoder import Encoder, about
+from ggeur.encode.job import BATCH, OnBatch, Unkept, encode_items
+from ggeur.runs.model import Model
+from ggeur.runs.own_encoder import encoder_of
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Of N pictures or rows: `names` where they have any, `probabilities` (N, C), and what was left out as unreadable.
+
+    An answer below `reject` is None. `truth` are the labels that the rows brought, to compare with.
+
+    >>> answers = Answers(("a.jpg",), ("cat", "dog"), np.array([[0.25, 0.75]]))
+    >>> answers.labels, answers.top(2)
+    (['dog'], [[('dog', 0.75), ('cat', 0.25)]])
+    """
+
+    names: tuple[str, ...]
+    class_names: tuple[str, ...]
+    probabilities: NDArray[Any]
+    reject: float = 0.0
+    unreadable: tuple[str, ...] = ()
+    truth: tuple[str, ...] = ()
+    from_folders: bool = False  # the truth is the names of the folders that pictures lie in
+
+    def __len__(self) -> int:
+        return len(self.probabilities)
+
+    @property
+    def best(self) -> NDArray[np.int64]:
+        """(N,): the number of the likeliest class."""
+        return np.asarray(self.probabilities.argmax(axis=1))
+
+    @property
+    def confidence(self) -> NDArray[Any]:
+        """(N,): the probability of the likeliest class."""
+        return np.asarray(self.probabilities.max(axis=1))
+
+    @property
+    def labels(self) -> list[str | None]:
+        """The likeliest class of each, or None where it is not likely enough."""
+        pairs = zip(self.best.tolist(), (self.confidence >= self.reject).tolist(), strict=True)
+        return [self.class_names[c] if sure else None for c, sure in pairs]
+
+    def top(self, k: int) -> list[list[tuple[str, float]]]:
+        """The `k` likeliest classes of each with their probabilities, the likeliest first."""
+        order = np.argsort(-self.probabilities, axis=1, kind="stable")[:, :k]
+        sure = np.take_along_axis(self.probabilities, order, axis=1)
+        return [
+            [(self.class_names[c], float(p)) for c, p in zip(own, ps, strict=True)]
+            for own, ps in zip(order.tolist(), sure.tolist(), strict=True)
+        ]
+
+
+def answers(
+    model: Model,
+    given: Any,
+    encoder: str | Encoder | None = None,
+    reject: float = 0.0,
+    skip_unreadable: bool = False,
+    on_batch: OnBatch | None = None,
+) -> Answers:
+    """The answers of `model`; the rest is explained at `Model.predict`."""
+    if not 0 <= reject <= 1:
+        raise GgeurError(f"The least probability of an answer is {reject}; it must be between 0 and 1.")
+    rows, unreadable = _rows(model, given, encoder, skip_unreadable, on_batch)
+    model.check_encoder("The table", rows.x.shape[1], rows.meta)
+    sure = model.probabilities_of(rows.x)
+    from_folders = bool(rows.labels) and not isinstance(given, EmbeddingTable | Rows) and not _is_table(given)
+    return Answers(rows.names, model.class_names, sure, reject, tuple(unreadable), rows.labels, from_folders)
+
+
+def _is_table(given: Any) -> bool:
+    return isinstance(given, str | os.PathLike) and Path(given).suffix == ".npz"
+
+
+def _rows(
+    model: Model, given: Any, encoder: str | Encoder | None, skip_unreadable: bool, on_batch: OnBatch | None
+) -> tuple[Rows, list[str]]:
+    if _is_table(given):
+        return Rows.load(given), []
+    if isinstance(given, EmbeddingTable):
+        return Rows.of(given), []
+    if isinstance(given, Rows):
+        return given, []
+    items, kept = _pictures(given)
+    if items is None:
+        return Rows(np.atleast_2d(np.asarray(given))), []
+    tower = encoder if encoder is not None and not isinstance(encoder, str) else encoder_of(model, encoder)
+    model.check_encoder("The picture", tower.dimension, about(tower))  # before any of them is read
+    # A folder that takes a while goes on where it stopped; a few pictures leave no trace.
+    store = EmbeddingCache(tower) if kept and len(items) > BATCH else Unkept()
+    found = encode_items(items, tower, store, skip_unreadable=skip_unreadable, on_batch=on_batch)
+    names = tuple(items[i].where for i in found.rows.tolist())
+    return Rows(found.x, names, _folders(names, model.class_names), about(tower)), found.unreadable
+
+
+def _folders(names: Sequence[str], classes: Sequence[str]) -> tuple[str, ...]:
+    """The folders in which the pictures lie, where every one is called as a class is."""
+    folders = tuple(Path(name).parent.name for name in names)
+    return folders if set(folders) <= set(classes) else ()
+
+
+def _pictures(given: Any) -> tuple[list[Item] | None, bool]:
+    """The pictures that are `given`, and whether they are files; None where it is rows of numbers."""
+    if isinstance(given, str | os.PathLike):
+        return unlabelled(Path(given)), True
+    if isinstance(given, bytes) or hasattr(given, "convert"):  # a file's content, or Pillow's image
+        given = [given]
+    if isinstance(given, np.ndarray):
+        if given.dtype != np.uint8:
+            return None, False
+        one = given.ndim == 2 or (given.ndim == 3 and given.shape[2] == 3)
+        given = [given] if one else list(given)
+    if not isinstance(given, Sequence) or not given:
+        raise GgeurError("There is nothing to label: give a picture, a folder, a table or embeddings (N, p).")
+    if all(isinstance(one, str | os.PathLike) for one in given):
+        return [item for one in given for item in unlabelled(Path(one))], True
+    if not all(_is_picture(one) for one in given):
+        return None, False
+    return [Item(f"picture {i}", lambda one=one: _content(one)) for i, one in enumerate(given)], False  # type: ignore[misc]
+
+
+def _is_picture(one: Any) -> bool:
+    return isinstance(one, bytes) or hasattr(one, "convert") or getattr(one, "dtype", None) == np.uint8
+
+
+def _content(one: Any) -> Any:
+    """As an item is read: bytes, or pixels."""
+    if hasattr(one, "convert"):
+        return np.asarray(one.convert("RGB"))
+    if not isinstance(one, bytes) and (one.ndim not in (2, 3) or (one.ndim == 3 and one.shape[2] != 3)):
+        raise GgeurError(f"A picture has the shape {one.shape}; it must be (H, W, 3) or (H, W).")
+    return one

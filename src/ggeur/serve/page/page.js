@@ -1,0 +1,101 @@
+"use strict";
+
+const byId = (id) => document.getElementById(id);
+const percent = (p) => `${(100 * p).toFixed(1)} %`;
+const cards = [];
+let most = Infinity;  // bytes of an upload
+
+function say(card) {
+  // The threshold is the page's: moving it asks nobody.
+  const { element, answer } = card;
+  if (!answer) return;
+  const sure = 100 * answer.top[0].probability >= Number(byId("least").value);
+  element.classList.toggle("unsure", !sure);
+  element.querySelector("h2").textContent = sure
+    ? `${answer.top[0].class}, ${percent(answer.top[0].probability)}` : "I do not know";
+}
+
+function fail(card, why) {
+  card.element.classList.add("failed");
+  card.element.querySelector("h2").textContent = why;
+}
+
+async function post(file) {
+  for (;;) {
+    const response = await fetch("/predict?reject=0", {
+      method: "POST", body: file, headers: { "content-type": "application/octet-stream" },
+    });
+    if (response.status !== 429) return response;
+    await new Promise((later) => setTimeout(later, 1000 * Number(response.headers.get("retry-after") ?? 1)));
+  }
+}
+
+async function ask(card, file) {
+  const { element } = card;
+  try {
+    if (file.size > most) return fail(card, `This file is larger than ${most / 1e6} MB.`);
+    const response = await post(file);
+    const found = await response.json();
+    if (!response.ok) return fail(card, found.error);
+    card.answer = found.answers[0];
+    for (const { class: name, probability } of card.answer.top) {
+      const line = document.createElement("li"), label = document.createElement("span");
+      const bar = document.createElement("meter"), number = document.createElement("b");
+      label.textContent = label.title = name;
+      bar.value = probability;
+      bar.setAttribute("aria-label", `${name}, ${percent(probability)}`);
+      number.textContent = percent(probability);
+      line.append(label, bar, number);
+      element.querySelector("ol").append(line);
+    }
+    say(card);
+  } catch {
+    fail(card, "The server did not answer; is it still running?");
+  } finally {
+    element.classList.remove("waiting");
+  }
+}
+
+async function take(files) {
+  const waiting = [...files].map((file) => {
+    const element = byId("card").content.cloneNode(true).querySelector("article");
+    const image = element.querySelector("img"), url = URL.createObjectURL(file);
+    image.onload = image.onerror = () => URL.revokeObjectURL(url);
+    image.src = url;
+    image.alt = file.name;
+    element.querySelector("h2").textContent = "…";
+    element.querySelector(".name").textContent = file.name;
+    element.classList.add("waiting");
+    const card = { element, answer: null };
+    cards.push(card);
+    return [card, file];
+  });
+  byId("answers").prepend(...waiting.map(([card]) => card.element));
+  for (const [card, file] of waiting) await ask(card, file);  // one after another, within the server's rate
+}
+
+byId("file").addEventListener("change", (event) => { take(event.target.files); event.target.value = ""; });
+for (const kind of ["dragover", "dragleave", "drop"]) {
+  document.addEventListener(kind, (event) => {
+    event.preventDefault();
+    byId("drop").classList.toggle("over", kind === "dragover");
+    if (kind === "drop") take(event.dataTransfer.files);
+  });
+}
+document.addEventListener("paste", (event) => take(event.clipboardData.files));
+byId("least").addEventListener("input", () => {
+  byId("shown").textContent = `${byId("least").value} %`;
+  cards.forEach(say);
+});
+
+byId("here").textContent = location.href;
+fetch("/model").then((response) => response.json()).then((model) => {
+  most = 1e6 * model.megabytes;
+  const said = [`${model.classes.length} classes`, model.method, model.encoder];
+  if (model.accuracy !== null) said.push(`${model.accuracy} % right on test rows`);
+  said.push(model.calibrated ? "probabilities calibrated" : "probabilities uncalibrated");
+  byId("about").textContent = said.join(" · ");
+  byId("classes").textContent = model.classes.join(", ");
+  byId("least").value = Math.round(100 * model.reject);
+  byId("shown").textContent = `${byId("least").value} %`;
+});

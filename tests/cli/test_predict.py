@@ -1,0 +1,156 @@
+"""From the command line: photographs to labels, a run's head and why, exports, and what is refused in a sentence."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import ggeur as library
+from ggeur.encode.builtin import BuiltinEncoder
+from ggeur.encode.encoder import about
+from ggeur.runs.model import Model
+
+RNG = np.random.default_rng(0)
+PHOTOS = RNG.integers(0, 256, (3, 24, 30, 3), np.uint8)
+NAMES = ("ant", "bee", "cat")
+P = BuiltinEncoder.dimension
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with a model and a flat folder of pictures without labels."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GGEUR_CACHE", str(tmp_path / "cache"))
+    params = {"W": RNG.normal(size=(3, P)).astype(np.float32), "b": np.zeros(3, np.float32)}
+    Model(params, "linear", P, NAMES, about(BuiltinEncoder())).save(tmp_path / "m")
+    (tmp_path / "new").mkdir()
+    for name, photo in zip("cab", PHOTOS, strict=True):
+        Image.fromarray(photo).save(tmp_path / "new" / f"{name}.png")
+    return tmp_path
+
+
+def wanted():
+    return library.load_model("m").predict(PHOTOS[[1, 2, 0]])
+
+
+def test_a_folder_of_photographs_becomes_a_file_of_labels(ggeur, place):
+    code, out, err = ggeur("predict", "m", "new", "--out", "labels.csv", "--top", "2")
+    assert (code, err) == (0, "") and "3 predictions" in out
+    lines = list(csv.DictReader((place / "labels.csv").open(newline="")))
+    assert [line["file"] for line in lines] == ["a.png", "b.png", "c.png"]
+    assert [line["class"] for line in lines] == wanted().labels
+    assert [(line["class_2"], float(line["probability_2"])) for line in lines] == [
+        (best[1][0], pytest.approx(best[1][1], abs=1e-4)) for best in wanted().top(2)
+    ]
+
+
+def test_json_has_the_same_and_null_for_i_do_not_know(ggeur, place):
+    least = str(float(np.median(wanted().confidence)))
+    assert ggeur("predict", "m", "new", "--out", "labels.json", "--reject", least)[0] == 0
+    each = json.loads((place / "labels.json").read_text())
+    assert [one["file"] for one in each] == ["a.png", "b.png", "c.png"]
+    assert [one["class"] for one in each] == library.load_model("m").predict(
+        PHOTOS[[1, 2, 0]], reject=float(least)
+    ).labels
+    assert sum(one["class"] is None for one in each) == 1 and all(len(one["top"]) == 1 for one in each)
+
+
+def test_one_photograph_is_answered_on_the_screen(ggeur, place):
+    code, out, _ = ggeur("predict", "m", "new/b.png", "--top", "3")
+    (best,) = library.load_model("m").predict(place / "new" / "b.png").top(3)
+    assert code == 0 and all(f"{name} {100 * p:.1f} %" in out for name, p in best)
+    code, out, _ = ggeur("predict", "m", "new/b.png", "--reject", "1")
+    assert code == 0 and "I do not know" in out
+
+
+def test_pictures_without_labels_are_embedded_and_labelled_later(ggeur, place):
+    (place / "new" / "broken.png").write_bytes(b"x")
+    assert ggeur("embed", "new", "--out", "new.npz", "--encoder", "builtin", "--skip-unreadable")[0] == 0
+    code, out, _ = ggeur("predict", "m", "new.npz", "--out", "labels.csv")
+    lines = list(csv.DictReader((place / "labels.csv").open(newline="")))
+    assert code == 0 and [line["file"] for line in lines] == ["a.png", "b.png", "c.png"]
+    assert [line["class"] for line in lines] == wanted().labels and "agree" not in out
+    code, _, err = ggeur("fit", "new.npz", "--out", "other")
+    assert code == 2 and "labels" in err and not (place / "other").exists()
+
+
+def test_folders_named_as_classes_say_how_many_agree(ggeur, place):
+    for label, name in zip(wanted().labels, ("a.png", "b.png", "c.png"), strict=True):
+        (place / "sorted" / label).mkdir(parents=True, exist_ok=True)
+        (place / "new" / name).rename(place / "sorted" / label / name)
+    code, out, _ = ggeur("predict", "m", "sorted")
+    assert code == 0 and "100.00 % agree with the names of their folders" in out
+
+
+@pytest.mark.parametrize(
+    "argv, words",
+    [
+        (["predict", "m/head.npz", "new"], "name the folder m"),
+        (["predict", "m", "nothing"], "no picture, folder or table nothing"),
+        (["predict", "m", "new", "--out", "labels.txt"], ".csv or .json"),
+        (["predict", "m", "new", "--encoder", "onnx:none.onnx"], "none.onnx"),
+        (["export", "m"], "--onnx FILE"),
+        (["export", "m", "--torch", "t", "--encoder", "builtin"], "--encoder goes with --onnx"),
+        (["export", "m", "--hub", "new"], "other things"),
+        (["serve", "m/model.json"], "name the folder m"),
+        (["serve", "m", "--host", "nowhere.invalid"], "Cannot listen"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_mistakes_end_in_a_sentence(ggeur, place, argv, words):
+    before = sorted(p.name for p in place.iterdir())
+    code, out, err = ggeur(*argv)
+    text = " ".join((out + err).split())
+    assert code == 2 and words in text and "Traceback" not in text
+    assert sorted(p.name for p in place.iterdir()) == before
+
+
+def test_a_model_of_another_encoder_is_refused(ggeur, place):
+    model = library.load_model("m")
+    Model(model.params, "linear", P, NAMES, {**model.encoder, "weights": "0" * 64}).save(place / "other")
+    code, out, err = ggeur("predict", "other", "new")
+    assert code == 2 and "other weights" in " ".join((out + err).split())
+
+
+def test_a_port_in_use_is_said(ggeur, place):
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        code, out, err = ggeur("serve", "m", "--port", taken.getsockname()[1])
+    assert code == 2 and "it is in use" in " ".join((out + err).split())
+
+
+def test_exports_are_written_and_said(ggeur, place):
+    pytest.importorskip("onnx")
+    code, out, err = ggeur("export", "m", "--onnx", "m.onnx", "--torch", "t", "--hub", "h", "--sklearn")
+    assert (code, err) == (0, "") and "label (B,)" in out and "LogisticRegression" in out
+    assert (place / "m.onnx").stat().st_size > 1000 and not list(place.rglob("*.pkl"))
+    assert (place / "h" / "README.md").read_text().startswith("---\nlibrary_name")
+    np.testing.assert_array_equal(library.load_model("h").params["W"], library.load_model("m").params["W"])
+
+
+def test_of_a_run_it_says_which_head_it_took_and_why(ggeur, place, table_file, tree):
+    experiment = tree(
+        **{"augment": {"kind": ["none", "ggeur"]}, "train": {"rounds": 1}, "run": {"seeds": [0]}}  # two cells
+    )
+    library.run(library.Experiment.of(experiment), out=place / "RUN")
+    _, out, _ = ggeur("predict", "RUN", table_file)
+    text = " ".join(out.split())
+    assert "Head of cell 1 of 2 (fedavg, augmentation ggeur, seed 0): the last that has one" in text
+    assert "none is chosen by its test rows" in text
+    assert "cell 0 of 2 (fedavg, augmentation none" in " ".join(
+        ggeur("predict", "RUN", table_file, "--cell", 0)[1].split()
+    )
+    about_it = json.loads((place / "RUN" / "model" / "cell-001" / "model.json").read_text())
+    assert about_it["algorithm"] == {"method": "fedavg", "augmentation": "ggeur", "seed": 0}
+    assert about_it["settings"]["partition"]["kind"] == "label-and-domain" and str(place) not in json.dumps(about_it)
+    card = (place / "RUN" / "model" / "cell-001" / "card.md").read_text()
+    for words in ("Method: fedavg", "Augmentation: ggeur", "Seed: 0", "beta = 0.5", "uncalibrated", "Not for:", " ± "):
+        assert words in card
+    (place / "handed").mkdir()
+    (place / "RUN" / "model" / "cell-001").rename(place / "handed" / "cell-001")
+    assert ggeur("predict", "handed/cell-001", table_file, "--out", "p.csv")[0] == 0

@@ -1,0 +1,108 @@
+"""A temperature by rows left out: against a grid, against scikit-learn's curve, and a head that it does not change."""
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax, softmax
+
+import ggeur
+from ggeur.federation.confidence import LeftOutScores, calibration_error, coverage, temperature
+
+RNG = np.random.default_rng(0)
+
+
+def scores(n=400, classes=5, sharpness=2.5):
+    z = sharpness * RNG.normal(size=(n, classes))
+    y = np.array([RNG.choice(classes, p=p) for p in softmax(z / 2, axis=1)])
+    return LeftOutScores(z, y, RNG.dirichlet(np.ones(n)))
+
+
+def test_the_temperature_has_the_least_loss_of_a_grid():
+    s = scores()
+    e = 1 / (len(s.y) + 2)
+    target = np.full(s.logits.shape, e / 4)
+    target[np.arange(len(s.y)), s.y] = 1 - e
+    grid = np.exp(np.linspace(-2, 2, 2001))
+    loss = [-(s.weight @ (target * log_softmax(s.logits / t, axis=1)).sum(axis=1)) for t in grid]
+    assert temperature(s) == pytest.approx(grid[np.argmin(loss)], rel=3e-3)
+
+
+def test_where_all_are_right_it_stays_above_zero():
+    z = 10 * np.eye(3)[np.tile([0, 1, 2], 20)]
+    t = temperature(LeftOutScores(z, z.argmax(axis=1), np.full(60, 1 / 60)))
+    sure = softmax(z / t, axis=1).max()
+    assert sure == pytest.approx(1 - 1 / 62, abs=1e-3), "as sure as sixty right answers allow"
+
+
+def test_the_calibration_error_by_hand():
+    p = np.array([[0.95, 0.05], [0.95, 0.05], [0.6, 0.4], [0.4, 0.6]])
+    y, even = np.array([0, 1, 0, 0]), np.ones(4)
+    # one bin with 0.95 twice, half right; one with 0.6 twice, half right
+    assert calibration_error(p, y, even) == pytest.approx(100 * (0.5 * 0.45 + 0.5 * 0.1))
+    assert calibration_error(p, y, np.array([1.0, 0, 0, 0])) == pytest.approx(5)
+
+
+def test_coverage_by_hand():
+    p = np.array([[0.9, 0.1], [0.3, 0.7], [0.45, 0.55], [0.2, 0.8]])
+    found = coverage(p, np.array([0, 0, 1, 1]), np.ones(4), (0.0, 0.6, 0.85, 0.95))
+    assert found == [[0.0, 100.0, 75.0], [0.6, 75.0, pytest.approx(200 / 3)], [0.85, 25.0, 100.0]]
+
+
+def sites(n=60, p=6, seed=0):
+    rng = np.random.default_rng(seed)
+    found = {}
+    for name, shift in (("north", 0.0), ("south", 0.6)):
+        y = np.arange(n) % 3
+        x = rng.normal(size=(n, p)) + shift + 1.2 * np.eye(p)[y]
+        test = np.arange(n) % 4 == 0
+        found[name] = ggeur.EmbeddingTable(x=x, y=y, class_names=("ant", "bee", "cat"), test=test)
+    return found
+
+
+def test_fit_calibrates_without_changing_the_head_and_says_on_what(tmp_path):
+    plain, warm = (ggeur.fit(sites(), method="ridge", calibrate=c, out=tmp_path / str(c)) for c in (False, True))
+    np.testing.assert_array_equal(plain.params_["W"], warm.params_["W"])
+    t = warm.calibration_["temperature"]
+    assert plain.calibration_ == {} and t < 0.7, "ridge's scores are far too flat as they are"
+    assert warm.calibration_["left_out"]["rows"] == 90 and warm.calibration_["test"]["rows"] == 30
+    for rows in ("left_out", "test"):
+        assert warm.calibration_[rows]["error"] < warm.calibration_[rows]["error_before"]
+    x = sites()["north"].x
+    np.testing.assert_allclose(
+        warm.predict_proba(x), ggeur.load_model(tmp_path / "True").predict(x).probabilities, atol=1e-6
+    )
+    assert (warm.predict(x) == plain.predict(x)).all()
+    told = [(tmp_path / str(c) / "card.md").read_text() for c in (False, True)]
+    assert "uncalibrated" in told[0] and "uncalibrated" not in told[1] and "calibration error" in told[1]
+
+
+def test_rows_left_out_are_left_out_of_the_heads_that_judge_them():
+    """By hand: four folds of one site, each judged by a ridge head of the other three."""
+    from ggeur.federation.confidence import left_out_scores
+    from ggeur.federation.left_out import SimulatedFolds
+    from ggeur.federation.simulated import Clients
+    from ggeur.methods import resolve_solved
+    from ggeur.methods.algorithm import Candidate, Chosen, Task
+
+    table = sites()["north"]
+    clients = Clients.of(table.x, table.y, table.domains, 3, [np.arange(len(table))])
+    chosen = Chosen((Candidate("ridge", {}, resolve_solved("ridge", {}, "pooled")),), 4)
+    folds = SimulatedFolds.of(clients, chosen, 0)
+    found = left_out_scores(folds, Task(6, ("ant", "bee", "cat")), 0)
+    first = 0
+    for k in range(4):
+        rows = np.flatnonzero(folds.fold[0] == k)
+        rest = np.setdiff1d(np.arange(len(table)), rows)
+        head = ggeur.OneMessageClassifier("ridge", statistics="pooled").fit(table.x[rest], table.y[rest])
+        wanted = table.x[rows].astype(np.float64) @ head.params_["W"].T + head.params_["b"]
+        np.testing.assert_allclose(found.logits[first : first + len(rows)], wanted, atol=1e-4)
+        first += len(rows)
+    assert first == len(found.y) and found.weight.sum() == pytest.approx(1)
+
+
+def test_a_site_that_left_takes_the_temperature_with_it(tmp_path):
+    from ggeur.experiment.joining import forget_site
+
+    ggeur.fit(sites(), method="lda", out=tmp_path / "m")
+    forget_site(tmp_path / "m", "south")
+    assert ggeur.load_model(tmp_path / "m").calibration == {}
+    assert "uncalibrated since a site joined or left" in (tmp_path / "m" / "card.md").read_text()

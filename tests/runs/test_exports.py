@@ -1,0 +1,200 @@
+"""Exports say what the model says, to 1e-5: ONNX, torch, scikit-learn, the hub; any head, whatever comes first."""
+
+import importlib.util
+import json
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import ggeur
+from ggeur.core.errors import GgeurError
+from ggeur.core.units import Units
+from ggeur.privacy.ball import Ball
+from ggeur.runs.exports.export_folder import write_hub, write_torch
+from ggeur.runs.exports.onnx_graph import write_onnx
+from ggeur.runs.model import Model
+
+P, NAMES = 6, ("ant", "bee", "cat")
+RNG = np.random.default_rng(1)
+FAR = 2e4  # how far from zero the rows of a solved head lie, in units of their spread
+
+
+def rows(n=50, p=P, at=0.0):
+    return (RNG.normal(size=(n, p)) + at).astype(np.float32)
+
+
+def calibrated(t):
+    return {
+        "temperature": t,
+        "left_out": {"rows": 9, "error": 1.0, "error_before": 2.0, "coverage": [[0.0, 100.0, 90.0]]},
+    }
+
+
+def trained(kind, names=NAMES):
+    shapes = {"linear": {"W": (len(names), P), "b": (len(names),)}}
+    shapes["mlp"] = {"W1": (7, P), "b1": (7,), "W2": (len(names), 7), "b2": (len(names),)}
+    params = {name: RNG.normal(size=shape).astype(np.float32) for name, shape in shapes[kind].items()}
+    return Model(params, kind, P, names, {"encoder": "toy"}, {"hidden": 7} if kind == "mlp" else {})
+
+
+def solved(method):
+    """A head solved from rows far from zero, whose intercepts must cancel large numbers."""
+    x, y = rows(120, at=FAR), np.tile(NAMES, 40)
+    x += np.where(y == "ant", 2, 0)[:, None] * np.eye(P)[0] + np.where(y == "bee", 2, 0)[:, None] * np.eye(P)[1]
+    found = ggeur.fit({"a": (x[:60], y[:60]), "b": (x[60:] + 1, y[60:])}, method=method)
+    from ggeur.heads import sizes
+
+    kind = found.solution_.solved.head
+    return Model(found.params_, kind, P, NAMES, {}, sizes(kind, found.params_), calibration=calibrated(1.7))
+
+
+MODELS = {
+    "linear": lambda: (trained("linear"), rows()),
+    "two classes": lambda: (trained("linear", NAMES[:2]), rows()),
+    "calibrated": lambda: (replace(trained("linear"), calibration=calibrated(0.3)), rows()),
+    "mlp": lambda: (trained("mlp"), rows()),
+    "lda": lambda: (solved("lda"), rows(at=FAR)),
+    "gated": lambda: (solved("gated"), rows(at=FAR)),
+    "limit+gated": lambda: (solved("limit+gated"), rows(at=FAR)),
+    "units": lambda: (replace(trained("mlp"), units=Units(np.full(P, FAR), 0.5)), rows(at=FAR)),
+    "ball": lambda: (replace(trained("linear"), ball=Ball(1.5)), rows()),
+    "projected": lambda: (
+        replace(trained("linear"), ball=Ball(1.5, P), encoder={"dimension": 9}, units=Units(np.zeros(P), 2.0)),
+        rows(p=9),
+    ),
+}
+
+
+@pytest.fixture(params=MODELS)
+def case(request):
+    model, x = MODELS[request.param]()
+    wanted = model.probabilities(ggeur.EmbeddingTable(x=x, y=np.zeros(len(x), np.int64)))
+    assert wanted.max(axis=1).std() > 0.05 or wanted.max(axis=1).mean() < 0.999, "a case that can tell"
+    return model, x, wanted
+
+
+def test_the_onnx_graph(case, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model, x, wanted = case
+    write_onnx(model, tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
+    label, found = session.run(["label", "probabilities"], {"embeddings": x})
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    assert label.tolist() == [model.class_names[c] for c in wanted.argmax(axis=1)]
+    said = session.get_modelmeta().custom_metadata_map
+    assert json.loads(said["class_names"]) == list(model.class_names)
+
+
+def test_the_torch_module_which_imports_nothing_of_ours(case, tmp_path):
+    torch = pytest.importorskip("torch")
+    model, x, wanted = case
+    write_torch(model, tmp_path / "m")
+    source = (tmp_path / "m" / "model.py").read_text()
+    assert "import ggeur" not in source and "from ggeur" not in source
+    spec = importlib.util.spec_from_file_location("exported_model", tmp_path / "m" / "model.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    classifier = module.Classifier()
+    np.testing.assert_allclose(classifier(torch.from_numpy(x)).numpy(), wanted, atol=1e-5)
+    assert classifier.label(torch.from_numpy(x)) == [model.class_names[c] for c in wanted.argmax(axis=1)]
+    assert set(classifier.state_dict()) >= set(np.load(_saved(model, tmp_path / "s")).files)
+
+
+def _saved(model, folder):
+    model.save(folder)
+    return folder / "head.npz"
+
+
+def test_the_object_of_scikit_learn(case):
+    model, x, wanted = case
+    classifier = model.to_sklearn()
+    np.testing.assert_allclose(classifier.predict_proba(x), wanted, atol=1e-5)
+    assert classifier.predict(x).tolist() == [model.class_names[c] for c in wanted.argmax(axis=1)]
+    again = pickle.loads(pickle.dumps(classifier))  # a user's choice, never ours
+    np.testing.assert_array_equal(again.predict_proba(x), classifier.predict_proba(x))
+    assert classifier.score(x, classifier.predict(x)) == 1.0
+
+
+def test_a_linear_head_is_scikit_learns_own():
+    assert type(trained("linear").to_sklearn()).__module__.startswith("sklearn.")
+
+
+def test_the_hub_folder_loads_back(case, tmp_path):
+    model, x, wanted = case
+    write_hub(model, tmp_path / "hub")
+    assert sorted(p.name for p in (tmp_path / "hub").iterdir()) == [
+        *("README.md", "config.json", "model.py", "model.safetensors")
+    ]
+    again = ggeur.load_model(tmp_path / "hub")
+    np.testing.assert_array_equal(again.predict(x).probabilities, wanted)
+    assert again.about() == model.about()
+
+
+def test_the_hub_card_begins_with_metadata(tmp_path):
+    yaml = pytest.importorskip("yaml")
+    metrics = {"domains": {"art": 91.25, "photo": 88.0}, "avg": 89.6, "rows": {"art": 400, "photo": 100}}
+    model = replace(trained("linear"), metrics=metrics, encoder={"encoder": "openai/clip-vit-base-patch16"})
+    write_hub(model, tmp_path / "hub")
+    _, head, text = (tmp_path / "hub" / "README.md").read_text().split("---\n", 2)
+    about = yaml.safe_load(head)
+    assert about["library_name"] == "ggeur" and about["base_model"] == "openai/clip-vit-base-patch16"
+    assert about["model-index"][0]["results"][0]["metrics"][0]["value"] == 91.25
+    assert "uncalibrated" in text and "Not for:" in text and "art 91.2 ± 1.4 (400 rows)" in text
+
+
+@pytest.mark.parametrize("damage", ["config", "weights", "other"])
+def test_a_damaged_export_is_refused_in_a_sentence(tmp_path, damage):
+    write_hub(trained("linear"), tmp_path / "hub")
+    if damage == "config":
+        (tmp_path / "hub" / "config.json").write_text("{")
+    elif damage == "weights":
+        content = (tmp_path / "hub" / "model.safetensors").read_bytes()
+        (tmp_path / "hub" / "model.safetensors").write_bytes(content[:40])
+    else:
+        (tmp_path / "hub" / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(GgeurError, match="damaged"):
+        ggeur.load_model(tmp_path / "hub")
+
+
+def test_an_own_head_is_not_exported(tmp_path):
+    with pytest.raises(GgeurError, match="cannot be exported"):
+        write_torch(replace(trained("linear"), head="mine:head"), tmp_path / "m")
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(GgeurError, match="other things"):
+        write_hub(trained("linear"), tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_encoder_and_head_in_one_graph(tmp_path, normalize):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    from onnx import TensorProto, helper, numpy_helper
+
+    from ggeur.encode.encoder import about, load_encoder
+
+    w = RNG.normal(size=(3, P)).astype(np.float32)
+    nodes = [
+        helper.make_node("GlobalAveragePool", ["images"], ["pooled"]),
+        helper.make_node("Flatten", ["pooled"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "w"], ["embedding"]),
+    ]
+    given = helper.make_tensor_value_info("images", TensorProto.FLOAT, ["n", 3, 16, 16])
+    made = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["n", P])
+    graph = helper.make_graph(nodes, "g", [given], [made], [numpy_helper.from_array(w, "w")])
+    tower = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    (tmp_path / "tower.onnx").write_bytes(tower.SerializeToString())
+    encoder = load_encoder(f"onnx:{tmp_path / 'tower.onnx'}", normalize=normalize)
+    model = replace(trained("mlp"), encoder=about(encoder), units=Units(np.full(P, 0.1), 0.5))
+    write_onnx(model, tmp_path / "whole.onnx", encoder)
+    photos = [RNG.integers(0, 256, (20, 30, 3), np.uint8) for _ in range(7)]
+    pixels = np.stack([encoder.prepare(photo) for photo in photos])
+    session = onnxruntime.InferenceSession(str(tmp_path / "whole.onnx"))
+    label, found = session.run(["label", "probabilities"], {"images": pixels})
+    answers = model.predict(photos, encoder=encoder)
+    np.testing.assert_allclose(found, answers.probabilities, atol=1e-5)
+    assert label.tolist() == answers.labels

@@ -1,0 +1,164 @@
+"""Answers: whatever is given becomes rows of the model's encoder, and says which picture is meant."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import ggeur
+from ggeur.core.errors import GgeurError
+from ggeur.data.rows import Rows
+from ggeur.encode.builtin import BuiltinEncoder
+from ggeur.encode.encoder import about
+from ggeur.runs.model import Model
+
+RNG = np.random.default_rng(0)
+PHOTOS = RNG.integers(0, 256, (4, 24, 30, 3), np.uint8)
+P = BuiltinEncoder.dimension
+NAMES = ("ant", "bee", "cat")
+
+
+@pytest.fixture(scope="module")
+def model():
+    params = {"W": RNG.normal(size=(3, P)).astype(np.float32), "b": np.zeros(3, np.float32)}
+    return Model(params, "linear", P, NAMES, about(BuiltinEncoder()))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A flat folder of four pictures, and one that is none."""
+    for i, photo in enumerate(PHOTOS):
+        Image.fromarray(photo).save(tmp_path / f"{'dbca'[i]}.png")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def wanted(model):
+    return model.probabilities_of(BuiltinEncoder().encode(PHOTOS))
+
+
+def test_pictures_in_every_form_get_the_same_answers(model, folder, wanted):
+    by_name = wanted[[3, 1, 2, 0]]  # a, b, c, d
+    forms = {
+        "folder": (folder, by_name, ("a.png", "b.png", "c.png", "d.png")),
+        "paths": ([folder / "d.png", folder / "a.png"], wanted[[0, 3]], (str(folder / "d.png"), str(folder / "a.png"))),
+        "path": (str(folder / "b.png"), wanted[[1]], (str(folder / "b.png"),)),
+        "pixels": (PHOTOS, wanted, tuple(f"picture {i}" for i in range(4))),
+        "one picture": (PHOTOS[2], wanted[[2]], ("picture 0",)),
+        "bytes": ((folder / "c.png").read_bytes(), wanted[[2]], ("picture 0",)),
+        "Pillow's": ([Image.fromarray(PHOTOS[0])], wanted[[0]], ("picture 0",)),
+        "embeddings": (BuiltinEncoder().encode(PHOTOS), wanted, ()),
+        "a list of numbers": (BuiltinEncoder().encode(PHOTOS[:1]).tolist(), wanted[:1], ()),
+    }
+    for given, probabilities, names in forms.values():
+        found = model.predict(given)
+        np.testing.assert_allclose(found.probabilities, probabilities, atol=1e-6)
+        assert found.names == names
+        assert found.labels == [NAMES[c] for c in probabilities.argmax(axis=1)]
+
+
+def test_below_the_least_probability_there_is_no_answer(model, wanted):
+    sure = np.sort(wanted.max(axis=1))
+    found = model.predict(PHOTOS, reject=float(sure[1] + sure[2]) / 2)
+    assert found.labels.count(None) == 2
+    assert [label is None for label in found.labels] == (wanted.max(axis=1) < sure[2]).tolist()
+    with pytest.raises(GgeurError, match="between 0 and 1"):
+        model.predict(PHOTOS, reject=1.5)
+
+
+def test_top_is_sorted_and_sums_to_one(model):
+    (best,) = model.predict(PHOTOS[0]).top(3)
+    assert [p for _, p in best] == sorted((p for _, p in best), reverse=True)
+    assert sum(p for _, p in best) == pytest.approx(1, abs=1e-5) and {name for name, _ in best} == set(NAMES)
+
+
+def test_a_skipped_picture_shifts_no_name(model, folder, wanted):
+    (folder / "b.png").write_bytes(b"no picture")
+    with pytest.raises(GgeurError, match="b.png"):
+        model.predict(folder)
+    found = model.predict(folder, skip_unreadable=True)
+    assert found.names == ("a.png", "c.png", "d.png") and "b.png" in found.unreadable[0]
+    np.testing.assert_allclose(found.probabilities, wanted[[3, 2, 0]], atol=1e-6)
+
+
+def test_folders_named_as_classes_are_the_truth_and_others_are_not(model, tmp_path):
+    for i, place in enumerate(("ant", "x/bee", "cat")):
+        (tmp_path / place).mkdir(parents=True)
+        Image.fromarray(PHOTOS[i]).save(tmp_path / place / "1.png")
+    found = model.predict(tmp_path)
+    assert found.truth == ("ant", "cat", "bee") and found.from_folders
+    (tmp_path / "dog").mkdir()
+    Image.fromarray(PHOTOS[3]).save(tmp_path / "dog" / "1.png")
+    assert model.predict(tmp_path).truth == ()
+
+
+def test_a_table_without_labels_is_labelled_and_keeps_its_names(model, tmp_path, wanted):
+    x = BuiltinEncoder().encode(PHOTOS)
+    Rows(x, tuple("dbca"), meta=about(BuiltinEncoder())).save(tmp_path / "new.npz")
+    found = model.predict(tmp_path / "new.npz")
+    assert found.names == tuple("dbca") and found.truth == ()
+    np.testing.assert_allclose(found.probabilities, wanted, atol=1e-6)
+    with pytest.raises(GgeurError, match="labels"):
+        ggeur.EmbeddingTable.load(tmp_path / "new.npz")
+    np.savez(tmp_path / "bare.npz", x=x)
+    assert model.predict(tmp_path / "bare.npz").names == ()
+
+
+def test_a_labelled_table_brings_its_labels_and_its_pictures(model, tmp_path):
+    x = BuiltinEncoder().encode(PHOTOS)
+    table = ggeur.EmbeddingTable(x=x, y=[0, 1, 1, 0], class_names=("bee", "ant"), path=tuple("dbca"))
+    table.subset([2, 0]).save(tmp_path / "t.npz")
+    found = model.predict(tmp_path / "t.npz")
+    assert found.names == ("c", "d") and found.truth == ("ant", "bee") and not found.from_folders
+
+
+def test_another_encoder_is_refused(model, tmp_path):
+    with pytest.raises(GgeurError, match="488"):
+        model.predict(np.zeros((2, 5), np.float32))
+    other = replace(model, encoder={**about(BuiltinEncoder()), "weights": "other"})
+    with pytest.raises(GgeurError, match="other weights"):
+        other.predict(PHOTOS)
+    other = replace(model, encoder={**about(BuiltinEncoder()), "preprocessing": "colour"})
+    with pytest.raises(GgeurError, match="preprocessing"):
+        other.predict(PHOTOS)
+
+
+@pytest.mark.parametrize(
+    "encoder, words",
+    [
+        ({}, "does not say"),
+        ({"encoder": "onnx:tower.onnx"}, "tower.onnx: say where it is"),
+        ({"encoder": "os:getcwd"}, "if you trust it"),
+    ],
+)
+def test_an_encoder_that_a_model_cannot_find_is_asked_for(model, encoder, words):
+    with pytest.raises(GgeurError, match=words):
+        replace(model, encoder=encoder).predict(PHOTOS)
+
+
+@pytest.mark.parametrize("given", [[], None, 3, {}, np.zeros((2, 2, 2, 2), np.uint8)], ids=str)
+def test_what_is_neither_is_refused(model, given):
+    with pytest.raises(GgeurError):
+        model.predict(given)
+
+
+def test_a_file_inside_a_model_is_not_the_model(model, tmp_path):
+    model.save(tmp_path / "m")
+    for name in ("head.npz", "model.json"):
+        with pytest.raises(GgeurError, match=r"is a file, and a model is a folder: name the folder .*m\."):
+            ggeur.load_model(tmp_path / "m" / name)
+
+
+def test_a_temperature_divides_the_logits_and_is_kept(model, tmp_path):
+    warm = replace(model, calibration={"temperature": 4.0, "left_out": {}})
+    warm.save(tmp_path / "m")
+    x = BuiltinEncoder().encode(PHOTOS)
+    z = x.astype(np.float64) @ model.params["W"].T.astype(np.float64) / 4
+    p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(ggeur.load_model(tmp_path / "m").predict(x).probabilities, p, atol=1e-5)
+    about_it = json.loads((tmp_path / "m" / "model.json").read_text()) | {"calibration": {"temperature": 0}}
+    (tmp_path / "m" / "model.json").write_text(json.dumps({k: v for k, v in about_it.items() if k != "sha256"}))
+    with pytest.raises(GgeurError, match="temperature"):
+        ggeur.load_model(tmp_path / "m")

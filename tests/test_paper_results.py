@@ -1,0 +1,159 @@
+"""The paper's tables as pieces that are run, kept and drawn: docs/reproduction.md is what docs/results makes of it."""
+
+import csv
+import importlib
+import json
+
+import numpy as np
+import pytest
+
+import ggeur
+from ggeur.data.table import EmbeddingTable
+from ggeur.paper.paper_tables import Table, select_rows
+from ggeur.report.reach import reach
+from ggeur.report.tables import Number
+from ggeur.runs.result import Cell
+
+TINY = """
+[tiny-paper]
+table = "table5"
+protocol = "paper"
+data = ["tiny.npz"]
+rows = ["FedAvg", "FedAvg + GGEUR"]
+rounds = 2
+seeds = 2
+set = ["augment.target=12", "augment.per_prototype=4", "train.local_epochs=1"]
+minutes = 0.1
+
+[tiny-sound]
+table = "table5"
+protocol = "sound"
+data = ["tiny.npz"]
+rows = ["*one message"]
+minutes = 9
+"""
+
+
+@pytest.fixture
+def tools(monkeypatch):
+    from pathlib import Path
+
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "tools"))
+    return {name: importlib.import_module(name) for name in ("paper", "paper_results", "paper_tables", "tables")}
+
+
+@pytest.fixture
+def results(tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "pieces.toml").write_text(TINY, encoding="utf-8")
+    rng = np.random.default_rng(0)
+    y, domain = (a.ravel() for a in np.mgrid[:10, :4].repeat(12, axis=2))
+    x = (2 * rng.normal(size=(10, 5))[y] + rng.normal(size=(len(y), 5))).astype(np.float32)
+    EmbeddingTable(x=x, y=y, domain=domain, domain_names=("amazon", "caltech", "dslr", "webcam")).save(
+        tmp_path / "tiny.npz"
+    )
+    return tmp_path / "results"
+
+
+def test_a_piece_is_run_kept_and_drawn(tools, results, tmp_path):
+    paper, kept, tables = tools["paper"], tools["paper_results"], tools["paper_tables"]
+    piece, other = kept.pieces(results)
+    paper.run(piece, tmp_path, tmp_path / "runs", results)
+    text = (results / "tiny-paper.json").read_text(encoding="utf-8")
+    assert str(tmp_path) not in text  # nobody else has our folders
+    change = json.loads(text)
+    change["reading"]["order"].append("Another")
+    change["reading"]["absent"].append(["Another", "Office-Caltech", "needs a reason", "Another"])
+    (results / "tiny-paper.json").write_text(json.dumps(change), encoding="utf-8")
+    found = kept.read(results, piece)
+    result = ggeur.Result.load(tmp_path / "runs" / "tiny-paper")
+    for a, b in zip(found.result.cells, result.cells, strict=True):
+        assert a.avg == pytest.approx(b.avg, abs=1e-4) and a.rounds == pytest.approx(b.rounds, abs=1e-4)
+    assert kept.read(results, other) is None
+
+    with (results / "tiny-paper.csv").open(encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    avg = {(line["row"], line["seed"]): line for line in lines if line["column"] == "AVG"}
+    for cell in result.cells:
+        line = avg[cell.settings["arm"], str(cell.seed)]
+        assert float(line["measured"]) == pytest.approx(cell.avg, abs=1e-3)
+    assert avg["FedAvg", "0"]["published"] == "98.75"
+    assert "table5,paper,Another,AVG,,,," in kept.as_csv(found)
+
+    drawn = tables.all_tables([piece, other], [found])
+    plain, full = (row for row in result.rows())
+    assert f"| FedAvg | {plain.domains['amazon']:.2f} (98.26) |" in drawn["table5"]
+    assert f"{full.avg:.2f} ± {full.spread:.2f}" in drawn["table5"]
+    assert "Not run: Another: needs a reason." in drawn["table5"]
+    gain = ggeur.paired_difference(full, plain)
+    assert f"{gain.mean:+.2f} [{gain.low:+.2f}, {gain.high:+.2f}]" in drawn["table5 gains"]
+    assert "| `tiny-sound` | all | 3 | some | not run yet |" in drawn["pieces"]
+    assert drawn["tuned"] == tables.NOT_RUN
+
+    page = tmp_path / "page.md"
+    page.write_text("".join(f"<!-- table: {name} -->\n<!-- end -->\n" for name in drawn), encoding="utf-8")
+    assert paper.make_page(page, results) and not paper.make_page(page, results)
+
+
+def test_pieces_are_named_by_table_or_pattern(tools, results):
+    kept, paper = tools["paper_results"], tools["paper"]
+    every = kept.pieces(results)
+    assert paper.asked_for(every, []) == paper.asked_for(every, ["table5"]) == every
+    assert paper.asked_for(every, ["*sound"]) == every[1:]
+    with pytest.raises(ggeur.GgeurError, match="no piece 'table9'"):
+        paper.asked_for(every, ["table9"])
+
+
+def test_our_page_is_what_our_results_make(tools):
+    paper, kept = tools["paper"], tools["paper_results"]
+    pieces = kept.pieces(paper.RESULTS)
+    found = [one for piece in pieces if (one := kept.read(paper.RESULTS, piece)) is not None]
+    text = paper.PAGE.read_text(encoding="utf-8")
+    assert tools["tables"].rewritten(text, tools["paper_tables"].all_tables(pieces, found)) == text
+    names = {piece.name for piece in pieces}
+    for path in paper.RESULTS.glob("*.json"):
+        assert path.stem in names and "/work" not in path.read_text(encoding="utf-8")
+    for one in found:
+        assert (paper.RESULTS / f"{one.piece.name}.csv").read_text(encoding="utf-8") == kept.as_csv(one)
+        asked = {row.name for row in select_rows(Table.load(one.piece.table), one.piece.rows)}
+        assert set(one.reading.order) <= asked  # a row that came later is not in an earlier run
+        cells = len({json.dumps(cell.settings) for cell in one.result.cells}) * one.piece.seeds
+        assert len(one.result.cells) == cells
+
+
+def test_the_pieces_are_the_whole_of_every_table(tools):
+    """Every row of a table is in some piece under `paper`, and every piece is described within its bounds."""
+    pieces = tools["paper_results"].pieces(tools["paper"].RESULTS)
+    for name in {piece.table for piece in pieces}:
+        table = Table.load(name)
+        rows = [row for p in pieces if (p.table, p.protocol) == (name, "paper") for row in select_rows(table, p.rows)]
+        assert {row.name for row in rows} == {row.name for row in table.rows}, name
+    assert all(piece.minutes < 120 for piece in pieces)
+
+
+def test_rows_without_noise_are_the_same_under_sound(tools):
+    tables = tools["paper_tables"]
+    line = tables.Line
+    of = {"paper": [line("FedAvg", (Number((1.0,)),)), line("FedAvg + GGEUR", (Number((2.0,)),))]}
+    of["sound"] = [line("FedAvg + GGEUR", (Number((3.0,)),))]
+
+    class One:
+        def __init__(self, protocol):
+            self.piece = tools["paper_results"].Piece("x", "table2", protocol, [], 1)
+            self.table = type("T", (), {"lines": of[protocol]})
+
+    found = tables._by_protocol([One("paper"), One("sound")], "table2")["sound"]
+    assert [n.numbers[0].values for n in found.values()] == [(1.0,), (3.0,)]
+
+
+def test_reach_by_hand():
+    """Ten bytes before training, 100 in four rounds after it; AVG over two seeds is at 60 after the third."""
+    more = {"bytes_up": 60, "bytes_down": 50, "bytes_first": 10, "round_seconds": 2.0, "local_steps": [1]}
+    cells = [Cell("m", "n", s, {}, rounds=r, **more) for s, r in enumerate([[10, 50, 70, 80], [20, 40, 50, 90]])]
+    assert reach(cells, 60.0) == (3, 85.0, 6.0)
+    assert reach(cells, 86.0) is None and reach([], 1.0) is None
+    solved = Cell("lda", "n", 0, {}, rounds=[70.0], bytes_up=7, bytes_down=3, bytes_first=10, seconds=0.5)
+    assert reach([solved], 70.0) == (0, 10.0, 0.5) and reach([solved], 71.0) is None
+    assert reach([solved], 70.0).words == "one message"
+    before = [Cell("m", "n", 0, {}, rounds=[50.0], local_steps=[1])]  # of an earlier version
+    assert reach(before, 40.0) == (1, None, None)

@@ -1,0 +1,241 @@
+"""The tables of docs/reproduction.md, drawn from what docs/results keeps, so that no figure in them is typed."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from paper_results import Finished, Piece, together
+
+import ggeur
+from ggeur.experiment.plan import human_bytes
+from ggeur.paper.paper_tables import Table
+from ggeur.report.reach import Reach, reach
+from ggeur.report.tables import Line, Number
+from ggeur.runs.result import Cell, Row
+
+GGEUR = " + GGEUR"
+FIGURE_8 = ("table4", "table5", "table2")
+PROTOCOLS = ("paper", "sound", "tuned", "released")
+NOT_RUN = "Not run yet.\n"
+Lines = Mapping[str, Line]
+Averages = Mapping[str, Mapping[str, Number]]  # by protocol and row
+
+
+def all_tables(pieces: Sequence[Piece], found: Sequence[Finished]) -> dict[str, str]:
+    """Every table of the page, by its name there."""
+    tables = {"pieces": _pieces(pieces, found)}
+    for name in dict.fromkeys(piece.table for piece in pieces):
+        tables[name] = _whole(_by_protocol(found, name).get("paper", {}), _columns(found, name)[1])
+        if Table.load(name).measure != "accuracy":
+            continue
+        each = averages(found, name)
+        if len({piece.protocol for piece in pieces if piece.table == name}) > 1:
+            tables[f"{name} protocols"] = _protocols(each, _chosen(found, name))
+        tables[f"{name} gains"] = _gains(each)
+        tables[f"{name} controls"] = _controls(each, [row.name for row in Table.load(name).rows if row.control])
+        if name in FIGURE_8:
+            tables[f"{name} reach"] = _reach([one for one in found if one.piece.table == name])
+    tables["tuned"] = _tuned(found, list(dict.fromkeys(p.table for p in pieces if p.protocol == "tuned")))
+    return tables
+
+
+def markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; nothing where it has no rows."""
+    body = [f"| {' | '.join(row)} |\n" for row in rows]
+    return f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}\n{''.join(body)}" if body else ""
+
+
+def _pieces(pieces: Sequence[Piece], found: Sequence[Finished]) -> str:
+    done = {one.piece.name: one for one in found}
+    rows = []
+    for piece in pieces:
+        rounds = "all" if piece.rounds is None else str(piece.rounds)
+        one = done.get(piece.name)
+        state = "not run yet" if one is None else f"complete, {60 * one.hours:.0f} min"
+        rows.append([f"`{piece.name}`", rounds, str(piece.seeds), "all" if not piece.rows else "some", state])
+    return markdown(["piece", "rounds", "seeds", "rows", "state"], rows)
+
+
+def _by_protocol(found: Sequence[Finished], table: str) -> dict[str, Lines]:
+    """The rows of a table under each protocol; under `sound` those without noise are the paper's."""
+    of: dict[str, Lines] = {p: lines for p in PROTOCOLS if (lines := together(found, table, p))}
+    if "sound" in of and "paper" in of:
+        of["sound"] = {
+            name: of["sound"].get(name, line)
+            for name, line in of["paper"].items()
+            if name in of["sound"] or not _noisy(name)
+        }
+    return of
+
+
+def _noisy(row: str) -> bool:
+    return "GGEUR" in row
+
+
+def _columns(found: Sequence[Finished], table: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of a table as the paper has them, and as they are shown."""
+    return next(((t.columns, t.headings) for one in found if one.piece.table == table for t in [one.table]), ((), ()))
+
+
+def _whole(lines: Lines, columns: Sequence[str]) -> str:
+    """Every row and column of a table under `paper`, the paper's own figure in brackets; below, what did not run."""
+    if not lines:
+        return NOT_RUN
+    shown = [i for i in range(len(columns)) if any(line.numbers[i].values for line in lines.values())]
+    rows = [
+        [_marked(line), *(_figure(line.numbers[i], spread="AVG" not in columns or columns[i] == "AVG") for i in shown)]
+        for line in lines.values()
+        if not line.why
+    ]
+    reasons: dict[str, list[str]] = {}
+    for line in lines.values():
+        if line.why:
+            reasons.setdefault(line.why, []).append(line.name)
+    left = [columns[i] for i in range(len(columns)) if i not in shown]
+    said = [f"Not run: {', '.join(names)}: {why}." for why, names in reasons.items()]
+    said += [f"Columns that did not run: {', '.join(left)}."] if left else []
+    return markdown(["row", *(columns[i] for i in shown)], rows) + "".join(f"\n{words}\n" for words in said)
+
+
+def _marked(line: Line) -> str:
+    return f"{line.name} (ours)" if line.control else line.name
+
+
+def _figure(number: Number, *, spread: bool = True) -> str:
+    if number.mean is None:
+        return number.remark or "-"
+    text = f"{number.mean:.2f}" + (f" ± {number.spread:.2f}" if spread and number.spread is not None else "")
+    return text if number.published is None else f"{text} ({number.published:.2f})"
+
+
+def averages(found: Sequence[Finished], table: str) -> dict[str, dict[str, Number]]:
+    """By protocol and row: AVG, seed by seed; where columns are settings, the mean over those that ran."""
+    columns = _columns(found, table)[0]
+    at = columns.index("AVG") if "AVG" in columns else None
+    return {
+        protocol: {
+            name: _mean(line.numbers) if at is None else line.numbers[at]
+            for name, line in lines.items()
+            if not line.why
+        }
+        for protocol, lines in _by_protocol(found, table).items()
+    }
+
+
+def _mean(numbers: Sequence[Number]) -> Number:
+    ran = [number for number in numbers if number.values]
+    if not ran or len({len(number.values) for number in ran}) > 1:
+        return Number(())
+    known = [number.published for number in ran if number.published is not None]
+    values = tuple(float(v) for v in np.mean([number.values for number in ran], axis=0))
+    return Number(values, float(np.mean(known)) if len(known) == len(ran) else None)
+
+
+def _chosen(found: Sequence[Finished], table: str) -> dict[str, str]:
+    said: dict[str, list[str]] = {}
+    for one in found:
+        if (one.piece.table, one.piece.protocol) == (table, "tuned"):
+            several = len({c.part for c in one.reading.chosen}) > 1
+            for c in one.reading.chosen:
+                said.setdefault(c.row, []).append(f"{c.part}: {c.numbers}" if several else c.numbers)
+    return {row: "; ".join(words) for row, words in said.items()}
+
+
+def _protocols(each: Averages, chosen: Mapping[str, str]) -> str:
+    """AVG of every row under each protocol that ran, where there are two, and what `tuned` chose."""
+    if len(each) < 2:
+        return ""
+    names = list(dict.fromkeys(name for numbers in each.values() for name in numbers))
+    rows = []
+    for name in names:
+        cells = [
+            _figure(numbers[name]._replace(published=None)) if name in numbers else "-" for numbers in each.values()
+        ]
+        rows.append([name, *cells, *([chosen.get(name, "-")] if "tuned" in each else [])])
+    titles = ["AVG under", *(f"`{protocol}`" for protocol in each), *(["chosen"] if "tuned" in each else [])]
+    return markdown(titles, rows)
+
+
+def _gains(each: Averages) -> str:
+    """What GGEUR adds to each method, paired by seed, under each protocol, beside the paper's gain."""
+    plain = [n.removesuffix(GGEUR) for numbers in each.values() for n in numbers if n.endswith(GGEUR)]
+    rows = []
+    for name in dict.fromkeys(plain):
+        cells = [_minus(numbers.get(name + GGEUR), numbers.get(name)) for numbers in each.values()]
+        printed = each.get("paper", {})
+        a, b = (printed.get(n, Number(())).published for n in (name + GGEUR, name))
+        rows.append([name, *cells, "-" if a is None or b is None else f"{a - b:+.2f}"])
+    return markdown(["GGEUR adds to", *(f"`{protocol}`" for protocol in each), "published"], rows)
+
+
+def _controls(each: Averages, ours: Sequence[str]) -> str:
+    """FedAvg with GGEUR against every row of `ours`, under each protocol."""
+    full = f"FedAvg{GGEUR}"
+    rows = [
+        [name, *(_minus(numbers.get(full), numbers.get(name)) for numbers in each.values())]
+        for name in ["FedAvg", *ours]
+        if any(full in numbers and name in numbers for numbers in each.values())
+    ]
+    return markdown(["FedAvg + GGEUR minus", *(f"`{protocol}`" for protocol in each)], rows)
+
+
+def _minus(a: Number | None, b: Number | None) -> str:
+    """The paired difference with its interval."""
+    if a is None or b is None or a.mean is None or b.mean is None:
+        return "-"
+    if len(a.values) != len(b.values) or len(a.values) < 2:
+        return f"{a.mean - b.mean:+.2f}" + (" (one seed)" if len(a.values) == len(b.values) == 1 else "")
+    found = ggeur.paired_difference(_row(a), _row(b))
+    return f"{found.mean:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
+
+
+def _row(number: Number) -> Row:
+    cells = [Cell("", "", seed, {}, avg=value) for seed, value in enumerate(number.values)]
+    return Row({}, cells, {}, None, None, None)
+
+
+def _reach(found: Sequence[Finished]) -> str:
+    """Rounds, bytes and seconds of every row to 95 % and 99 % of where FedAvg ends, in the first column."""
+    of: dict[str, list[Cell]] = {}
+    for one in found:
+        if one.piece.protocol == "paper":
+            column = next((c for c in one.reading.columns if c.kind in ("avg", "value")), None)
+            for arm in one.reading.arms:
+                own = [c for c in one.result.cells if c.settings.get("arm") == arm.arm]
+                if column is not None and column.key is not None and column.part == arm.part:
+                    own = [c for c in own if c.settings.get(column.key) == column.value]
+                of.setdefault(arm.row, own)
+    ends = [c.avg for c in of.get("FedAvg", ()) if c.avg is not None]
+    if not ends:
+        return NOT_RUN
+    end = float(np.mean(ends))
+    targets = (0.95 * end, 0.99 * end)
+    titles = ["row", *(f"{what} to {target:.2f} %" for target in targets for what in ("rounds", "bytes", "seconds"))]
+    return markdown(
+        titles, ([name, *(w for t in targets for w in _reached(reach(own, t)))] for name, own in of.items())
+    )
+
+
+def _reached(found: Reach | None) -> tuple[str, str, str]:
+    if found is None:
+        return "never", "-", "-"
+    size = "-" if found.bytes is None else human_bytes(int(found.bytes))
+    seconds = "-" if found.seconds is None else f"{found.seconds:.2f}"
+    return "one message" if found.rounds == 0 else str(found.rounds), size, seconds
+
+
+def _tuned(found: Sequence[Finished], tables: Sequence[str]) -> str:
+    """`tuned` minus `paper` of every row that is in all tables that were tuned: none may be left to starve."""
+    each = {t: averages(found, t) for t in tables}
+    ran = {t: of for t, of in each.items() if {"paper", "tuned"} <= of.keys()}
+    names = list(dict.fromkeys(name for of in ran.values() for name in of["tuned"]))
+    rows = []
+    for name in names:
+        gains = {t: _gain(of["tuned"].get(name), of["paper"].get(name)) for t, of in ran.items()}
+        known = [gain for gain in gains.values() if gain is not None]
+        cells = ["-" if gain is None else f"{gain:+.2f}" for gain in gains.values()]
+        rows.append([name, *cells, f"{np.mean(known):+.2f}" if known else "-"])
+    return markdown(["`tuned` minus `paper`", *(f"`{t}`" for t in ran), "mean"], rows) or NOT_RUN
+
+
+def _gain(a: Number | None, b: Number | None) -> float | None:
+    return None if a is None or b is None or a.mean is None or b.mean is None else a.mean - b.mean
