@@ -4,7 +4,7 @@
 
 The first folder holds `images/digits/{mnist,usps,svhn,mnist_m}.npz` and `embeddings/digits.tinyvit.npz`. Image tables
 and runs lie in FOLDER: a finished run is read, any other begun or gone on with. What the page shows is also kept, as
-docs/results/images.json.
+docs/results/images/digits.json.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from ggeur.encode.job import embed
 from ggeur.runs.result import Cell
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "images.md"
-RESULTS = PAGE.parent / "results" / "images.json"
+RESULTS = PAGE.parent / "results" / "images" / "digits.json"
 DOMAINS = ("mnist", "usps", "svhn", "mnist_m")
 METHODS = {
     "FedAvg": "fedavg",
@@ -105,7 +105,7 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
 
 def write(found: dict[str, Any]) -> None:
     """Keep what was `found`, and put its tables into the page."""
-    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     text = PAGE.read_text(encoding="utf-8")
     for name, rows in shown(found).items():
