@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ggeur.data.image_table import ImageTable
-from ggeur.experiment.dealing import Dealer, partition_rows
+from ggeur.experiment.dealing import Dealer
+from ggeur.experiment.partitions import partition_rows
 from ggeur.heads import resolve
 from ggeur.paper.paper_tables import Part, PartEmbeddings
 from ggeur.settings.grid import Experiment
