@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ggeur.core.message import Message
     from ggeur.core.statistics import ClassStatistics
     from ggeur.data import partition
+    from ggeur.data.image_table import ImageTable
     from ggeur.data.readers import ImageSet
     from ggeur.data.table import EmbeddingTable
     from ggeur.demo import digits
@@ -50,6 +51,7 @@ _HOME = {
     "Augmentation": "ggeur.federation.augmentation",
     "ClassStatistics": "ggeur.core.statistics",
     "EmbeddingTable": "ggeur.data.table",
+    "ImageTable": "ggeur.data.image_table",
     "Experiment": "ggeur.settings.grid",
     "Geometry": "ggeur.core.geometry",
     "GgeurError": "ggeur.core.errors",
@@ -77,6 +79,7 @@ __all__ = [
     "GgeurWarning",
     "Head",
     "ImageSet",
+    "ImageTable",
     "Message",
     "Method",
     "Model",

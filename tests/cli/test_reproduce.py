@@ -30,7 +30,7 @@ def office(tmp_path, monkeypatch):
     return tmp_path
 
 
-ROWS = ("--rows", "FedAvg", "--rows", "FedAvg, equal weights", "--rows", "FedAvg (image network)")
+ROWS = ("--rows", "FedAvg", "--rows", "FedAvg, equal weights", "--rows", "FedAvg (images)")
 FEW = ("--rounds", "2", "--seeds", "2", *ROWS)
 
 
@@ -39,7 +39,7 @@ def test_a_table_from_start_to_report_and_again(ggeur, office):
     code, out, _ = ggeur(*asked)
     assert code == 0
     text = one_line(out)
-    for piece in ("98.75", "FedAvg, equal weights", "not run: FedAvg (image network)", "Trained for 2 rounds", "AVG"):
+    for piece in ("98.75", "FedAvg, equal weights", "not run: FedAvg (images)", "Trained for 2 rounds", "AVG"):
         assert piece in text, piece
     assert "not published: FedAvg, equal weights" in text and "report.html" in text
     kept = json.loads((office / "run" / "reproduction.json").read_text())

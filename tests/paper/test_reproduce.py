@@ -5,7 +5,9 @@ import pytest
 
 from ggeur.core.errors import GgeurError
 from ggeur.data.datasets_paper import DATASETS
+from ggeur.data.image_table import ImageTable
 from ggeur.data.table import EmbeddingTable
+from ggeur.paper.image_rows import estimated_seconds
 from ggeur.paper.paper_tables import NAMES, PartEmbeddings, Table, match_tables, select_rows
 from ggeur.paper.published import published_tables
 from ggeur.paper.reproduce import pair_domains, prepare
@@ -82,7 +84,29 @@ def test_what_cannot_run_says_why(tmp_path):
     assert "A text tower is needed" in why["FedTPG"] and "class names" in why["FedCLIP"]
     assert "class names" in why["Zero-Shot CLIP"]
     _, digits = prepared("table4", tmp_path)
-    assert {a.row for a in digits.absent} == {r.name for r in TABLES["table4"].rows if "image network" in r.name}
+    assert {a.row for a in digits.absent} == {r.name for r in TABLES["table4"].rows if r.images}
+    assert all("runs only when named" in a.why for a in digits.absent) and len(digits.absent) == 7
+
+
+def test_rows_on_images_run_when_they_are_named_and_say_what_differs(tmp_path):
+    table = TABLES["table5"]
+    part, rows = table.parts[0], select_rows(table, ["*(images)*"])
+    pictures = np.zeros((80, 32, 32, 3), np.uint8)
+    names = tuple(part.domains.values())
+    made = ImageTable(x=pictures, y=np.arange(80) % 10, domain=np.arange(80) // 20, domain_names=names)
+    made.save(tmp_path / "images.npz")
+    found = match_tables(table, [tmp_path / "images.npz"])
+    experiment, reading = prepare(table, {}, rows=rows, seeds=1, rounds=2, pictures=found)
+    assert len(experiment.points) == 7 and not reading.absent
+    point = experiment.points[0]
+    assert (point.train.head, point.augment.kind, point.train.rate, point.train.batch) == ("resnet34", "none", 1e-3, 16)
+    assert any("32 x 32 pixels; the benchmark's are 224" in note for note in reading.notes)
+    small, told = prepare(table, {}, rows=rows, seeds=1, pictures=found, network="simplecnn")
+    assert {p.train.head for p in small.points} == {"simplecnn"}
+    assert any("simplecnn, in the place of the benchmark's resnet34" in note for note in told.notes)
+    assert 0 < estimated_seconds(small) < estimated_seconds(experiment)
+    with pytest.raises(GgeurError, match="no image table of Office-Caltech was given"):
+        prepare(table, {}, rows=rows, pictures={})
 
 
 def test_zero_shot_runs_where_the_table_has_text(tmp_path):

@@ -92,7 +92,7 @@ def test_what_the_page_shows_of_a_table(both):
     for piece in (
         "Table 5: Office-Caltech", "Is it the geometry?", "Convergence", "Who holds what", "Spectra",
         "Do classes keep their shape", "Rounds to 95 %", "2.0 KiB", "not published", "98.75 -18.65",
-        "needs an image network", "Trained for 3 rounds", "ggeur reproduce table5", "config.toml", "jax",
+        "runs only when named", "Trained for 3 rounds", "ggeur reproduce table5", "config.toml", "jax",
     ):  # fmt: skip
         assert piece in words, piece
 
@@ -197,7 +197,7 @@ def test_summary_says_when_the_last_round_tells_another_story(build_run):
 
 
 def test_slips_of_the_paper_are_told_though_their_rows_did_not_run(paper_run, tmp_path):
-    folder = paper_run("table4", ["MOON (image network)", "FedAvg"])
+    folder = paper_run("table4", ["MOON (images)", "FedAvg"])
     words = " ".join("".join(Page(written(folder, tmp_path)).text).split())
     assert "58.36†" in words and "The mean of the four domains is 58.38." in words
 

@@ -20,7 +20,7 @@ def embed(
         str, typer.Argument(help="A dataset's name, a folder <domain>/<class>/* or <class>/*, or unsorted pictures.")
     ],
     out: Annotated[Path, typer.Option("--out", help="Embedding table to write (.npz).")],
-    encoder: Annotated[str, typer.Option(help="builtin, onnx:PATH, or a Hugging Face model's name or folder.")] = CLIP,
+    encoder: Annotated[str, typer.Option(help="builtin, onnx:PATH, a Hugging Face model, or pixels:SIZE.")] = CLIP,
     data: Data = None,
     share: Annotated[
         float | None, typer.Option(help="Share of each domain's training images to take; default: the paper's.")
@@ -80,7 +80,8 @@ def embed(
     table.save(out)
     skipped = tell_skipped(unreadable)
     text = f" and the class names ({', '.join(table.text)})" if table.text else ""
-    say(f"{len(table):,} embeddings{text} are in {out}{skipped}")
+    what = "embeddings" if table.x.dtype.kind == "f" else "pictures"
+    say(f"{len(table):,} {what}{text} are in {out}{skipped}")
 
 
 def _embed_unlabelled(source: Path, tower: "Encoder", out: Path, batch: int, skip_unreadable: bool) -> None:

@@ -22,6 +22,7 @@ def encoders() -> None:
         (CLIP, "CLIP ViT-B/16, the paper's and the default", "512", hf),
         ("NAME or FOLDER", "any Hugging Face model of the CLIP, SigLIP or DINOv2 families", "its own", hf),
         ("onnx:PATH", "any image tower exported to ONNX; preprocessing from options or PATH.json", "its own", onnx),
+        ("pixels:SIZE", "the pictures themselves, for networks on images", "an image", "nothing"),
         (builtin.name, "weight-free, for small pictures of shapes; no download", str(builtin.dimension), "nothing"),
     ):
         table.add_row(*row)

@@ -48,14 +48,23 @@ def reproduce(
     set_: Overrides = None,
     encoder: Annotated[str, typer.Option(help="Encoder, where the dataset has to be embedded.")] = CLIP,
     out: Annotated[Path | None, typer.Option("--out", help="Run folder; an unfinished one is gone on with.")] = None,
+    pixels: Annotated[
+        int | None, typer.Option(min=16, help="Rows (images): pixels a side; default: the benchmark's.")
+    ] = None,
+    network: Annotated[
+        str | None, typer.Option(help="Rows (images): simplecnn, resnet10, resnet18 or resnet34; default: the table's.")
+    ] = None,
     quiet: Quiet = False,
     json_lines: JsonLines = False,
 ) -> None:
     """Reproduce a table of the paper: measured beside published, with a report."""
     if list_ or table is None:
         return _list(data)
+    from ggeur.data.image_table import is_image_table
+    from ggeur.experiment.plan import human_seconds
     from ggeur.paper.availability import part_embeddings
-    from ggeur.paper.paper_tables import Table, match_tables, select_rows
+    from ggeur.paper.image_rows import estimated_seconds
+    from ggeur.paper.paper_tables import Table, match_tables, names_images, select_rows
     from ggeur.paper.reproduce import prepare
     from ggeur.report.entries import entries
     from ggeur.report.ranking import decision, ranking
@@ -63,17 +72,27 @@ def reproduce(
 
     paper = Table.load(table)
     chosen = select_rows(paper, rows or [])
-    sources = (
-        match_tables(paper, tables)
-        if tables
-        else part_embeddings(paper, data, encoder, lambda dataset, path: embed(dataset, path, encoder, data))
-    )
+    imaged = names_images(rows or [])
+
+    def made(encoder: str) -> dict[str, "PartEmbeddings"]:
+        return part_embeddings(paper, data, encoder, lambda dataset, path: embed(dataset, path, encoder, data))
+
+    if tables:
+        sources = match_tables(paper, [path for path in tables if not is_image_table(path)])
+        pictures = match_tables(paper, [path for path in tables if is_image_table(path)])
+    else:
+        sources = made(encoder) if any(not row.images for row in chosen) else {}
+        side = pixels or next((part.images["pixels"] for part in paper.parts if part.images), 32)
+        pictures = made(f"pixels:{side}") if imaged else {}
     folder = out or default_folder(table)
     asked: Any = {"rows": chosen, "seeds": seeds, "rounds": rounds, "changes": set_ or []}
     if protocol == "tuned":
         experiment, reading = _tuned(paper, sources, folder, asked)
     else:
-        experiment, reading = prepare(paper, sources, protocol=protocol, **asked)
+        on_images: Any = {"pictures": pictures if imaged else None, "network": network}
+        experiment, reading = prepare(paper, sources, protocol=protocol, **asked, **on_images)
+    if seconds := estimated_seconds(experiment):
+        mark("note", f"The rows on images will take about {human_seconds(seconds)} on this machine.")
     for note in reading.notes:
         mark("note", note)
     resume = (folder / "config.toml").exists()
@@ -127,7 +146,7 @@ def _list(data: Path | None) -> None:
         parts, now = part_states(table, data), runnable_rows(table)
         missing |= dict.fromkeys(f"{p.part}: {p.missing}." for p in parts if p.missing)
         states = [f"{p.part}: {'no, see below' if p.missing else words[p.local]}" for p in parts]
-        rows = f"{now}" + (f" (and {len(table.rows) - now} not yet)" if now < len(table.rows) else "")
+        rows = f"{now}" + (f" (and {len(table.rows) - now} on images)" if now < len(table.rows) else "")
         screen.add_row(table.name, escape(table.title), rows, escape("\n".join(states)))
     console.print(screen)
     any_table = "Any table also runs on embeddings made before, by any encoder: ggeur reproduce TABLE --table FILE.npz."

@@ -25,4 +25,5 @@ def stream(name: str) -> int:
     return zlib.crc32(name.encode())
 
 
-HEAD, TRAIN, PREPARE, AGGREGATE = map(stream, ("head", "train", "prepare", "aggregate"))  # of JAX's keys
+# Of JAX's keys.
+HEAD, TRAIN, PREPARE, AGGREGATE, VIEWS = map(stream, ("head", "train", "prepare", "aggregate", "views"))

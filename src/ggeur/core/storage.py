@@ -82,13 +82,23 @@ def read_arrays(
         raise GgeurError(f"{path} is damaged or not an .npz file ({error}); make it again.") from error
 
 
+def array_shape(path: Path, name: str) -> tuple[int, ...]:
+    """The shape that an .npz claims for one of its arrays, without reading it; () for whatever cannot be read."""
+    with suppress(Exception), zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
+        return tuple(_header(file)[0])
+    return ()
+
+
+def _header(file: IO[bytes]) -> tuple[Sequence[int], bool, np.dtype[Any]]:
+    version = npy.read_magic(file)
+    return npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)
+
+
 def _read_array(archive: zipfile.ZipFile, member: str, path: Path) -> NDArray[Any]:
     info = archive.getinfo(member)
     there = min(info.file_size, _MOST_INFLATED * path.stat().st_size)  # the archive's own word is not enough
     with archive.open(info) as file:
-        version = npy.read_magic(file)
-        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, _, dtype = read_header(file)
+        shape, _, dtype = _header(file)
         claimed = math.prod(map(int, shape)) * max(dtype.itemsize, 1)
         if dtype.hasobject or claimed > there:
             raise GgeurError(f"The array {member} in {path} is not plain numbers or text, or is cut short.")

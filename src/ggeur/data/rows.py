@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurError
 from ggeur.core.validate import check_embeddings
 from ggeur.data.files import read_arrays, write_atomically
+from ggeur.data.image_table import load_any
 from ggeur.data.table import EmbeddingTable
 
 
@@ -53,7 +54,7 @@ class Rows:
         path = Path(path)
         arrays = read_arrays(path, ("x", "y", "path", "meta"))
         if "x" not in arrays or "y" in arrays:
-            return cls.of(EmbeddingTable.load(path))  # which also says what is wrong
+            return cls.of(load_any(path))  # which also says what is wrong
         try:
             meta = dict(json.loads(str(arrays.get("meta", "{}"))))
             return cls(arrays["x"], tuple(map(str, arrays["path"].ravel())) if "path" in arrays else (), meta=meta)

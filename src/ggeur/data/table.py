@@ -52,11 +52,7 @@ class EmbeddingTable:
         def put(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
 
-        put("x", check_embeddings(self.x))
-        if self.x.dtype not in (np.float16, np.float32):
-            with np.errstate(over="ignore"):
-                put("x", self.x.astype(np.float32))
-            check_embeddings(self.x)  # a float64 beyond float32's range becomes infinite
+        put("x", self._checked(self.x))
         rows = len(self.x)
         for names in ("class_names", "domain_names"):
             check_is(names, getattr(self, names), (Sequence, np.ndarray), "a list of names")
@@ -85,6 +81,15 @@ class EmbeddingTable:
                     f"The text embeddings have shape {array.shape}; with {self.n_classes} classes and "
                     f"{self.dimension} dimensions they must be ({self.n_classes}, {self.dimension})."
                 )
+
+    @staticmethod
+    def _checked(x: ArrayLike) -> NDArray[Any]:
+        """The rows, as they are kept."""
+        x = np.asarray(check_embeddings(x))
+        if x.dtype in (np.float16, np.float32):
+            return x
+        with np.errstate(over="ignore"):
+            return check_embeddings(x.astype(np.float32))  # a float64 beyond float32's range becomes infinite
 
     def __len__(self) -> int:
         return len(self.x)
@@ -149,10 +154,14 @@ class EmbeddingTable:
             digest.update(b"" if array is None else np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
+    def _stored(self) -> NDArray[Any]:
+        """The rows, as a file has them."""
+        return self.x
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the table to `path` (.npz), whole or not at all."""
         arrays: dict[str, NDArray[Any]] = {
-            "x": self.x,
+            "x": self._stored(),
             "y": self.y,
             "domain": self.domains,
             "class_names": np.array(self.class_names, np.str_),
@@ -174,6 +183,8 @@ class EmbeddingTable:
         """Read the table at `path` (.npz); a damaged or foreign file gives a GgeurError that names it."""
         path = check_path("path", path)
         arrays: dict[str, Any] = read_arrays(path, _ARRAYS)
+        if cls is EmbeddingTable and "x" in arrays and arrays["x"].ndim == 4:
+            raise GgeurError(f"{path} holds pictures, and embeddings are wanted here: embed them with an encoder.")
         if "x" not in arrays or "y" not in arrays:
             raise GgeurError(
                 f"{path} is not an embedding table: it must hold the arrays x and y; rows without y have no labels."

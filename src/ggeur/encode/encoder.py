@@ -71,8 +71,9 @@ class TextEncoder(Protocol):
 
 
 def is_own_encoder(name: str) -> bool:
-    """Whether `name` is a user's own, package.module:name, and neither onnx:PATH nor a folder."""
-    return is_own(name) and not name.startswith("onnx:") and not os.path.dirname(name) and not Path(name).is_dir()
+    """Whether `name` is a user's own, package.module:name, and neither onnx:PATH nor pixels:SIZE nor a folder."""
+    ours = name.startswith(("onnx:", "pixels:"))
+    return is_own(name) and not ours and not os.path.dirname(name) and not Path(name).is_dir()
 
 
 def _own(name: str) -> Encoder:
@@ -93,9 +94,9 @@ def _own(name: str) -> Encoder:
 def load_encoder(name: str = DEFAULT, *, normalize: bool = False, **preprocessing: Any) -> Encoder:
     """The encoder `name` stands for: builtin, onnx:PATH, a Hugging Face name or folder, or a user's own function.
 
-    The function is package.module:name, () -> Encoder. `normalize` scales embeddings to unit length. `preprocessing`
-    (size, resize, interpolation, mean, std) is for ONNX files, which do not bring their own; the side file PATH.json
-    may hold the same.
+    `pixels:SIZE` keeps the pictures themselves. The function is package.module:name, () -> Encoder. `normalize` scales
+    embeddings to unit length. `preprocessing` (size, resize, interpolation, mean, std) is for ONNX files, which do not
+    bring their own; the side file PATH.json may hold the same.
 
     >>> load_encoder("builtin").dimension
     488
@@ -109,6 +110,12 @@ def load_encoder(name: str = DEFAULT, *, normalize: bool = False, **preprocessin
         from ggeur.encode.preprocess import read_side_file
 
         return OnnxEncoder(Path(path), normalize=normalize, **(read_side_file(Path(path)) | given))
+    if kind == "pixels":
+        from ggeur.encode.pixels import Pixels
+
+        if normalize:
+            raise GgeurError("The encoder pixels has no normalize; a network on images does that itself.")
+        return Pixels(path)
     if name == "builtin":
         from ggeur.encode.builtin import BuiltinEncoder
 

@@ -12,7 +12,7 @@ def installed(*modules: str) -> bool:
 
 def missing_extra(encoder: str) -> str:
     """The extra that is to be installed for an encoder of this name; nothing if it can be used as it is."""
-    if encoder == "builtin":
+    if encoder == "builtin" or encoder.startswith("pixels:"):
         return ""
     extra = "onnx" if encoder.startswith("onnx:") else "hf"
     return "" if installed(*EXTRAS[extra]) else extra

@@ -6,23 +6,27 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.types import FloatArray
-from ggeur.data.readers import ImageSet, Item
+from ggeur.data.image_table import ImageTable
+from ggeur.data.readers import ImageSet, Item, Picture
 from ggeur.data.table import EmbeddingTable
 from ggeur.encode.cache import EmbeddingCache, digest_of
 from ggeur.encode.encoder import Encoder, TextEncoder, about
 from ggeur.encode.pictures import Unreadable, to_rgb
+from ggeur.encode.pixels import Pixels
 from ggeur.encode.prompts import Prompts, prompt_sets
 
 BATCH = 64
 _AHEAD = 3  # batches that may be read, decoded and waiting
+Prepared = TypeVar("Prepared")
 
 OnBatch = Callable[[int, int], None]  # images done, and how many of them were computed just now
 
@@ -72,8 +76,11 @@ def embed(
     Finished batches are kept in the cache at once, so that a run that was interrupted goes on where it stopped, and a
     second one does not call the encoder. A picture that cannot be read is an error, or with `skip_unreadable` is
     left out and listed. `prompts`, by name, are for an encoder with a text tower; each gives the table a set of text
-    (default: the usual ones). `cache` is another folder than the usual one; `on_batch` is told how far it is.
+    (default: the usual ones). `cache` is another folder than the usual one; `on_batch` is told how far it is. The
+    encoder `pixels` gives an ImageTable, and is not cached.
     """
+    if isinstance(encoder, Pixels):
+        return _image_table(images, encoder, batch, skip_unreadable, on_batch)
     store = EmbeddingCache(encoder, cache)
     found = encode_items(images.items, encoder, store, batch=batch, skip_unreadable=skip_unreadable, on_batch=on_batch)
     return EmbeddingResult(_table(found.x, found.rows, images, encoder, prompts), found.unreadable)
@@ -106,14 +113,13 @@ def encode_items(
         if on_batch is not None:
             on_batch(len(digests), computed)
 
-    for item, future in _read_ahead(items, encoder, store, batch):
+    for item, future in _read_ahead(items, partial(_prepare, encoder=encoder, store=store), batch):
         try:
             picture = future.result()
         except Unreadable as error:
             if not skip_unreadable:
                 flush()  # what was decoded is not lost
-                advice = "mend or remove it, or skip it with --skip-unreadable"
-                raise GgeurError(f"Cannot read the image {item.where}: {error}; {advice}.") from error
+                raise _cannot_read(item, error) from error
             unreadable.append(f"{item.where}: {error}")
             digests.append(None)
             continue
@@ -128,6 +134,28 @@ def encode_items(
         raise GgeurError("None of the images could be read.")
     x = np.stack([store[digest] for digest in digests if digest is not None])
     return Encoded(x, rows, unreadable)
+
+
+def _image_table(
+    images: ImageSet, encoder: Pixels, batch: int, skip_unreadable: bool, on_batch: OnBatch | None
+) -> EmbeddingResult:
+    """The pictures themselves, which are quicker read again than kept twice."""
+    x = np.empty((len(images), encoder.side, encoder.side, 3), np.uint8)
+    rows: list[int] = []
+    unreadable: list[str] = []
+    for i, (item, future) in enumerate(_read_ahead(images.items, partial(_picture, encoder=encoder), batch)):
+        try:
+            x[len(rows)] = future.result()
+            rows.append(i)
+        except Unreadable as error:
+            if not skip_unreadable:
+                raise _cannot_read(item, error) from error
+            unreadable.append(f"{item.where}: {error}")
+        if on_batch is not None and ((i + 1) % batch == 0 or i + 1 == len(images)):
+            on_batch(i + 1, len(rows))
+    if not rows:
+        raise GgeurError("None of the images could be read.")
+    return EmbeddingResult(ImageTable(**_columns(x[: len(rows)], np.array(rows), images, encoder)), unreadable)
 
 
 class _Stack:
@@ -145,18 +173,18 @@ class _Stack:
 
 
 def _read_ahead(
-    items: Sequence[Item], encoder: Encoder, store: EmbeddingCache | Unkept, batch: int
-) -> Iterator[tuple[Item, Future[_PreparedPicture]]]:
+    items: Sequence[Item], prepare: Callable[[Item], Prepared], batch: int
+) -> Iterator[tuple[Item, Future[Prepared]]]:
     """The items in order, read and prepared by threads, never more than a few batches ahead."""
     # Decoding releases the interpreter's lock and reading waits for disks, so both gain from threads; more than there
     # are cores would only take turns with an encoder that runs on the same.
     pool = ThreadPoolExecutor(max(2, min(8, os.cpu_count() or 1)), "ggeur-read")
-    queue: deque[tuple[Item, Future[_PreparedPicture]]] = deque()
+    queue: deque[tuple[Item, Future[Prepared]]] = deque()
     with pool, warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="PIL")  # what it cannot read is reported by us
         try:
             for item in items:
-                queue.append((item, pool.submit(_prepare, item, encoder, store)))
+                queue.append((item, pool.submit(prepare, item)))
                 if len(queue) > _AHEAD * batch:
                     yield queue.popleft()
             yield from queue
@@ -165,12 +193,25 @@ def _read_ahead(
 
 
 def _prepare(item: Item, encoder: Encoder, store: EmbeddingCache | Unkept) -> _PreparedPicture:
+    picture = _read(item)
+    digest = digest_of(picture)
+    return _PreparedPicture(digest, None if digest in store else encoder.prepare(to_rgb(picture)))
+
+
+def _picture(item: Item, encoder: Pixels) -> NDArray[np.uint8]:
+    return encoder.picture(to_rgb(_read(item)))
+
+
+def _read(item: Item) -> Picture:
     try:
-        picture = item.read()
-        digest = digest_of(picture)
-        return _PreparedPicture(digest, None if digest in store else encoder.prepare(to_rgb(picture)))
+        return item.read()
     except OSError as error:
         raise Unreadable(error.strerror or str(error)) from error
+
+
+def _cannot_read(item: Item, error: Unreadable) -> GgeurError:
+    advice = "mend or remove it, or skip it with --skip-unreadable"
+    return GgeurError(f"Cannot read the image {item.where}: {error}; {advice}.")
 
 
 def _checked(x: NDArray[np.float32], encoder: Encoder) -> FloatArray:
@@ -183,17 +224,7 @@ def _checked(x: NDArray[np.float32], encoder: Encoder) -> FloatArray:
 def _table(
     x: FloatArray, rows: NDArray[np.int64], images: ImageSet, encoder: Encoder, prompts: Mapping[str, Prompts] | None
 ) -> EmbeddingTable:
-    meta = {**images.meta, **about(encoder)}
-    table = EmbeddingTable(
-        x=x,
-        y=images.y[rows],
-        domain=images.domain[rows],
-        test=None if images.test is None else images.test[rows],
-        class_names=images.class_names,
-        domain_names=images.domain_names,
-        path=tuple(images.items[i].where for i in rows),
-        meta=meta,
-    )
+    table = EmbeddingTable(**_columns(x, rows, images, encoder))
     if not isinstance(encoder, TextEncoder) or not encoder.has_text:
         return table
     sets = prompt_sets() if prompts is None else prompts
@@ -202,4 +233,19 @@ def _table(
     except GgeurError as error:
         warnings.warn(f"The table has no text embeddings: {error}", GgeurWarning, stacklevel=3)
         return table
-    return replace(table, text=text, meta={**meta, "templates": {name: list(p.templates) for name, p in sets.items()}})
+    templates = {name: list(p.templates) for name, p in sets.items()}
+    return replace(table, text=text, meta={**table.meta, "templates": templates})
+
+
+def _columns(x: NDArray[Any], rows: NDArray[np.int64], images: ImageSet, encoder: Encoder) -> dict[str, Any]:
+    """A table's, of the pictures `rows`, whose embeddings are `x`."""
+    return {
+        "x": x,
+        "y": images.y[rows],
+        "domain": images.domain[rows],
+        "test": None if images.test is None else images.test[rows],
+        "class_names": images.class_names,
+        "domain_names": images.domain_names,
+        "path": tuple(images.items[i].where for i in rows),
+        "meta": {**images.meta, **about(encoder)},
+    }

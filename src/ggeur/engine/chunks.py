@@ -23,6 +23,8 @@ class Chunks(NamedTuple):
 
     def of(self, lanes: Int, steps: Int) -> list[Int]:
         """Chunks of `lanes`, which have `steps` to take: the busiest first, and one per thread where lanes suffice."""
+        if self.alone:
+            return list(lanes[np.argsort(-steps, kind="stable")][:, None])
         chunks: list[Int] = []
         for group, longest in _alike(lanes, steps):
             order_bytes = 16 * self.batch * power_of_two(longest)

@@ -15,11 +15,12 @@ import optax
 from numpy.typing import NDArray
 
 from ggeur.core.low_rank import LowRank
-from ggeur.core.seeding import generator
+from ggeur.core.seeding import VIEWS, generator
 from ggeur.core.types import Tree
 from ggeur.core.virtual import VirtualSet
 from ggeur.engine.messages import add_messages, check_message
 from ggeur.engine.training import Numbers, build_optimiser, steps_per_epoch
+from ggeur.engine.views import Pictures
 from ggeur.methods.algorithm import Recipe
 from ggeur.methods.parts import Batch, ClientData, LocalWork, Parts, RoundFacts, Sent
 
@@ -122,7 +123,13 @@ def _client_data(base: jax.Array, bank: jax.Array | None, lane: Lanes, batch: in
 
 @lru_cache(maxsize=64)
 def local_training(
-    recipe: Recipe, optimiser: str, batch: int, *, one_server: bool, one_start: bool
+    recipe: Recipe,
+    optimiser: str,
+    batch: int,
+    *,
+    one_server: bool,
+    one_start: bool,
+    pictures: Pictures | None = None,
 ) -> Callable[..., tuple[Tree, Tree, Tree, jax.Array]]:
     """(base, bank, shapes, frozen, lanes, order, steps, longest, start, sent, client, names, numbers)
     -> messages, states, ends, loss.
@@ -130,7 +137,8 @@ def local_training(
     `recipe` builds the method, `optimiser` is the kind of [train]'s, and steps take `batch` rows. All arguments but
     base, bank, shapes, frozen and longest are stacked over lanes; so are `sent` and `numbers` unless there is
     `one_server`, and `start` unless there is `one_start`. The method is built around its numbers inside the program, so
-    that other numbers are other arguments, and nothing is compiled anew.
+    that other numbers are other arguments, and nothing is compiled anew. Where rows are `pictures`, a call is for one
+    lane: a convolution of every client's own weights, batched, is slower than one client after the other.
     """
 
     def train_lane(
@@ -161,11 +169,16 @@ def local_training(
             now = _Selection(*(jax.lax.dynamic_slice_in_dim(a, t * batch, batch) for a in picked))
             rows = now.form(base, bank)
             rows = rows if shapes is None else now.stand_for(rows, shapes)
-            (loss, new_carry), g = gradient(params, rows, context, carry, jax.random.fold_in(key, t))
+            step_key = jax.random.fold_in(key, t)
+            if pictures is not None:
+                rows = rows._replace(x=pictures.vary(rows.x, jax.random.fold_in(step_key, VIEWS)))
+            (loss, new_carry), g = gradient(params, rows, context, carry, step_key)
             update, new_memory = transform.update(g, memory, params)
             # Fused into both, the update would cost a copy of params and one of memory.
             update = jax.lax.optimization_barrier(update)  # type: ignore[no-untyped-call]
             new = optax.apply_updates(params, update), new_memory, new_carry, total + loss
+            if pictures is not None:  # one lane, and the loop is as long as that
+                return new
             kept: tuple[Tree, Tree, Tree, jax.Array] = jax.tree.map(lambda a, b: jnp.where(t < steps, a, b), new, state)
             return kept
 
@@ -180,7 +193,12 @@ def local_training(
 
     server = None if one_server else 0
     axes = (None, None, None, None, 0, 0, 0, None, None if one_start else 0, server, 0, 0, server)
-    return jax.jit(jax.vmap(train_lane, in_axes=axes))
+
+    def alone(*stacked: Tree) -> Tree:
+        one = [a if axis is None else jax.tree.map(lambda b: b[0], a) for a, axis in zip(stacked, axes, strict=True)]
+        return jax.tree.map(lambda a: a[None], train_lane(*one))
+
+    return jax.jit(jax.vmap(train_lane, in_axes=axes) if pictures is None else alone)
 
 
 @lru_cache(maxsize=64)

@@ -87,8 +87,9 @@ class Simulation:
         each = [t.numbers(one) for t, one in zip(trainings, each_trained, strict=True)]
         self._numbers = jax.tree.map(lambda *a: np.array(a, self._dtype), *each)  # stacked over runs
         self._prepared_bytes = 0  # of a client's message before round 1
-        self._frozen = frozen(each_trained[0])  # one for all, as the recipe is
-        self._chunks = Chunks(self.training.batch, self._base.shape[1], heavy(each_trained[0]))
+        self._frozen, self._pictures = frozen(each_trained[0]), runs[0].pictures  # one for all, as the recipe is
+        alone = heavy(each_trained[0]) or self._pictures is not None
+        self._chunks = Chunks(self.training.batch, self._base.shape[1], alone)
 
     @property
     def local_steps(self) -> list[list[int]]:
@@ -99,6 +100,8 @@ class Simulation:
         for run in self.runs:
             if len(run.sets) != self.n_clients:
                 raise GgeurError("Runs of one stack must have the same number of clients.")
+            if run.pictures != self.runs[0].pictures:
+                raise GgeurError("Runs of one stack must all train on pictures of one kind, or none.")
             if not any(len(s.y) for s in run.sets):
                 raise GgeurError(f"The federation has no training samples at all (seed {run.seed}).")
         if len({t.without_numbers() for t in trainings}) > 1 or any(one.recipe != self._recipe for one in each):
@@ -145,6 +148,7 @@ class Simulation:
         chosen = [self.training.participants(run.seed, number, self._able(r)) for r, run in enumerate(self.runs)]
         active = np.concatenate([r * self.n_clients + ids for r, ids in enumerate(chosen)])
         apart = len(sent) == 1 or self._shapes[0] is not None or trees.size_in_bytes(sent[0]) > _SENT_BYTES
+        apart = apart or self._chunks.alone
         chunks = self._divided(active, apart=apart)
         work = list(pool.map(lambda lanes: self._chunk(lanes, number, state, sent, apart=apart), chunks))
         done: _Done = trees.scatter(work, [np.searchsorted(active, lanes) for lanes in chunks], len(active))
@@ -204,7 +208,9 @@ class Simulation:
         broadcast, run = self.training.broadcast, filled // self.n_clients
         own_sent = sent[run[0]] if apart else trees.stack([sent[r] for r in run])
         kind = self.training.optimiser.kind
-        train = local_training(self._recipe, kind, batch, one_server=apart, one_start=apart and broadcast)
+        train = local_training(
+            self._recipe, kind, batch, one_server=apart, one_start=apart and broadcast, pictures=self._pictures
+        )
         out = train(
             self._base,
             self._bank,

@@ -11,6 +11,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.low_rank import LowRank
 from ggeur.core.types import Int
 from ggeur.core.virtual import VirtualSet
+from ggeur.engine.views import Pictures
 from ggeur.heads.head import Params
 
 
@@ -18,7 +19,7 @@ class Run(NamedTuple):
     """One seed of one setting: who holds what, how much each client weighs, and where training starts."""
 
     seed: int
-    table: NDArray[Any]  # (N, p) embeddings, shared by all runs of a stack
+    table: NDArray[Any]  # (N, p) embeddings or bytes of pictures, shared by all runs of a stack
     prototypes: NDArray[Any]  # (D * C, p), base rows N and on
     bank: NDArray[np.float32] | None
     sets: Sequence[VirtualSet]
@@ -28,6 +29,7 @@ class Run(NamedTuple):
     own_params: Any = ()  # (K, ...), where clients start from heads of their own and nothing is broadcast
     ids: Int | None = None  # (K,) the clients' numbers, on which what they draw depends; default: 0, 1, 2, ...
     shapes: LowRank | None = None  # of draws whose expected loss takes their place
+    pictures: Pictures | None = None  # what the table's rows are, where they are that
 
 
 class Stack(NamedTuple):
@@ -44,7 +46,7 @@ def stack_runs(runs: Sequence[Run], storage: str = "float32") -> Stack:
     With `storage` "float16" half the bytes are fetched in a step; arithmetic stays in float32.
     """
     table = runs[0].table
-    half = storage == "float16"
+    half = storage == "float16" and table.dtype != np.uint8  # bytes stay bytes
     table = table.astype(np.float32) if table.dtype == np.float16 and not half else table
     prototypes, banks = _Concatenation(len(table)), _Concatenation(1)  # bank row 0 is the zero row that all share
     sets = []
@@ -74,6 +76,7 @@ def few_sizes(n: int) -> int:
 
 def _filled(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
     """The parts end to end, with unused rows behind them up to one of a few sizes."""
+    parts = [parts[0], *filter(len, parts[1:])]  # nothing is of no type
     rows = sum(map(len, parts))
     whole = _aligned((few_sizes(rows), parts[0].shape[1]), np.dtype(dtype))
     with np.errstate(over="ignore"):

@@ -12,12 +12,15 @@ import numpy as np
 from ggeur.core.errors import GgeurWarning
 from ggeur.core.names import blaming
 from ggeur.core.units import RowSums, Units
+from ggeur.data.image_table import ImageTable
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.stack import Run
+from ggeur.engine.views import Pictures, views_of
 from ggeur.experiment.evaluation import TestSet
 from ggeur.experiment.partitions import client_rows, clients_of, held_back, partition_rows, scored_by_cell
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.source import load_table
+from ggeur.experiment.start_model import model_start
 from ggeur.federation.choosing import Choice, choose
 from ggeur.federation.held_back import HeldBack
 from ggeur.federation.left_out import SimulatedFolds
@@ -58,6 +61,14 @@ def chosen_by_rule(setup: Setup, classes: int, clients: int) -> Choice:
     noise = privacy.mechanism.noise("pooled", clients).of_sum(clients)
     taken, why = by_rule(privacy.rows, classes, noise.sum / privacy.mechanism.radius)
     return Choice(taken, None, None, why=why)
+
+
+def pictures_of(table: EmbeddingTable, setup: Setup) -> Pictures | None:
+    """What the rows of a table are, where they are pictures, and how steps change them."""
+    if not isinstance(table, ImageTable):
+        return None
+    views = setup.settings.augment.pictures
+    return Pictures(table.pixels, views_of(table.pixels, table.meta.get("dataset")) if views == "auto" else views)
 
 
 class Dealer:
@@ -118,6 +129,7 @@ class Dealer:
     def rows(self, setup: Setup, seed: int) -> tuple[EmbeddingTable, Units | None]:
         """The split table as the setup takes it, and the units that its rows are then in, if not as they lie there."""
         s, ball = setup.settings, setup.settings.privacy.ball
+        setup.check_rows(self.table(s.data))
         if ball is None and not setup.standardise:
             return self.split(s.data, seed), None
         key = (setup.rows(seed), seed)
@@ -139,7 +151,7 @@ class Dealer:
     def _look_at_units(self, setup: Setup, seed: int) -> None:
         """Once for each table that is trained on as it lies there: whether its units suit that."""
         data = setup.settings.data
-        if setup.standardise or data in self._looked_at:
+        if setup.standardise or setup.head.images or data in self._looked_at:
             return
         self._looked_at.add(data)
         clients = self.clients(setup, seed)
@@ -204,9 +216,12 @@ class Dealer:
             heads = [random_head(setup.head, task, seed, k, setup.trained) for k in range(len(sets))]
             own = jax.tree.map(lambda *a: np.stack(a), *heads)
         start = setup.start
-        first = random_head(setup.head, task, seed, trained=setup.trained)
-        if start is not None:
+        if train.model is not None:
+            first = model_start(train.model, setup, task)
+        elif start is not None:
             first = to_train(self.solved(start, train.start, setup, seed))
+        else:
+            first = random_head(setup.head, task, seed, trained=setup.trained)
         return Run(
             seed,
             table.x,
@@ -218,4 +233,5 @@ class Dealer:
             table.n_classes,
             own,
             shapes=augmented.shapes,
+            pictures=pictures_of(table, setup),
         )

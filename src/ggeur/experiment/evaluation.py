@@ -1,7 +1,7 @@
 """Accuracy of the global head on every domain's test rows, and what is read off the rounds at the end."""
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurError
 from ggeur.core.types import Int
 from ggeur.data.table import EmbeddingTable
-from ggeur.heads.head import Head, Params, double_logits
+from ggeur.heads.head import Head, Params, double_logits, in_blocks
 
 LAST_ROUNDS = 5  # the paper's "average of the last five rounds"
 ByClass = tuple[list[float | None], float | None]  # recall of each class, macro-F1
@@ -26,7 +26,7 @@ def predict(head: Head) -> Any:
     def classes(params: Params, x: Any) -> Any:
         if any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(params)):
             return np.asarray(double_logits(head, params, x)).argmax(axis=-1)
-        return compiled(params, x)
+        return in_blocks(head, partial(compiled, params), x)
 
     return classes
 

@@ -24,6 +24,7 @@ from ggeur.experiment.dealing import Dealer, task_of
 from ggeur.experiment.evaluation import TestSet, mean_accuracy
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.stacks import Work, stacks
+from ggeur.experiment.start_model import start_fingerprint
 from ggeur.experiment.tracker import OnRound, Tracker
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods.algorithm import Bound, Chosen, Given, Solved
@@ -32,6 +33,7 @@ from ggeur.runs.folder import RunFolder, finished_result, run_folder
 from ggeur.runs.interrupt import check
 from ggeur.runs.result import Cell, Result
 from ggeur.runs.resuming import check_startable
+from ggeur.settings.choices import RANDOM
 from ggeur.settings.grid import Experiment
 
 
@@ -67,7 +69,10 @@ def run(
         dealer = Dealer()
         if folder is not None:
             sources = dict.fromkeys(point.data for point in experiment.points)
-            folder.check_inputs({str(s.table or s.dataset): dealer.table(s).fingerprint() for s in sources})
+            inputs = {str(s.table or s.dataset): dealer.table(s).fingerprint() for s in sources}
+            for point in experiment.points:
+                inputs |= start_fingerprint(point)
+            folder.check_inputs(inputs)
         cells = _cells(experiment, folder, on_round)
         for number, stack in enumerate(stacks(cells, dealer)):
             if not all(work.tracker.done for work in stack):
@@ -204,7 +209,7 @@ def _simulation(stack: list[_Job]) -> Simulation:
 def _begin(job: _Job, steps: list[int], dealer: Dealer) -> None:
     """What is known of a cell before its first round."""
     setup, cell = job.work.setup, job.work.tracker.cell
-    if setup.start is not None:
+    if setup.settings.train.start != RANDOM:
         cell.start_avg = mean_accuracy(job.test.accuracy(job.runs[0].params))
     cell.local_steps = steps
     if not isinstance(setup.algorithm, Bound):

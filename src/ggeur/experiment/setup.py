@@ -7,9 +7,12 @@ from functools import cached_property
 from ggeur.core.errors import GgeurError
 from ggeur.core.message import Statistics, largest
 from ggeur.core.parameters import positional
+from ggeur.data.image_table import ImageTable
+from ggeur.data.table import EmbeddingTable
 from ggeur.engine.training import LocalOptimiser, Training
 from ggeur.federation.augmentation import Augmentation
 from ggeur.federation.noisy import Guard
+from ggeur.heads import IMAGES
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import Head
 from ggeur.methods import has_own_head, resolve, resolve_solved
@@ -93,6 +96,20 @@ class Setup:
         """How clients protect a message of that `kind`; simulated ones by the seed."""
         p = self.settings.privacy
         return None if p.mechanism is None else Guard(p.mechanism, kind, p.min_count, seed)
+
+    def check_rows(self, table: EmbeddingTable) -> None:
+        """Raise where the head takes other rows than the table has."""
+        pictures, head = isinstance(table, ImageTable), self.settings.train.head
+        if pictures and not self.head.images:
+            raise GgeurError(
+                f"The table holds pictures, and [train] head = '{head}' takes embeddings: "
+                f"use a network on images ({', '.join(IMAGES)}), or embed them with an encoder."
+            )
+        if self.head.images and not pictures:
+            raise GgeurError(
+                f"[train] head = '{head}' takes pictures, and the table holds embeddings: "
+                "make an image table with `ggeur embed --encoder pixels:32`."
+            )
 
     @property
     def trained(self) -> Trained | None:

@@ -73,6 +73,7 @@ class _Facts(NamedTuple):
             clients,
             (setup.augmentation.draws_noise, setup.augmentation.rank),  # by which a step is cheap or dear
             head,
+            point.augment.pictures,
             trained.recipe,
             setup.training.without_numbers(),
             point.train.method,

@@ -16,7 +16,8 @@ from ggeur.core.parameters import checked, parameters
 if TYPE_CHECKING:
     from ggeur.heads.head import Head
 
-HEADS = ("linear", "mlp")  # what can be trained; each is a function of that name in the module of that name
+IMAGES = ("simplecnn", "resnet10", "resnet18", "resnet34")  # networks on pictures, in the module `images`
+HEADS = ("linear", "mlp", *IMAGES)  # what can be trained; each of the others is in the module of its name
 _SOLVED = ("mixture", "blend", "cosine", "adapter")  # what is only solved for, or comes of a method of its own
 OF_TRAIN = {"mlp": ("hidden",)}  # parameters of a head that [train] may give as well
 _BUILT: "dict[tuple[Callable[..., Any], str], Head]" = {}
@@ -26,15 +27,19 @@ def factory(name: str) -> Callable[..., Any]:
     """The function that builds the head `name`: (*, parameters) -> Head."""
     if name not in (*HEADS, *_SOLVED):
         return load_own(name, "head", HEADS)
-    found: Callable[..., Any] = getattr(importlib.import_module(f"ggeur.heads.{name}"), name)
+    found: Callable[..., Any] = getattr(_module(name), name)
     return found
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"ggeur.heads.{'images' if name in IMAGES else name}")
 
 
 def sizes(name: str, params: Any) -> dict[str, Any]:
     """The parameters of our head `name` that has these `params`, as far as they are sizes of its arrays."""
     if name not in (*HEADS, *_SOLVED):
         return {}
-    found: dict[str, Any] = getattr(importlib.import_module(f"ggeur.heads.{name}"), "sizes", lambda params: {})(params)
+    found: dict[str, Any] = getattr(_module(name), "sizes", lambda params: {})(params)
     return found
 
 
@@ -74,7 +79,7 @@ def _build(name: str, make: Callable[[], Any]) -> "Head":
     found = make() if ours else build_own(name, "head", make)
     if not isinstance(found, Head):
         raise GgeurError(f"'{name}' is not a head: called with its parameters it must return a ggeur Head.")
-    parts: Any = {part: partial(_call, name, getattr(found, part)) for part in Head._fields if part != "linear"}
+    parts: Any = {part: partial(_call, name, getattr(found, part)) for part in Head._fields[:4]}
     return found if ours else found._replace(**parts)
 
 

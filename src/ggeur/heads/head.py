@@ -1,4 +1,4 @@
-"""A head: the small network that a federation trains on frozen embeddings."""
+"""A head: the network that a federation trains, on frozen embeddings or on pictures."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 Params = Any  # a pytree of arrays
 _BLOCK = 2048  # rows in float64 at once
+_PICTURES = 256  # at once: a network holds every layer's values of each
 
 
 class Head(NamedTuple):
@@ -32,6 +33,7 @@ class Head(NamedTuple):
     represent: Callable[[Params, jax.Array], jax.Array]
     shape: Callable[[Params], tuple[int, int]]  # (params) -> (classes, dimensions)
     linear: bool = False  # its parameters are W (C, p) and b (C,), for which a head can be solved
+    images: bool = False  # its rows are pictures, (S, S, 3) of 0 to 255 laid flat
 
 
 def double_logits(head: Head, params: Params, x: Any) -> NDArray[np.float64] | None:
@@ -44,3 +46,10 @@ def double_logits(head: Head, params: Params, x: Any) -> NDArray[np.float64] | N
     rows, exact = np.asarray(x), jax.tree.map(np.asarray, params)
     blocks: list[Any] = [rows[i : i + _BLOCK].astype(np.float64) for i in range(0, max(len(rows), 1), _BLOCK)]
     return np.concatenate([np.asarray(head.logits(exact, block)) for block in blocks])
+
+
+def in_blocks(head: Head, compute: Callable[[Any], Any], x: Any) -> Any:
+    """`compute` of rows `x`, which does not look across them: of pictures a few at a time, of others all at once."""
+    if not head.images or len(x) <= _PICTURES:
+        return compute(x)
+    return np.concatenate([np.asarray(compute(x[i : i + _PICTURES])) for i in range(0, len(x), _PICTURES)])

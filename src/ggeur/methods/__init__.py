@@ -62,6 +62,7 @@ def names(*kinds: type[Algorithm]) -> tuple[str, ...]:
 
 
 SOLVED = names(Solved)  # what a first head can be solved by, too
+ON_EMBEDDINGS = ("fedmix", "fedgen", "fedfa", "fedfa_gaussian")  # which mix, make up or move rows as vectors
 
 
 def kind_of(name: str) -> type[Algorithm]:

@@ -8,11 +8,10 @@ from ggeur.core.errors import GgeurError
 from ggeur.data.caches import cache_folder
 from ggeur.data.datasets import find, root
 from ggeur.data.datasets_paper import DATASETS
-from ggeur.data.table import EmbeddingTable
+from ggeur.data.image_table import load_any
 from ggeur.encode.encoder import DEFAULT
 from ggeur.encode.extras import installed, missing_extra
 from ggeur.paper.paper_tables import Part, PartEmbeddings, Table
-from ggeur.paper.reproduce import not_yet
 
 
 class PartState(NamedTuple):
@@ -46,8 +45,8 @@ def _is_local(part: Part, data: Path | None) -> bool:
 
 
 def runnable_rows(table: Table) -> int:
-    """How many rows of a `table` can run, given embeddings."""
-    return sum(not not_yet(row) for row in table.rows)
+    """How many rows of a `table` can run on embeddings; those on images have pictures of their own."""
+    return sum(not row.images for row in table.rows)
 
 
 def part_embeddings(
@@ -65,7 +64,7 @@ def part_embeddings(
         path = cache_folder() / "tables" / f"{part.dataset}.{encoder.replace('/', '-').replace(':', '-')}.npz"
         path.parent.mkdir(parents=True, exist_ok=True)
         embed(part.dataset, path)
-        sources[part.name] = PartEmbeddings(path, EmbeddingTable.load(path))
+        sources[part.name] = PartEmbeddings(path, load_any(path))
     if all(source.table is None for source in sources.values()):
         whys = " ".join(f"{part}: {source.why}." for part, source in sources.items())
         raise GgeurError(f"{table.name} cannot run here. {whys} Or give embeddings with --table FILE.npz.")

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.packaged import packaged_toml
+from ggeur.data.image_table import load_any
 from ggeur.data.readers import plain_name
 from ggeur.data.table import EmbeddingTable
 
@@ -26,7 +27,7 @@ class Row(NamedTuple):
     steps: int | None = None
     weights: str | None = None
     control: bool = False
-    needs: str | None = None
+    images: bool = False  # trained end to end on pictures; it runs only when it is named
     published: str | None = None
     train: Mapping[str, Any] = {}  # what of [train] is its own
     note: str | None = None  # what the paper does not say of it, and we chose
@@ -52,6 +53,7 @@ class Part:
     vary: str | None = None
     values: tuple[Any, ...] = ()
     domains: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, Any] = field(default_factory=dict)  # the network, its pixels, and the benchmark's if another
     released: Mapping[str, Any] = field(default_factory=dict)
     released_ggeur: Mapping[str, Any] = field(default_factory=dict)
     tuned_on: Any = None  # of `values`, the one whose column numbers are chosen on; default: the first
@@ -86,13 +88,13 @@ class PartEmbeddings(NamedTuple):
 
 
 def match_tables(table: Table, given: Sequence[Path]) -> dict[str, PartEmbeddings]:
-    """Which part of a `table` each of the `given` files of embeddings is for.
+    """Which part of a `table` each of the `given` files, of embeddings or of pictures, is for.
 
     It goes by the dataset that a file names, else by classes and domains.
     """
     found: dict[str, PartEmbeddings] = {}
     for path in given:
-        embeddings = EmbeddingTable.load(path)
+        embeddings = load_any(path)
         fit = [p for p in table.parts if _fits(p, embeddings)]
         named = [p for p in fit if p.dataset == embeddings.meta.get("dataset")]
         part = next((p for p in (*named, *fit) if p.name not in found), None)
@@ -114,6 +116,11 @@ def _fits(part: Part, embeddings: EmbeddingTable) -> bool:
 
 def _shape(classes: int, domains: Sequence[str]) -> str:
     return f"{classes} classes, " + (f"domains {', '.join(domains)}" if domains else "one domain")
+
+
+def names_images(patterns: Sequence[str]) -> bool:
+    """Whether any of the `patterns` asks for rows on pictures, which take long, by what they are called."""
+    return any("(images)" in pattern.lower() for pattern in patterns)
 
 
 def select_rows(table: Table, patterns: Sequence[str]) -> tuple[Row, ...]:

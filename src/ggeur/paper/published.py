@@ -39,6 +39,7 @@ class PublishedTable(BaseModel):
 
     def value(self, row: str, column: str) -> float | None:
         """A printed number, or None where the paper has none."""
+        row = row.replace("(image network)", "(images)")  # as runs of earlier versions call it
         if row not in self.rows or column not in self.columns:
             return None
         return self.rows[row][self.columns.index(column)]

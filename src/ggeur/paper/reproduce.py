@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ggeur.core.errors import GgeurError, Unavailable
+from ggeur.data.image_table import ImageTable
 from ggeur.data.readers import plain_name
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.dealing import task_of
 from ggeur.methods.clip_folder import clip_folder
+from ggeur.paper.image_rows import image_notes
 from ggeur.paper.paper_tables import Part, PartEmbeddings, Row, Table
 from ggeur.paper.reproduction import AbsentRow, Arm, Column, Reproduction
 from ggeur.settings.grid import Experiment, override
@@ -20,6 +22,9 @@ from ggeur.settings.schema import PROTOCOLS, Train
 CLIP = "clip-vit-base-patch16"
 _TEXT = {"zeroshot": None, "fedclip": "fedclip"}  # methods that need text embeddings, and by which prompts
 SCRIPTED = ("scaffold", "moon", "feddyn", "fedopt", "fedproto", "fedntd")  # released beside FedAvg's
+
+
+_ONLY_NAMED = "it takes long, and runs only when named, as in --rows '*(images)*'"
 
 
 def prepare(
@@ -31,12 +36,16 @@ def prepare(
     rounds: int | None = None,
     protocol: str = "paper",
     changes: Sequence[str] = (),
+    pictures: Mapping[str, PartEmbeddings] | None = None,
+    network: str | None = None,
 ) -> tuple[Experiment, Reproduction]:
     """The experiment of a `table` on its parts' embeddings, `sources`, and how to read its result.
 
     `rows` are those to run (default: all), with so many `seeds` and `rounds` (default: the paper's), under a
     `protocol`: as the paper is written, as its scripts were released, or ours; `tuning` has what comes before `tuned`.
     `changes` are of settings, for all rows, as "section.key=value".
+    Rows on images run on the parts' `pictures`, where they are given, with another `network` than the table's if one is
+    named.
     """
     if protocol not in PROTOCOLS:
         raise GgeurError(f"There is no protocol '{protocol}'; there are {', '.join(PROTOCOLS)}.")
@@ -45,18 +54,27 @@ def prepare(
     order = [row.name for row in rows]
     reading = Reproduction(table.name, table.title, table.measure, protocol, order=order)
     for part in table.parts:
-        source = sources.get(part.name, PartEmbeddings(None, None, f"no embeddings of {part.name} were given"))
-        if source.table is None:
-            _note(reading.notes, f"{part.name} did not run: {source.why}.")
-        reading.columns += _columns(table, part, source.table, reading.notes)
+        embedded = sources.get(part.name, PartEmbeddings(None, None, f"no embeddings of {part.name} were given"))
+        no_images = _ONLY_NAMED if pictures is None else f"no image table of {part.name} was given"
+        imaged = (pictures or {}).get(part.name, PartEmbeddings(None, None, no_images))
+        first = embedded if imaged.table is None else imaged
+        if first.table is None:
+            _note(reading.notes, f"{part.name} did not run: {first.why}.")
+        reading.columns += _columns(table, part, first.table, reading.notes)
+        if imaged.table is not None:
+            reading.notes += image_notes(part, imaged, network)
         for row in rows:
             published = row.published or row.name
+            source = imaged if row.images else embedded
             why = source.why if source.table is None else _why_not(row, protocol, source.table)
             if why:
                 reading.absent.append(AbsentRow(row.name, part.name, why, published))
                 continue
             name = row.name if len(table.parts) == 1 else f"{part.name}: {row.name}"
-            arms.append({"name": name, **_overrides(row, part, source, protocol, rounds, reading.notes)})
+            overrides = _overrides(row, part, source, protocol, rounds, reading.notes)
+            if row.images:
+                overrides["train"]["head"] = network or part.images["head"]
+            arms.append({"name": name, **overrides})
             reading.arms.append(Arm(row.name, part.name, name, published, row.control))
     if not arms:
         raise GgeurError(f"No row of {table.name} can run: {reading.absent[0].why}.")
@@ -75,17 +93,8 @@ def prepare(
     ), reading
 
 
-def not_yet(row: Row) -> str:
-    """Why a row cannot run on any embeddings, or nothing."""
-    if row.needs:
-        return f"needs an {row.needs}"
-    return ""
-
-
 def _why_not(row: Row, protocol: str, embeddings: EmbeddingTable) -> str:
     """Why a row cannot run on these embeddings, or nothing."""
-    if why := not_yet(row):
-        return why
     task = task_of(embeddings)
     try:
         if row.method in _TEXT:
@@ -94,6 +103,8 @@ def _why_not(row: Row, protocol: str, embeddings: EmbeddingTable) -> str:
             clip_folder(task, "")
     except Unavailable as error:
         return str(error).rstrip(".")
+    if protocol == "released" and row.images:
+        return "no script of it was released"
     if protocol == "released" and row.method in SCRIPTED:
         return "its released script does not do what the method does"
     if protocol == "released" and row.method not in ("fedavg", None):
@@ -139,7 +150,8 @@ def _overrides(
 
 def _columns(table: Table, part: Part, embeddings: EmbeddingTable | None, notes: list[str]) -> list[Column]:
     """The paper's columns and where their numbers are; a domain that is not the paper's is noted."""
-    if embeddings is not None and CLIP not in str(embeddings.meta.get("encoder", "")):
+    pictures = isinstance(embeddings, ImageTable)
+    if embeddings is not None and not pictures and CLIP not in str(embeddings.meta.get("encoder", "")):
         made = embeddings.meta.get("encoder")
         by = f"by {made}" if made else "by an encoder that the table does not name"
         _note(notes, f"{part.name} was embedded {by}; the paper used CLIP ViT-B/16, so levels differ from its own.")

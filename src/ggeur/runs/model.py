@@ -26,7 +26,7 @@ from ggeur.data.files import read_arrays, write_atomically
 from ggeur.data.table import EmbeddingTable
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads import sizes
-from ggeur.heads.head import Params, double_logits
+from ggeur.heads.head import Params, double_logits, in_blocks
 from ggeur.privacy.ball import Ball
 from ggeur.runs.change import current, settled
 from ggeur.runs.places import CONFIG, WEIGHTS, is_export, model_folder, read_config, read_weights
@@ -97,7 +97,7 @@ class Model:
         x = x if self.units is None else self.units.apply(x)
         logits: Any = double_logits(head, self.params, x)
         if logits is None:
-            logits = head.logits(self.params, jnp.asarray(x, jnp.float32))
+            logits = in_blocks(head, lambda rows: head.logits(self.params, jnp.asarray(rows, jnp.float32)), x)
         return np.asarray(logits)
 
     def check_encoder(self, what: str, dimension: int, meta: Mapping[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """Keys that take one of our names or a user's own, and [head.NAME]: what a head is built with."""
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,24 +9,31 @@ from pydantic import BeforeValidator
 from ggeur.core.errors import GgeurError
 from ggeur.core.names import is_own
 from ggeur.federation.augmentation import KINDS as AUGMENTATIONS
-from ggeur.heads import HEADS, OF_TRAIN, arguments, resolve
-from ggeur.methods import SOLVED, has_own_head, kind_of, resolve_solved
+from ggeur.heads import HEADS, IMAGES, OF_TRAIN, arguments, resolve
+from ggeur.methods import ON_EMBEDDINGS, SOLVED, has_own_head, kind_of, resolve_solved
 from ggeur.methods.algorithm import Chosen, Given, Solved
 
 if TYPE_CHECKING:
     from ggeur.settings.schema import Settings, Train
 
 
-def _one_of(what: str, ours: Iterable[str]) -> Any:
-    """The type of a key that takes one of `ours`, or a user's own.
+def is_path(value: object) -> bool:
+    """Whether `value` is meant as the path of a folder, and not as a name: it has a separator, or begins with a dot."""
+    return isinstance(value, str) and (os.path.dirname(value) != "" or value.startswith("."))
+
+
+def _one_of(what: str, ours: Iterable[str], *, or_path: str = "") -> Any:
+    """The type of a key that takes one of `ours`, or a user's own, or the path of a folder, if `or_path` says of what.
 
     Nothing is imported here: a site validates settings before it has agreed to import anything.
     """
 
     def check(value: object) -> object:
-        if not isinstance(value, str) or not (value in ours or is_own(value)):
-            known = ", ".join(ours)
-            raise ValueError(f"there is no {what} {value!r}; there are {known}, or your own as package.module:name")
+        if not isinstance(value, str) or not (value in ours or is_own(value) or (or_path and is_path(value))):
+            known, more = ", ".join(ours), f", or {or_path}" if or_path else ""
+            raise ValueError(
+                f"there is no {what} {value!r}; there are {known}, or your own as package.module:name{more}"
+            )
         return value
 
     return BeforeValidator(check)
@@ -34,7 +42,9 @@ def _one_of(what: str, ours: Iterable[str]) -> Any:
 HeadName = Annotated[str, _one_of("head", HEADS)]
 AugmentationName = Annotated[str, _one_of("augmentation", AUGMENTATIONS)]
 RANDOM = "random"
-StartName = Annotated[str, _one_of("start", (RANDOM, *SOLVED))]
+StartName = Annotated[
+    str, _one_of("start", (RANDOM, *SOLVED), or_path="the path of a model's folder, as ./run/model/cell-000")
+]
 
 
 def of_train(head: str, train: "Train") -> dict[str, Any]:
@@ -47,6 +57,8 @@ def check_heads(point: "Settings") -> None:
     t = point.train
     if has_own_head(t.method):
         _check_own_head(point)
+    if t.head in IMAGES or (t.head not in HEADS and resolve(t.head, **point.head_parameters).images):
+        _check_images(point)
     other = t.head != HEADS[0]  # than the linear one, and perhaps linear all the same
     if other and (t.solver or kind_of(t.method) in (Solved, Chosen, Given)) and not _is_linear(point):
         raise GgeurError('[train]: what is solved has a head of its own: use head = "linear", the default.')
@@ -85,6 +97,21 @@ def _check_own_head(point: "Settings") -> None:
         )
     if projected:
         raise GgeurError(f"[privacy] projection takes embeddings away from their text, which {t.method} needs.")
+
+
+def _check_images(point: "Settings") -> None:
+    """What a network on pictures leaves no room for."""
+    head = f'[train] head = "{point.train.head}" is trained on pictures'
+    if kind_of(point.train.method) in (Solved, Chosen, Given) or point.train.solver:
+        raise GgeurError(f'{head}, and what is solved needs embeddings: use head = "linear" and an encoder.')
+    if point.train.method in ON_EMBEDDINGS:
+        raise GgeurError(f"{head}, and '{point.train.method}' changes embeddings: use another method, such as fedavg.")
+    if point.augment.kind != "none":
+        raise GgeurError(f'{head}, and [augment] kind = "{point.augment.kind}" draws embeddings: use kind = "none".')
+    if point.data.standardise or point.privacy.ball is not None:
+        raise GgeurError(f"{head}, which it normalises itself: leave [data] standardise and [privacy] radius out.")
+    if point.data.dataset is not None and not str(point.data.encoder).startswith("pixels:"):
+        raise GgeurError(f'{head}: give [data] encoder = "pixels:32", or another size, to keep those of a dataset.')
 
 
 def _is_linear(point: "Settings") -> bool:

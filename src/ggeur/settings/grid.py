@@ -20,10 +20,12 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.validate import check_all, check_path
 from ggeur.data.datasets import MINI_DIGITS
 from ggeur.data.datasets_paper import DATASETS
+from ggeur.settings.choices import is_path
 from ggeur.settings.schema import PARTITION_KEYS, Settings, settings
 from ggeur.settings.toml import flat, to_toml
 
 Sections = dict[str, dict[str, Any]]
+_PATHS = (("data", "table"), ("data", "dataset"), ("data", "encoder"), ("federate", "test_table"), ("train", "start"))
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ def _anchor(tree: Mapping[str, Any], folder: Path) -> None:
     """Make paths absolute: a file names what lies beside it relative to itself, and runs from anywhere."""
     arms = tree.get("arm")
     for part in (tree, *(arms if isinstance(arms, list) else [])):
-        for section, key in (("data", "table"), ("data", "dataset"), ("data", "encoder"), ("federate", "test_table")):
+        for section, key in _PATHS:
             values = part.get(section) if isinstance(part, dict) else None
             if isinstance(values, dict) and key in values:
                 values[key] = _anchored(key, values[key], folder)
@@ -119,6 +121,8 @@ def _anchored(key: str, given: Any, folder: Path) -> Any:
         return [_anchored(key, one, folder) for one in given]
     prefix = "onnx:" if key == "encoder" else ""
     if not isinstance(given, str) or not given.startswith(prefix):
+        return given
+    if key == "start" and not is_path(given):
         return given
     if key == "dataset" and (given in (*DATASETS, MINI_DIGITS) or not (folder / given).is_dir()):  # a name
         return given

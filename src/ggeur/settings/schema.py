@@ -14,8 +14,9 @@ from ggeur.data.datasets import paper_partition
 from ggeur.federation.augmentation import KINDS as AUGMENTATIONS
 from ggeur.federation.augmentation import Augmentation, steps_of
 from ggeur.federation.augmentation import build as build_augmentation
+from ggeur.heads import IMAGES
 from ggeur.methods import checked_parameters, factory
-from ggeur.settings.choices import RANDOM, AugmentationName, HeadName, StartName, check_heads, of_train
+from ggeur.settings.choices import RANDOM, AugmentationName, HeadName, StartName, check_heads, is_path, of_train
 from ggeur.settings.privacy import Privacy, check_privacy
 from ggeur.settings.section import Above, Section, Share, Size
 
@@ -53,6 +54,7 @@ class Data(Section):
     dataset: str | None = None
     encoder: str | None = None
     standardise: bool = False  # rows about the federation's mean, in units of its spread
+    svhn: Literal["correct", "as-benchmark"] = "correct"  # how its pictures are read
 
     @model_validator(mode="after")
     def one_source(self) -> Self:
@@ -60,6 +62,8 @@ class Data(Section):
             raise ValueError("give either table (a file) or dataset (a name)")
         if self.table is not None and self.encoder is not None:
             raise ValueError("encoder goes with dataset; a table has been embedded already")
+        if self.table is not None and self.svhn != "correct":
+            raise ValueError("svhn goes with dataset; in a table its pictures have been read already")
         return self
 
 
@@ -91,11 +95,13 @@ class Augment(Section):
     guided: Share = 1.0
     empty_cell: Literal["all", "first"] = "all"
     bank_mib: Size = BANK_BYTES // 2**20  # of noise vectors; what exceeds it is shared between clients
+    pictures: Literal["auto", "none", "crop", "crop-flip", "photo"] = "auto"  # how a step changes them at random
     parameters: dict[str, Any] = Field({})  # of `expected`, or of one's own kind
 
     def build(self) -> Augmentation:
         """The augmentation that this names."""
-        return build_augmentation(self.kind, self.model_dump(exclude={"kind", "parameters"}), self.parameters)
+        shared = self.model_dump(exclude={"kind", "parameters", "pictures"})
+        return build_augmentation(self.kind, shared, self.parameters)
 
 
 class Train(Section):
@@ -119,12 +125,17 @@ class Train(Section):
 
     @property
     def solver(self) -> str | None:
-        """What solves the head that rounds start from; None where it is random."""
-        return None if self.start == RANDOM else self.start
+        """What solves the head that rounds start from; None where it is random or a model's."""
+        return None if self.start == RANDOM or self.model else self.start
+
+    @property
+    def model(self) -> str | None:
+        """The folder of the model that rounds start from, where it is one."""
+        return self.start if is_path(self.start) else None
 
     @model_validator(mode="after")
     def start_is_sent(self) -> Self:
-        if self.solver and not self.broadcast:
+        if self.start != RANDOM and not self.broadcast:
             raise ValueError("start needs broadcast = true: clients that receive no head cannot start from one")
         return self
 
@@ -201,6 +212,9 @@ def settings(tree: Mapping[str, Any], *, own: bool = True) -> Settings:
     dataset = data.get("dataset") if isinstance(data, dict) else None
     if isinstance(dataset, str) and isinstance(given, dict) and "kind" not in given:
         merged["partition"] = paper_partition(dataset) | given  # as the paper deals it out
+    train, augment = (merged.setdefault(section, {}) for section in ("train", "augment"))
+    if isinstance(train, dict) and train.get("head") in IMAGES and isinstance(augment, dict):
+        merged["augment"] = {"kind": "none"} | augment  # rows are no embeddings
     try:
         result = Settings.model_validate(merged)
     except ValidationError as error:

@@ -57,6 +57,10 @@ def check_deployable(experiment: Experiment) -> None:
         if isinstance(Setup.of(p).algorithm, Bound | Given):
             raise GgeurError(f"'{p.train.method}' is not a federation; compare with it by `ggeur run`.")
     for p in experiment.points:
+        if p.train.model is not None or Setup.of(p).head.images:
+            what = "train.start from a model" if p.train.model is not None else f"The network '{p.train.head}'"
+            raise GgeurError(f"{what} is not there yet on real machines; simulate it with `ggeur run`.")
+    for p in experiment.points:
         if p.privacy.epsilon is not None and kind_of(p.train.method) is Trained:
             raise GgeurError(
                 f"'{p.train.method}' lays training sets out by exact counts, which sites do not tell under [privacy] "

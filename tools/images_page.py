@@ -1,0 +1,139 @@
+"""Make the tables of docs/images.md anew, from runs on the digits: pictures, and embeddings beside them.
+
+    python tools/images_page.py ../shared/data FOLDER
+
+The first folder holds `images/digits/{mnist,usps,svhn,mnist_m}.npz` and `embeddings/digits.tinyvit.npz`. Image tables
+and runs lie in FOLDER: a finished run is read, any other begun or gone on with. What the page shows is also kept, as
+docs/results/images/digits.json.
+"""
+
+import argparse
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import ggeur
+from ggeur.cli.screen import progress
+from ggeur.data.readers import ImageSet, Split, pixels
+from ggeur.data.svhn import as_benchmark
+from ggeur.encode.encoder import load_encoder
+from ggeur.encode.job import embed
+from ggeur.runs.result import Cell
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "images.md"
+RESULTS = PAGE.parent / "results" / "images" / "digits.json"
+DOMAINS = ("mnist", "usps", "svhn", "mnist_m")
+METHODS = {
+    "FedAvg": "fedavg",
+    "FedProto": "fedproto",
+    "MOON": "moon",
+    "FedNTD": "fedntd",
+    "FedDyn": "feddyn",
+    "FedOPT": "fedopt",
+    "SCAFFOLD": "scaffold",
+}
+GARBLED = "FedAvg (images), SVHN as benchmark"
+TRAIN = {"rounds": 10, "local_epochs": 1, "batch": 16, "rate": 0.01}
+RESNET = {"head": "resnet18", "rounds": 6, "local_steps": 10, "batch": 16, "rate": 0.01}
+RESNET_TEST = 100  # pictures of each domain: scoring all would take longer than training
+
+
+def image_tables(data: Path, folder: Path) -> None:
+    """The digits at 32 pixels: read rightly, SVHN as the benchmark reads it, and with few test pictures."""
+    if (folder / "digits32few.npz").exists():
+        return
+    domains = {}
+    for name in DOMAINS:
+        a = np.load(data / "images" / "digits" / f"{name}.npz")
+        domains[name] = Split(*(pixels(a[f"x_{part}"], a[f"y_{part}"], name) for part in ("train", "test")))
+    images = ImageSet.of(tuple("0123456789"), domains, dataset="digits")
+    for name, one in (("digits32", images), ("digits32b", as_benchmark(images))):
+        embed(one, load_encoder("pixels:32")).table.save(folder / f"{name}.npz")
+    whole = ggeur.ImageTable.load(folder / "digits32.npz")
+    assert whole.test is not None
+    few = [np.flatnonzero(whole.test & (whole.domains == d))[:RESNET_TEST] for d in range(len(DOMAINS))]
+    whole.subset(np.sort(np.concatenate([np.flatnonzero(~whole.test), *few]))).save(folder / "digits32few.npz")
+
+
+def finished(tree: dict[str, Any], out: Path) -> list[Cell]:
+    """The cells of an experiment, whose run lies in `out`."""
+    experiment = ggeur.Experiment.of(tree)
+    with progress(experiment, out) as on_round:
+        return ggeur.run(experiment, out=out, resume=(out / "config.toml").exists(), on_round=on_round).cells
+
+
+def digits(data: Path, folder: Path) -> dict[str, Cell]:
+    """Every method on embeddings and on pictures, each a run of its own."""
+    shared = {"partition": {"kind": "domain"}, "augment": {"kind": "none"}}
+    embedded, pictures = data / "embeddings" / "digits.tinyvit.npz", folder / "digits32.npz"
+    arms = {f"{name} (embeddings)": (embedded, "linear", method) for name, method in METHODS.items()}
+    arms |= {
+        "FedAvg (images)": (pictures, "simplecnn", "fedavg"),
+        GARBLED: (folder / "digits32b.npz", "simplecnn", "fedavg"),
+    }
+    arms |= {f"{name} (images)": (pictures, "simplecnn", method) for name, method in METHODS.items()}
+    cells = {}
+    for name, (table, head, method) in arms.items():
+        train = {**TRAIN, "head": head, "method": method}
+        tree = {**shared, "data": {"table": str(table.resolve())}, "train": train}
+        (cells[name],) = finished(tree, folder / "runs" / name)
+    return cells
+
+
+def resnet(folder: Path) -> Cell:
+    tree = {"data": {"table": str((folder / "digits32few.npz").resolve())}, "partition": {"kind": "domain"}}
+    return finished({**tree, "train": RESNET}, folder / "resnet18")[0]
+
+
+def kept(cell: Cell) -> dict[str, Any]:
+    rounded = {name: round(value, 2) for name, value in cell.domains.items()}
+    rounds = [round(value, 2) for value in cell.rounds]
+    return {"domains": rounded, "avg": round(cell.avg or 0.0, 2), "rounds": rounds}
+
+
+def table(rows: dict[str, dict[str, Any]]) -> str:
+    """Mean of the last five rounds in each domain and over them; AVG after the first round and the last."""
+    lines = [f"| method | {' | '.join(DOMAINS)} | AVG | round 1 | last |", "|---" * (len(DOMAINS) + 4) + "|"]
+    for name, row in rows.items():
+        figures = [*(row["domains"][d] for d in DOMAINS), row["avg"], row["rounds"][0], row["rounds"][-1]]
+        lines.append(f"| {name} | {' | '.join(f'{figure:.2f}' for figure in figures)} |")
+    return "\n".join(lines) + "\n"
+
+
+def write(found: dict[str, Any]) -> None:
+    """Keep what was `found`, and put its tables into the page."""
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
+    for name, rows in shown(found).items():
+        marked, made = rf"(<!-- images: {name} -->\n).*?(<!-- end -->)", table(rows)
+        text = re.sub(marked, rf"\g<1>{made}\g<2>", text, flags=re.S)
+    PAGE.write_text(text, encoding="utf-8")
+
+
+def shown(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The rows of each table of the page."""
+    resnet = {"resnet18": {"FedAvg (images), ResNet-18": found["resnet18"]}} if "resnet18" in found else {}
+    return {"digits": found["digits"], **resnet}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--resnet", action="store_true", help="ResNet-18 too, which takes as long as all of the rest")
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    image_tables(given.data, given.folder)
+    rows = {name: kept(cell) for name, cell in digits(given.data, given.folder).items()}
+    found: dict[str, Any] = {"train": TRAIN, "digits": rows}
+    if given.resnet:
+        found |= {"resnet": RESNET, "resnet18": kept(resnet(given.folder))}
+    write(found)
+
+
+if __name__ == "__main__":
+    main()
