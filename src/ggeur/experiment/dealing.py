@@ -203,7 +203,8 @@ class Dealer:
         (table, _), clients = self.rows(setup, seed), self.clients(setup, seed)
         if setup.settings.privacy.mechanism is not None:
             return chosen_by_rule(setup, table.n_classes, len(clients.parts)), None
-        folds = SimulatedFolds.of(clients, chosen, seed, setup.settings.privacy.least_rows)
+        privacy = setup.settings.privacy
+        folds = SimulatedFolds.of(clients, chosen, seed, privacy.least_rows, together=privacy.secure_sum)
         return choose(chosen, folds.count(), folds, task_of(table), seed), folds
 
     def run(self, setup: Setup, seed: int, augmented: TrainingSets) -> Run:

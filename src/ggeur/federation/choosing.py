@@ -64,17 +64,24 @@ class Choice(NamedTuple):
         )
 
 
-def row_folds(y: Int, domains: Int, n_folds: int, seed: int, client: int, least: int = 0) -> Int:
+def row_folds(
+    y: Int, domains: Int, n_folds: int, seed: int, client: int, least: int = 0, *, together: bool = False
+) -> Int:
     """(n,) the fold of every row of a client: its rows of every class and domain are spread evenly, by chance.
 
     Sums of a fold are sent, or follow by subtraction, so that each has at `least` so many rows of a cell, or none.
+    With `together` all clients begin to fill folds of a cell at the same one: where only totals over clients are seen,
+    a fold's is then of all clients that have few rows of it, and not of one.
     """
     rng = generator(seed, "folds", client)
     fold = np.zeros(len(y), np.int64)
     for cell in np.unique(np.stack([domains, y]), axis=1).T:
         rows = np.flatnonzero((domains == cell[0]) & (y == cell[1]))
         several = min(n_folds, max(len(rows) // least, 1)) if least else n_folds
-        fold[rng.permutation(rows)] = (np.arange(len(rows)) % several + rng.integers(n_folds)) % n_folds
+        first = rng.integers(n_folds)
+        if together:
+            first = generator(seed, "first fold", *map(int, cell)).integers(n_folds)
+        fold[rng.permutation(rows)] = (np.arange(len(rows)) % several + first) % n_folds
     return fold
 
 

@@ -24,10 +24,12 @@ class SimulatedFolds:
     bytes_down: int = 0
 
     @classmethod
-    def of(cls, clients: Clients, chosen: Chosen, seed: int, least: int = 0) -> "SimulatedFolds":
-        """With at `least` so many rows of a cell in each fold that has any of it."""
+    def of(
+        cls, clients: Clients, chosen: Chosen, seed: int, least: int = 0, *, together: bool = False
+    ) -> "SimulatedFolds":
+        """With at `least` so many rows of a cell in each fold that has any of it, which fill `together`."""
         each = [
-            row_folds(clients.y[rows], clients.domains[rows], chosen.folds, seed, k, least)
+            row_folds(clients.y[rows], clients.domains[rows], chosen.folds, seed, k, least, together=together)
             for k, rows in enumerate(clients.parts)
         ]
         return cls(clients, chosen, each)

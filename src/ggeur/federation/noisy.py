@@ -51,6 +51,10 @@ class Guard(NamedTuple):
         """What noisy messages that were `sent`, each with its domain, by so many `clients` of each, come to."""
         if apart is not None and apart.of == "client":
             raise GgeurError("Under [privacy] epsilon no head can be solved from the means of single clients.")
+        if self.mechanism.unit == "client" and set(clients) != {ALL}:
+            raise GgeurError(
+                'With unit = "client" a client sends one message, and this head needs one for each domain; take ridge.'
+            )
         for domain, many in clients.items():
             if self.mechanism.secure and many < FEWEST:
                 whose = "The federation" if domain == ALL else "A domain whose statistics are kept apart"

@@ -29,7 +29,8 @@ BY_TEXT: tuple[Mapping[str, Any], ...] = (  # where a table has text embeddings 
     {"method": "text_prior", "head": "ridge"},
 )
 _ENOUGH = 80.0  # rows of a class for each unit of noise in their sum, from which on second moments pay for their noise
-Folds = Annotated[int, Field(ge=2, le=20)]
+MOST_FOLDS = 20  # of fewer rows each, a fold's sums tell too much
+Folds = Annotated[int, Field(ge=2, le=MOST_FOLDS)]
 
 
 def auto(

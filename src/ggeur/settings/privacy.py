@@ -22,14 +22,14 @@ class Privacy(Section):
     """Small cells kept back, noise of a given privacy loss, and sums that hide what each site adds."""
 
     min_count: Annotated[int, Field(strict=True, ge=0, le=10**7)] = 0  # rows a class must have at a site to take part
-    epsilon: Above | None = None
-    delta: Annotated[float, Field(strict=True, gt=0, lt=1)] = 1e-5
+    epsilon: Annotated[float, Field(strict=True, gt=0, le=1e15)] | None = None
+    delta: Annotated[float, Field(strict=True, gt=0, le=0.1)] = 1e-5
     unit: Literal["record", "client"] = "record"  # of whom it cannot be told whether it took part
-    radius: Above | None = None  # longer rows are scaled down to it
+    radius: Annotated[float, Field(strict=True, ge=1e-30, le=1e30)] | None = None  # longer rows are scaled down to it
     projection: Size | None = None  # dimensions of a public random subspace that rows are taken to first
     clip: Above | None = None  # the longest message of a client, in rows; with unit = "client"
     rows: Size | None = None  # how many training rows there are, as far as that is public
-    secure_sum: bool = False  # a server sees the total alone
+    secure_sum: Annotated[bool, Field(strict=True)] = False  # a server sees the total alone
 
     @model_validator(mode="after")
     def together(self) -> Self:

@@ -24,12 +24,12 @@ from ggeur.privacy.secure import FEWEST
 from ggeur.privacy.secure.fixed_point import Block
 
 Addend = tuple[Facts, list[Block], Arrays]
-Holders = Counter[str]  # how many sites of the attempt have rows of a domain, by its name; of all, under ""
+Holders = Counter[str | None]  # how many sites of the attempt have rows of a domain, by its name; of all, under None
 
 
 def addend(request: Request, held: Sequence[Sequence[str]]) -> Addend:
     """What `request` asks this site to add; the sites of the attempt have signed of which domains they `held` rows."""
-    holders = Counter(domain for one in held for domain in one) + Counter({"": len(held)})
+    holders = Counter[str | None](domain for one in held for domain in set(one)) + Counter({None: len(held)})
     asks = str(request.facts["asks"])
     if request.point.privacy.mechanism is not None and asks != "statistics":
         raise GgeurError(f"under [privacy] epsilon this site adds up statistics alone, and no {asks}")
@@ -38,6 +38,13 @@ def addend(request: Request, held: Sequence[Sequence[str]]) -> Addend:
     if asks in ("train", "prepare") and not np.array_equal(request.store.arrays("settings")[0], request.settings_hash):
         raise GgeurError("this site's training set was made by other settings than those that come now")
     return _ASKED[asks](request, holders)
+
+
+def by_domain(request: Request) -> bool:
+    """Whether what `request` asks for is kept apart by domain, or by parts of them."""
+    facts = request.facts
+    asks = str(facts["asks"])
+    return asks in ("rows", "right") or (asks == "statistics" and bool(facts["by_domain"] or facts["folds"]))
 
 
 def _statistics(request: Request, holders: Holders) -> Addend:
@@ -53,7 +60,7 @@ def _statistics(request: Request, holders: Holders) -> Addend:
     own, arrays = set(rows_of(request)[2].tolist()), Arrays()
     for part, message in messages(request, wanted, len(names)):
         if mechanism is not None and (part.domain == ALL or part.domain in own):
-            many = holders["" if part.domain == ALL else names[part.domain]]
+            many = holders[None if part.domain == ALL else names[part.domain]]
             message = Guard(mechanism, wanted.kind).message(message, request.site.client, part.domain, many)
         arrays |= pack_message(message, part.prefix)
         p = message.dimension

@@ -60,7 +60,7 @@ def _tree(request: Request, name: str) -> Tree:
 
 def train(request: Request) -> Reply:
     """Score the head that `request` brings, then train from it."""
-    request.in_the_clear()
+    request.exact()
     done, scores, _ = trained(request)
     message, shape = tree_to_arrays(done.message)
     return {"message": shape, "loss": done.loss, "scores": scores}, message

@@ -54,7 +54,7 @@ def hello(request: Request) -> Reply:
 
 def sums(request: Request) -> Reply:
     """Number, sum and squares of this site's training rows, of which the federation's units are found."""
-    request.in_the_clear()
+    request.exact()
     return {}, {"sums": row_sums(request).pack()}
 
 
@@ -88,10 +88,7 @@ def messages(request: Request, wanted: Wanted, every: int | None = None) -> Iter
     x, y, domains = rows_of(request)
     fold = np.zeros_like(y)
     if wanted.folds:
-        from ggeur.federation.choosing import row_folds
-
-        least = request.point.privacy.least_rows
-        fold = row_folds(y, domains, wanted.folds, request.seed, request.site.client, least)
+        fold = request.folds(y, domains, wanted.folds)
     for part in wanted.parts(np.unique(domains).tolist() if every is None else range(every)):
         rows = wanted.rows(part, y, domains, fold)
         classes, center = len(request.facts["classes"]), request.arrays.get("center")
@@ -109,6 +106,8 @@ def augment(request: Request) -> Reply:
 
     The reply is the method's first message.
     """
+    if request.point.privacy.epsilon is not None:
+        raise GgeurError("under [privacy] epsilon this site trains on no rows of its own")
     table, a, arrays = request.table(), request.point.augment.build(), request.arrays
     test, p, present = test_rows(table), table.dimension, arrays["present"]
     x, y = table.x[~test].astype(np.float32), table.y[~test]

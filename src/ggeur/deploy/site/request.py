@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.types import Int
 from ggeur.core.units import Units
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.site.data import Site, relabel, test_rows
 from ggeur.deploy.site.store import Store
 from ggeur.deploy.wire.packing import Arrays
 from ggeur.experiment.dealing import in_ball
+from ggeur.methods.auto import MOST_FOLDS
 from ggeur.privacy.threshold import large_cells
 from ggeur.settings.schema import Settings
 
@@ -57,6 +59,23 @@ class Request:
         if self.point.privacy.secure_sum:
             raise GgeurError("under [privacy] secure_sum this site sends its sums under masks alone")
 
+    def exact(self) -> None:
+        """Raise where what is asked for, which has no noise in it, may not be sent."""
+        self.in_the_clear()
+        if self.point.privacy.epsilon is not None:
+            raise GgeurError("under [privacy] epsilon this site sends noisy statistics alone, and this would be exact")
+
+    def folds(self, y: Int, domains: Int, number: int) -> Int:
+        """(n,): the fold, of so many, of each of this site's training rows."""
+        from ggeur.federation.choosing import row_folds
+
+        if not 2 <= number <= MOST_FOLDS:  # a row would be a fold
+            raise GgeurError(f"this site divides its rows into 2 to {MOST_FOLDS} folds, and not {number}")
+        privacy = self.point.privacy
+        return row_folds(
+            y, domains, number, self.seed, self.site.client, privacy.least_rows, together=privacy.secure_sum
+        )
+
     def table(self, *, fresh: bool = False) -> EmbeddingTable:
         """The site's table in the federation's classes and domains; `fresh`, read or embedded anew, in its own.
 
@@ -65,6 +84,8 @@ class Request:
         table = self._protected(self.site.load(self.point, self.seed, self.store, fresh=fresh))
         if fresh:
             return table
+        if "units" in self.arrays and self.point.privacy.epsilon is not None:
+            raise GgeurError("under [privacy] epsilon rows are taken as they are in the ball, in no other units")
         table, units = relabel(table, self.facts["classes"], self.facts["domains"]), self.arrays.get("units")
         return table if units is None else replace(table, x=Units.unpack(units).apply(table.x))
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import write_bytes
-from ggeur.deploy.site.addends import addend
+from ggeur.deploy.site.addends import addend, by_domain
 from ggeur.deploy.site.book import Book
 from ggeur.deploy.site.data import test_rows
 from ggeur.deploy.site.release import note_spending
@@ -34,6 +34,7 @@ class _Kept(NamedTuple):
     announced: Announced
     digest: str = ""
     facts: Mapping[str, Any] = {}
+    apart: Mapping[str, Any] = {}  # of sums by domain, the sites of each
 
 
 def keys(request: Request) -> Reply:
@@ -41,7 +42,8 @@ def keys(request: Request) -> Reply:
     attempt, site, known = _attempt(request), request.site, request.site.known_sites()
     _check_sites(attempt, known, site.client)
     kept = _load(request, attempt)
-    Book(site.root, known, site.client).check(attempt, joined=kept is not None)
+    once = request.point.privacy.mechanism is not None
+    Book(site.root, known, site.client).check(attempt, joined=kept is not None, once=once)
     if kept is None:
         table, own = request.table(), Secrets.new()
         held = np.unique(table.domains[~test_rows(table)])
@@ -65,12 +67,15 @@ def masked(request: Request) -> Reply:
     digest = bound(attempt, announced, question)
     if not kept.digest:
         holders = [one.domains for one in announced.values()]
+        apart = {d: [s for s in attempt.sites if d in announced[s].domains] for one in holders for d in one}
+        apart = apart if by_domain(request) else {}
+        Book(request.site.root, known, request.site.client).check(attempt, joined=True, apart=apart)
         facts, blocks, arrays = addend(request, holders)
         vector = encode(arrays, blocks, len(attempt.sites))
         mask(vector, request.site.client, kept.own, attempt, announced, question)
         np.save(path, vector)
         receipt = sign(request.site.key, attempt.text("sent", digest.hex()))
-        kept = kept._replace(digest=digest.hex(), facts=facts | {"receipt": receipt})
+        kept = kept._replace(digest=digest.hex(), facts=facts | {"receipt": receipt}, apart=apart)
         _save(request, kept)
     if kept.digest != digest.hex():
         raise GgeurError("this site has sent its vector for other keys or another question, and sends no second one")
@@ -89,8 +94,9 @@ def seed(request: Request) -> Reply:
     for site, receipt in receipts.items():
         known.check(int(site), str(receipt), attempt.text("sent", kept.digest))
     book = Book(request.site.root, known, request.site.client)
-    book.check(attempt, joined=True)
-    if book.add(attempt) and request.point.privacy.mechanism is not None:
+    once = request.point.privacy.mechanism is not None
+    book.check(attempt, joined=True, once=once, apart=kept.apart)
+    if book.add(attempt, kept.apart) and request.point.privacy.mechanism is not None:
         note_spending(request)
     return {"seed": kept.own.seed}, {}
 
@@ -147,7 +153,11 @@ def _load(request: Request, attempt: Attempt) -> _Kept | None:
     found = Attempt(run, what, name, tuple(sites))
     public, domains, signature = told["announced"]
     announced = Announced(public, tuple(domains), signature)
-    return _Kept(found, Secrets(*told["own"]), announced, told["digest"], told["facts"]) if found == attempt else None
+    return (
+        _Kept(found, Secrets(*told["own"]), announced, told["digest"], told["facts"], told.get("apart", {}))
+        if found == attempt
+        else None
+    )
 
 
 def _save(request: Request, kept: _Kept) -> None:

@@ -11,19 +11,18 @@ from ggeur.deploy.wire.packing import arrays_to_tree
 
 def right(request: Request) -> Reply:
     """How many training rows of each cell of each fold each candidate gets right that was solved without them."""
-    request.in_the_clear()
+    request.exact()
     return {}, {"right": rows_right(request)}
 
 
 def rows_right(request: Request) -> Int:
     """(folds, heads, D, C): the same."""
-    from ggeur.federation.choosing import right_answers, row_folds
+    from ggeur.federation.choosing import right_answers
 
     facts, table = request.facts, request.table()
     own, shape = ~test_rows(table), (table.n_domains, table.n_classes)
     x, y, domains = table.x[own], table.y[own], table.domains[own]
-    least = request.point.privacy.least_rows
-    fold = row_folds(y, domains, int(facts["folds"]), request.seed, request.site.client, least)
+    fold = request.folds(y, domains, int(facts["folds"]))
     rows = [fold == k for k in range(int(facts["folds"]))]
     rows += [cells[domains, y] for cells in request.arrays.get("cells", ())]
     kinds = [request.site.allowed(kind, "head") for kind in facts["kinds"]]

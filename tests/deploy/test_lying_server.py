@@ -1,0 +1,149 @@
+"""What a server that lies once got out of sites, and gets no more: each of these laid somebody bare."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.units import Units
+from ggeur.data.table import EmbeddingTable
+from ggeur.deploy.machines.certificates import make_node_key
+from ggeur.deploy.server.cell_run import _whole
+from ggeur.deploy.site import secure
+from ggeur.deploy.site.data import Site
+from ggeur.deploy.site.opening import augment, statistics, sums
+from ggeur.deploy.site.request import Request
+from ggeur.deploy.site.solved import right
+from ggeur.privacy.secure.keys import Attempt, Secrets, announce, sign
+from ggeur.privacy.secure.masks import bound
+from ggeur.settings.grid import Experiment
+
+SECURE = {"secure_sum": True, "radius": 20.0}
+NOISE = {"epsilon": 1.0, "radius": 20.0}
+CLASSES = ("ant", "bee")
+
+
+class Server:
+    """It holds no rows, and may ask sites of these `domains` whatever it likes."""
+
+    def __init__(self, folder, domains, privacy=SECURE):
+        self.folder, rng = folder, np.random.default_rng(0)
+        self.sites = []
+        for k, domain in enumerate(domains):
+            make_node_key(folder / f"node-{k}")
+            y = np.arange(6 + k) % 2
+            x = rng.standard_normal((len(y), 4)).astype(np.float32)
+            one = {"class_names": CLASSES, "domain_names": (domain,), "test": np.arange(len(y)) > 3 + k}
+            EmbeddingTable(x=x, y=y, domain=np.zeros(len(y), int), **one).save(folder / f"{k}.npz")
+            self.sites.append({"partition-id": k, "table": str(folder / f"{k}.npz"), "store": str(folder / f"at-{k}")})
+        (folder / "roster").write_text(
+            "".join(f"{k} {(folder / f'node-{k}.pub').read_text()}" for k in range(len(domains)))
+        )
+        if privacy.get("secure_sum"):
+            for k, site in enumerate(self.sites):
+                site |= {"roster": str(folder / "roster"), "key": str(folder / f"node-{k}")}
+        deal = {"kind": "dirichlet", "clients": len(domains), "beta": 0.5}
+        tree = {"data": {"table": str(folder / "0.npz")}, "train": {"method": "ridge"}, "partition": deal}
+        point = _whole(Experiment.of({**tree, "privacy": privacy}).points[0])
+        names = {"classes": CLASSES, "domains": sorted(set(domains))}
+        self.common = {"run": "ab" * 16, "cell": 0, "seed": 0, "point": point, **names}
+
+    def ask(self, k, question, arrays=None, **facts):
+        return question(Request(Site(self.sites[k]), copy.deepcopy(self.common | facts), arrays or {}))
+
+    def opens(self, name, sites, what="statistics", league=None, **kind):
+        """Have a total opened; sites in `league` with it say that they have rows of domains of its choice."""
+        told = {"attempt": {"what": what, "name": name, "sites": list(sites)}}
+        asked = {"asks": "statistics", "kind": "pooled", "by_domain": False, "folds": 0} | kind
+        attempt, own, league = Attempt(f"{self.common['run']}-0", what, name, tuple(sites)), {}, league or {}
+        announced = {}
+        for k in sites:
+            if k in league:
+                own[k] = Secrets.new()
+                announced[k] = announce(attempt, k, own[k], league[k], self.folder / f"node-{k}")
+                continue
+            told_key = self.ask(k, secure.keys, **told)[0]["key"]
+            announced[k] = secure._announced({"keys": {k: told_key}})[k]
+        facts = told | asked | {"keys": {str(k): one._asdict() for k, one in announced.items()}}
+        receipts = {str(k): self.ask(k, secure.masked, **facts)[0]["receipt"] for k in sites if k not in league}
+        for k in league:
+            question = secure._question(Request(Site(self.sites[sites[0]]), self.common | facts, {}))
+            text = attempt.text("sent", bound(attempt, announced, question).hex())
+            receipts[str(k)] = sign(self.folder / f"node-{k}", text)
+        for k in sites:
+            if k not in league:
+                self.ask(k, secure.seed, **told, receipts=receipts)
+
+
+def test_three_sums_of_overlapping_sites(tmp_path):
+    server = Server(tmp_path, ["art"] * 5)
+    server.opens("a", [0, 1, 2], "one")
+    with pytest.raises(GgeurError, match="would tell what"):  # (a + b - c) / 2 would be the first site's
+        server.opens("b", [0, 3, 4], "two")
+
+
+def test_the_name_of_an_attempt_is_used_again(tmp_path):
+    server = Server(tmp_path, ["art"] * 10)
+    server.opens("x", range(10), "one")
+    server.opens("x", range(7), "two")
+    with pytest.raises(GgeurError, match="would tell what"):
+        server.opens("y", range(6), "three")
+
+
+def test_a_difference_within_a_domain(tmp_path):
+    server = Server(tmp_path, ["art"] * 4 + ["photo"] * 5)
+    server.opens("a", range(9), "one", by_domain=True)
+    with pytest.raises(GgeurError, match="would tell what"):
+        server.opens("b", [0, 1, 2, 6, 7, 8], "two", by_domain=True)
+
+
+def test_a_domain_that_one_names_twice_counts_once(tmp_path):
+    server = Server(tmp_path, ["art", *["photo"] * 4])
+    with pytest.raises(GgeurError, match="of 2 sites"):
+        server.opens("a", range(5), league={4: ("art", "art")}, by_domain=True)
+
+
+def test_a_second_message_under_epsilon(tmp_path):
+    server = Server(tmp_path, ["art"] * 3, SECURE | NOISE)
+    server.opens("a", range(3), "one")
+    with pytest.raises(GgeurError, match="joins no second one"):
+        server.opens("b", range(3), "two")
+
+
+@pytest.mark.parametrize("folds", [1, 500])
+def test_folds_of_single_rows(tmp_path, folds):
+    server = Server(tmp_path, ["art"] * 4)
+    with pytest.raises(GgeurError, match="2 to 20 folds"):
+        server.opens("a", range(4), kind="means", folds=folds)
+
+
+def test_exact_answers_under_epsilon(tmp_path):
+    server, asked = Server(tmp_path, ["art"], NOISE), {"kind": "pooled", "by_domain": False, "folds": 0}
+    tiny = {"units": Units(np.zeros(4), 1e-9).pack()}
+    with pytest.raises(GgeurError, match="no other units"):
+        server.ask(0, statistics, tiny, **asked)
+    for question in (sums, right, augment):
+        with pytest.raises(GgeurError, match="under .privacy. epsilon"):
+            server.ask(0, question)
+    first = server.ask(0, statistics, **asked)[1]["sum"]
+    np.testing.assert_array_equal(server.ask(0, statistics, **asked, cell=1)[1]["sum"], first)  # no other draw
+
+
+def test_a_damaged_book(tmp_path):
+    server = Server(tmp_path, ["art"] * 3)
+    server.opens("a", range(3))
+    book = tmp_path / "at-0" / "sums.jsonl"
+    book.write_text(book.read_text()[:-20])
+    with pytest.raises(GgeurError, match="is damaged"):
+        server.opens("b", range(3), "two")
+
+
+def test_rows_of_a_rare_class_are_in_one_fold(tmp_path):
+    """Where only totals over clients are seen, a fold's must not be the row of one."""
+    from ggeur.federation.choosing import row_folds
+
+    y, domain = np.zeros(1, int), np.zeros(1, int)
+    together = {int(row_folds(y, domain, 4, 0, client, together=True)[0]) for client in range(20)}
+    apart = {int(row_folds(y, domain, 4, 0, client)[0]) for client in range(20)}
+    assert len(together) == 1 and len(apart) == 4
