@@ -49,13 +49,14 @@ def test_python_runs(code, tmp_path, monkeypatch):
 @pytest.mark.parametrize("text", [*blocks("toml")])
 def test_an_experiment_file_is_one(text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for module, function in re.findall(r'"(\w+):(\w+)"', text):  # the reader's own, which a page prints
+    for module, function in re.findall(r'"(mine):(\w+)"', text):  # the reader's own, which a page prints
         (code,) = {p.values[0] for p in blocks("python") if f"def {function}(" in p.values[0]}
         made = ModuleType(module)
         exec(code, vars(made))
         monkeypatch.setitem(sys.modules, module, made)
     (tmp_path / "exp.toml").write_text(text, encoding="utf-8")
-    assert Experiment.load(tmp_path / "exp.toml").points
+    part = [] if "[data]" in text else ["data.dataset=mini-digits", "train.method=ridge"]  # of a file
+    assert Experiment.load(tmp_path / "exp.toml", part).points
 
 
 @cache

@@ -24,7 +24,7 @@ SUBJECTS = {
     "Drawing along shapes": ["augment", "DrawRule", "Prototypes"],
     "Sites to a model": ["fit", "OneMessageClassifier", "load_model", "Model"],
     "Experiments": ["Experiment", "run", "Result", "paired_difference"],
-    "Data": ["EmbeddingTable", "ImageSet", "partition", "digits", "load_encoder"],
+    "Data": ["EmbeddingTable", "ImageTable", "ImageSet", "partition", "digits", "load_encoder"],
     "What you can write yourself": ["Method", "Solved", "Augmentation", "Head", "Encoder"],
     "When something is wrong": ["GgeurError", "GgeurWarning"],
 }

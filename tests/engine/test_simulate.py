@@ -303,7 +303,8 @@ def test_other_numbers_compile_nothing(federation):
 
 def programs(batch):
     """How many have been compiled for batches of that size."""
-    each = [local_training(FEDAVG.recipe, k, batch, one_server=True, one_start=True) for k in ("momentum", "sgd")]
+    alike = {"one_server": True, "one_start": True, "pictures": None}
+    each = [local_training(FEDAVG.recipe, k, batch, **alike) for k in ("momentum", "sgd")]
     return sum(program._cache_size() for program in each)
 
 

@@ -47,7 +47,7 @@ def lines(folder):
 
 def test_the_folder_holds_what_the_design_says_and_nothing_half_written(finished):
     names = {p.relative_to(finished.folder).as_posix() for p in finished.folder.rglob("*") if p.is_file()}
-    models = {f"model/cell-{i:03d}/{name}" for i in range(CELLS) for name in ("head.npz", "model.json")}
+    models = {f"model/cell-{i:03d}/{name}" for i in range(CELLS) for name in ("head.npz", "model.json", "card.md")}
     wanted = {"config.toml", "versions.json", "metrics.jsonl", "result.json"} | models
     assert wanted <= names
     temporary = tuple(f".{Path(name).name}." for name in wanted)
@@ -288,7 +288,7 @@ def test_a_folder_that_is_not_empty_is_refused_and_left_alone(tree, tmp_path):
 @pytest.mark.parametrize("out", ["file", "file/run"])
 def test_a_folder_that_cannot_be_made_is_named(tree, tmp_path, out):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(GgeurError, match="Cannot write the run folder .*file"):
+    with pytest.raises(GgeurError, match="Cannot write the run folder .*file|file is a file"):
         ggeur.run(Experiment.of(tree()), out=tmp_path / out)
     assert (tmp_path / "file").read_text() == "mine"
 

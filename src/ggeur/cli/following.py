@@ -118,4 +118,5 @@ class _Pace:
         """When it has ended."""
         from ggeur.experiment.plan import human_seconds
 
-        return f"{self.what}: {self.done:,} {self.unit} in {human_seconds(self.seconds)}"
+        cached = ", from the cache" if not self._computed and self.done > self._before else ""
+        return f"{self.what}: {self.done:,} {self.unit} in {human_seconds(self.seconds)}{cached}"

@@ -41,7 +41,7 @@ class Augmentation:
     prototypes: bool = False
     """Whether draws are also made around the class means of the other domains (Step 2)."""
 
-    noise: Noise | None = None
+    noise: "Noise | None" = None
     """What turns white noise into a class's; None draws the very points."""
 
     rank: int | None = None

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ggeur.core.names import is_own
 from ggeur.experiment.plan import human_bytes
 from ggeur.methods import kind_of
 from ggeur.methods.algorithm import Bound
@@ -71,7 +72,8 @@ def ranking(entries: Sequence[Entry], reading: Reproduction | None) -> Ranking |
     """
     groups: dict[str, list[Entry]] = {}
     for entry in entries:
-        if entry.avg is not None and kind_of(entry.method) is not Bound:
+        bound = not is_own(entry.method) and kind_of(entry.method) is Bound  # a finished run needs nothing of a user's
+        if entry.avg is not None and not bound:
             groups.setdefault(_name(entry, reading), []).append(entry)
     everywhere = max((len(group) for group in groups.values()), default=0)
     rows = [_candidate(name, group) for name, group in groups.items() if len(group) == everywhere]
