@@ -58,7 +58,7 @@ def slow(monkeypatch):
 
 FIT = ["fit", "pictures/one", "pictures/two", "--out", "m", "--encoder", "builtin", "--method", "ncm", "--no-helps"]
 JOBS = {
-    "run": (["run", "exp.toml", "--out", "run"], r"preparing: 3 of 7 rounds, [\d.e-]+ a second, \S+ \w+ left; fedavg"),
+    "run": (["run", "exp.toml", "--out", "run"], r"training: 3 of 7 rounds, [\d.e-]+ a second, \S+ \w+ left; fedavg"),
     "embed": (["embed", "pictures", "--out", "p.npz", "--encoder", "builtin", "--batch", "3"], "embedding: 6 of 12 "),
     "fit": (FIT, "embedding one: 6 of 6 "),
 }
@@ -70,12 +70,12 @@ def test_a_file_gets_a_line_now_and_then(ggeur, place, slow, job):
     code, out, err = ggeur(*words)
     assert code == 0, err
     assert re.search(line, " ".join(out.split())), out
-    assert not re.search("(preparing|embedding).*━", out), "no bar"
+    assert not re.search("(training|embedding).*━", out), "no bar"
 
 
 def test_lines_are_not_many(ggeur, place):
     _, out, _ = ggeur(*JOBS["run"][0])
-    assert len(re.findall("preparing: ", out)) == 1 and re.search(r"preparing: 7 rounds in [\d.]+ s", out)
+    assert len(re.findall("training: ", out)) == 1 and re.search(r"training: 7 rounds in [\d.]+ s", out)
 
 
 @pytest.mark.parametrize("job", JOBS)

@@ -97,6 +97,12 @@ def test_every_argument_and_option_has_help(command):
     assert silent == []
 
 
+def test_help_shows_what_arguments_are(ggeur):
+    """They have it, and a version of a library that typer builds on took it away."""
+    _, out, _ = ggeur("predict", "--help")
+    assert "Model folder" in out and "A picture, a folder" in out
+
+
 @pytest.mark.parametrize("width", [60, 80])
 def test_a_plan_keeps_its_numbers_on_any_screen(ggeur, monkeypatch, width):
     from ggeur.cli import plan, screen

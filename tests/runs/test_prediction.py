@@ -162,3 +162,19 @@ def test_a_temperature_divides_the_logits_and_is_kept(model, tmp_path):
     (tmp_path / "m" / "model.json").write_text(json.dumps({k: v for k, v in about_it.items() if k != "sha256"}))
     with pytest.raises(GgeurError, match="temperature"):
         ggeur.load_model(tmp_path / "m")
+
+
+def test_wrong_types_are_a_sentence(tmp_path):
+    model = ggeur.Model({"W": np.eye(2, dtype=np.float32), "b": np.zeros(2, np.float32)}, "linear", 2, ("a", "b"), {})
+    for wrong in (
+        lambda: ggeur.load_model(None),
+        lambda: ggeur.load_model("\0"),
+        lambda: model.predict([[1.0, 2.0]], reject=None),
+        lambda: model.predict([[1.0, 2.0]]).top(0),
+        lambda: model.predict([[1.0, 2.0]]).top(1.5),
+        lambda: ggeur.load_encoder("onnx:"),
+        lambda: ggeur.fit([([[1.0]], [0])], min_count=-1),
+        lambda: ggeur.fit([([[1.0]], [0])], parameters=5),
+    ):
+        with pytest.raises(ggeur.GgeurError):
+            wrong()

@@ -71,6 +71,6 @@ JsonLines = Annotated[
 def check_out_file(out: Path, suffix: str = "") -> None:
     """Refuse an --out that cannot be a file, or not one of this `suffix`."""
     if out.is_dir() or not out.absolute().parent.is_dir():
-        raise GgeurError(f"Cannot write {out}: --out must name a file in a folder that exists.")
+        raise GgeurError(f"Cannot write {out}: name a file in a folder that exists.")
     if suffix and out.suffix != suffix:
         raise GgeurError(f"Cannot write {out}: what is written is {suffix[1:]}, so call it {out.with_suffix(suffix)}.")

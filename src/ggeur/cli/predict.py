@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ggeur.cli.options import Cell, OwnHead, PictureEncoder, chosen_cell
+from ggeur.cli.options import Cell, OwnHead, PictureEncoder, check_out_file, chosen_cell
 from ggeur.cli.screen import console, embedding_bar, mark, notes, say, tell_skipped
 from ggeur.core.errors import GgeurError
 
@@ -41,6 +41,8 @@ def predict(
     """Classify photographs, or rows of a table, with a trained head; pictures are embedded by the model's encoder."""
     if out is not None and out.suffix not in (".csv", ".json"):
         raise GgeurError(f"Cannot write {out}: --out must end in .csv or .json.")
+    if out is not None:
+        check_out_file(out)
     from ggeur.data.files import write_bytes
     from ggeur.data.readers import unlabelled
     from ggeur.runs.model import Model

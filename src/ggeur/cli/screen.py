@@ -130,7 +130,7 @@ def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
     points = zip(experiment.points, experiment.varied, kinds, strict=True)
     names = [label(varied) or contestant({}, p.train.method, kind) for p, varied, kind in points]
     columns = bars.TextColumn("rounds"), bars.TimeElapsedColumn()
-    with following("preparing", "rounds", sum(rounds), sum(done.values()), *columns) as follow, notes():
+    with following("training", "rounds", sum(rounds), sum(done.values()), *columns) as follow, notes():
 
         def on_round(one: dict[str, Any]) -> None:
             done[one["cell"]] = max(one["round"], 1)

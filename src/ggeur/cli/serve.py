@@ -31,7 +31,7 @@ def serve(
     from ggeur.runs.model import Model
     from ggeur.runs.own_encoder import encoder_of
     from ggeur.runs.places import model_folder
-    from ggeur.serve.app import LOOPBACK
+    from ggeur.serve.app import is_loopback
     from ggeur.serve.limits import Limits
     from ggeur.serve.server import serve as serve_model
     from ggeur.serve.service import Service
@@ -42,6 +42,6 @@ def serve(
         if place.why:
             mark("note", place.why)
         service = Service(head, encoder_of(head, encoder), Limits(max_mb, rate), reject)
-    if host not in LOOPBACK:
+    if not is_loopback(host):
         mark("note", f"{host} is not loopback: whoever reaches it can use the model, and nothing is encrypted.")
     serve_model(service, host, port, lambda address: say(f"{address} answers; stop it with Ctrl-C.", soft_wrap=True))

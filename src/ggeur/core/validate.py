@@ -41,6 +41,8 @@ def check_path(name: str, value: Any) -> Path:
     """A path, or a GgeurError."""
     if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):
         raise GgeurError(f"{name} is {reprlib.repr(value)}; it must be a path, as text or a Path.")
+    if "\0" in os.fspath(value):
+        raise GgeurError(f"{name} is {reprlib.repr(value)}; no path has a zero in it.")
     return Path(value)
 
 

@@ -106,6 +106,8 @@ def load_encoder(name: str = DEFAULT, *, normalize: bool = False, **preprocessin
     if given and kind != "onnx":
         raise GgeurError(f"The encoder {name} brings its own preprocessing; --{next(iter(given))} is for onnx:PATH.")
     if kind == "onnx":
+        if not path:
+            raise GgeurError("Name an ONNX file: onnx:PATH.")
         from ggeur.encode.onnx import OnnxEncoder
         from ggeur.encode.preprocess import read_side_file
 

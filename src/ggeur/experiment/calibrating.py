@@ -34,7 +34,15 @@ def calibrated(
         warnings.warn(f"The probabilities are not calibrated: {error}", GgeurWarning, stacklevel=3)
         return {}
     t = temperature(scores)
-    found: dict[str, Any] = {"temperature": t, "folds": _FOLDS, "left_out": trusted(scores, t)}
+    left_out = trusted(scores, t)
+    if left_out["error"] > left_out["error_before"]:
+        warnings.warn(
+            "The probabilities are not calibrated: no temperature makes those of rows left out better.",
+            GgeurWarning,
+            stacklevel=3,
+        )
+        return {}
+    found: dict[str, Any] = {"temperature": t, "folds": _FOLDS, "left_out": left_out}
     tested = [s for s in sites if s.test.any()]
     if tested:
         c = together(tested, names, test=True).clients

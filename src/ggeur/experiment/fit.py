@@ -95,6 +95,9 @@ def fit(
     check_is("method", method, str, "a method's name")
     check_choice("statistics", statistics, STATISTICS)
     check_whole("seed", seed, least=0)
+    check_whole("min_count", min_count, least=0)
+    if parameters is not None:
+        check_is("parameters", parameters, Mapping, "a mapping of names to values")
     if folder is not None:
         _check_new(folder)
     read = [site.shared(min_count) for site in read_sites(sites, encoder, on_pictures)]

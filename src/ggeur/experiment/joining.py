@@ -21,6 +21,7 @@ from ggeur.methods import kind_of
 from ggeur.methods.algorithm import Solved
 from ggeur.runs.change import Command, current, locked
 from ggeur.runs.model import Model
+from ggeur.runs.own_encoder import encoder_of
 from ggeur.runs.site_files import LEDGER, Kept, load_ledger, load_sums, load_total, settle
 
 
@@ -62,7 +63,8 @@ class Opened(NamedTuple):
 
     def read(self, paths: Sequence[Path], encoder: str | None) -> list[Site]:
         """The sites at `paths`, whose rows must come from the model's encoder, with what they share of them."""
-        sites = [site.shared(self.min_count) for site in read_sites(paths, encoder)]
+        tower = encoder_of(self.model, encoder) if any(path.is_dir() for path in paths) else None
+        sites = [site.shared(self.min_count) for site in read_sites(paths, tower)]
         check_alike(sites, self.model.encoder, self.model.dimension)
         return sites
 

@@ -64,7 +64,7 @@ class Site(NamedTuple):
 
 def read_sites(
     given: Sequence[GivenSite] | Mapping[str, GivenSite],
-    encoder: str | None = None,
+    encoder: str | Encoder | None = None,
     on_pictures: OnPictures = lambda site, done, total, computed: None,
 ) -> list[Site]:
     """The sites, by name: those of a mapping have its keys, of paths their stems, and others are numbered."""
@@ -78,7 +78,7 @@ def read_sites(
     def tower() -> Encoder:
         if encoder is None:
             raise GgeurError("Pictures need an encoder: say what is to embed them (--encoder), or give tables (.npz).")
-        return load_encoder(encoder)
+        return load_encoder(encoder) if isinstance(encoder, str) else encoder
 
     for number, (name, one) in enumerate(named):
         found = str(name) if name is not None else _name_of(one, number, len(named))
@@ -151,6 +151,7 @@ def _embedded(path: Path, tower: Encoder, on_pictures: Callable[[int, int, int],
     images = image_folder(path)
     note = f"Embedding the {len(images):,} pictures of {path} with {tower.name}, unless the cache has them."
     warnings.warn(note, GgeurWarning, stacklevel=5)
+    on_pictures(0, len(images), 0)  # from here on time counts
     return embed(images, tower, on_batch=lambda done, computed: on_pictures(done, len(images), computed)).table
 
 

@@ -8,7 +8,7 @@ others, e = 1/(n + 2) of n rows (Platt 1999): where all rows left out are right,
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -23,7 +23,7 @@ from ggeur.heads.head import double_logits
 from ggeur.methods.algorithm import Task
 
 _BINS = 15
-_RANGE = np.log(0.01), np.log(100.0)  # of T
+_RANGE = np.log(1e-3), np.log(1e6)  # of T
 THRESHOLDS = (*np.round(np.arange(0, 1, 0.05), 2).tolist(), 0.97, 0.99, 0.999)
 
 
@@ -104,7 +104,7 @@ def coverage(p: Float, y: Int, weight: Float, thresholds: Sequence[float] = THRE
     return found
 
 
-def trusted(scores: LeftOutScores, t: float) -> dict[str, object]:
+def trusted(scores: LeftOutScores, t: float) -> dict[str, Any]:
     """What rows say of probabilities at the temperature `t`: how many, the error before and after, and coverage."""
     before, after = (np.asarray(softmax(scores.logits / one, axis=1)) for one in (1.0, t))
     error, left = (calibration_error(p, scores.y, scores.weight) for p in (before, after))

@@ -22,6 +22,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.names import build_own, is_own, one_line
 from ggeur.core.types import Tree
 from ggeur.core.units import Units
+from ggeur.core.validate import check_path
 from ggeur.data.files import read_arrays, write_atomically
 from ggeur.data.table import EmbeddingTable
 from ggeur.heads import resolve as resolve_head
@@ -259,7 +260,7 @@ def load_model(path: str | os.PathLike[str], *, cell: int | str = "last", own: b
     ...     load_model(folder).predict([[3.0, 0.0]]).top(1)
     [[('cat', 0.95)]]
     """
-    return Model.load(path, cell=cell, own=own)
+    return Model.load(check_path("path", path), cell=cell, own=own)
 
 
 def _units(about: Mapping[str, Any], dimension: int) -> Units:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.validate import check_whole
 from ggeur.data.readers import Item, unlabelled
 from ggeur.data.rows import Rows
 from ggeur.data.table import EmbeddingTable
@@ -60,6 +61,7 @@ class Answers:
 
     def top(self, k: int) -> list[list[tuple[str, float]]]:
         """The `k` likeliest classes of each with their probabilities, the likeliest first."""
+        check_whole("k", k)
         order = np.argsort(-self.probabilities, axis=1, kind="stable")[:, :k]
         sure = np.take_along_axis(self.probabilities, order, axis=1)
         return [
@@ -77,7 +79,7 @@ def answers(
     on_batch: OnBatch | None = None,
 ) -> Answers:
     """The answers of `model`; the rest is explained at `Model.predict`."""
-    if not 0 <= reject <= 1:
+    if not isinstance(reject, int | float) or not 0 <= reject <= 1:
         raise GgeurError(f"The least probability of an answer is {reject}; it must be between 0 and 1.")
     rows, unreadable = _rows(model, given, encoder, skip_unreadable, on_batch)
     model.check_encoder("The table", rows.x.shape[1], rows.meta)

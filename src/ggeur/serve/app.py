@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from importlib.resources import files
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -36,6 +37,14 @@ _AT_ONCE = 2  # pictures that are decoded and embedded
 log = logging.getLogger("ggeur.serve")
 
 Answer = Callable[[bytes, Mapping[str, Any]], dict[str, Any]]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine reaches `host`."""
+    try:
+        return host in LOOPBACK or ip_address(host).is_loopback
+    except ValueError:  # a name
+        return False
 
 
 def application(service: Service, names: tuple[str, ...] | None = LOOPBACK) -> Starlette:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ggeur.core.errors import GgeurError
-from ggeur.serve.app import LOOPBACK, application
+from ggeur.serve.app import LOOPBACK, application, is_loopback
 from ggeur.serve.service import Service
 
 
@@ -17,7 +17,7 @@ def serve(service: Service, host: str, port: int, on_ready: Callable[[str], None
 
     warnings.filterwarnings("ignore", module="PIL")  # of damaged uploads, whose senders are told
     with _bound(host, port) as listening:
-        names = LOOPBACK if host in LOOPBACK else None
+        names = (*LOOPBACK, host) if is_loopback(host) else None
         shown = f"[{host}]" if ":" in host else host
         on_ready(f"http://{shown}:{listening.getsockname()[1]}/")
         config: dict[str, Any] = {"log_level": "error", "access_log": False, "server_header": False, "ws": "none"}
