@@ -9,6 +9,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import NearestCentroid
 
+import ggeur
 from ggeur.core.errors import GgeurError
 from ggeur.core.message import Message, Total
 from ggeur.heads import resolve as resolve_head
@@ -192,3 +193,13 @@ def test_zeroshot_is_the_class_with_the_greatest_cosine(seed):
     found = np.asarray(resolve_head("cosine").logits(params, x.astype(np.float32)))
     np.testing.assert_allclose(found, 100 * cosine, rtol=1e-4, atol=1e-3)
     np.testing.assert_array_equal(found.argmax(axis=1), cosine.argmax(axis=1))
+
+
+def test_one_row_a_class_has_no_shape():
+    """The scatter within classes is then rounding alone, of either sign, and once turned answers round."""
+    rng = np.random.default_rng(0)
+    for seed in range(3):
+        x = np.random.default_rng(seed).normal(size=(8, 20)) + 5
+        new = x + 0.1 * rng.normal(size=x.shape)
+        found = ggeur.fit([(x, np.arange(8))], method="lda", calibrate=False)
+        np.testing.assert_array_equal(found.predict(new), np.arange(8))

@@ -173,6 +173,12 @@ def test_wrong_types_are_a_sentence(tmp_path):
         lambda: model.predict([[1.0, 2.0]]).top(0),
         lambda: model.predict([[1.0, 2.0]]).top(1.5),
         lambda: ggeur.load_encoder("onnx:"),
+        lambda: model.predict([[1.0, 2.0], [3.0]]),
+        lambda: model.predict(np.zeros((4, 4, 3), np.uint8), encoder=1),
+        lambda: ggeur.augment([[1.0]], [0], None, scale=None, target=10**29),
+        lambda: ggeur.ClassStatistics.from_embeddings([[1.0]], [0], 10**29),
+        lambda: ggeur.fit([([[1.0]], [0])], on_head=3),
+        lambda: ggeur.run(ggeur.Experiment.of({"data": {"dataset": "mini-digits"}}), on_round=3),
         lambda: ggeur.fit([([[1.0]], [0])], min_count=-1),
         lambda: ggeur.fit([([[1.0]], [0])], parameters=5),
     ):

@@ -184,7 +184,7 @@ def augment(
         )
     for name, value in (("target", target), ("per_prototype", per_prototype), ("per_sample", per_sample)):
         if value is not None or name != "per_sample":
-            check_whole(name, value, least=1)
+            check_whole(name, value, least=1, most=10**18)
     check_choice("empty_cell", empty_cell, ("all", "first"))
     if scale is not None:
         check_choice("scale", scale, get_args(Scale))

@@ -21,6 +21,7 @@ from ggeur.core.units import Units
 from ggeur.core.validate import check_choice, check_numbers
 
 Statistics = Literal["means", "pooled", "per-class"]
+_ROUNDING = 1e-13  # of a scatter, over the moments that it is a difference of
 KINDS: tuple[Statistics, ...] = ("means", "pooled", "per-class")  # each holds what those before it hold
 
 
@@ -82,7 +83,10 @@ class Message(ClassStatistics):
         self._require("pooled")
         if self.kind == "per-class":
             return super().within
-        sigma = self.scatter_of(0) / max(float(self.count.sum()), 1.0)
+        n, p = max(float(self.count.sum()), 1.0), self.dimension
+        sigma, least = self.scatter_of(0) / n, _ROUNDING * float(np.trace(self.second[0])) / n
+        if np.trace(sigma) <= least:  # of one row a class nothing but rounding is left, of either sign: no direction
+            return np.asarray(max(least, np.finfo(np.float64).tiny) / p * np.eye(p))
         return np.asarray((sigma + sigma.T) / 2)
 
     def scatter_of(self, i: int) -> Float:

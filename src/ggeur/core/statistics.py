@@ -85,7 +85,7 @@ class ClassStatistics:
         Raises GgeurError for NaN or infinite values, shapes that do not match and labels out of range.
         """
         x = check_embeddings(x)
-        y = check_labels(y, check_whole("n_classes", n_classes), rows=len(x))
+        y = check_labels(y, check_whole("n_classes", n_classes, most=10**18), rows=len(x))
         p = x.shape[1]
         center = np.zeros(p) if center is None else check_numbers("center", center, (p,))
         with fits_memory(f"the second moments of {n_classes:,} classes in {p} dimensions"):

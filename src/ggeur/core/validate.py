@@ -77,10 +77,12 @@ def fits_memory(what: str) -> Iterator[None]:
         raise GgeurError(f"There is not enough memory for {what}.") from error
 
 
-def check_whole(name: str, value: Any, least: int = 1) -> int:
-    """A whole number from `least` on, or a GgeurError."""
+def check_whole(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
+    """A whole number from `least` to `most`, or a GgeurError."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
         raise GgeurError(f"{name} is {reprlib.repr(value)}; it must be a whole number, {least} or more.")
+    if most is not None and value > most:
+        raise GgeurError(f"{name} is {reprlib.repr(value)}; it must be at most {most:,}.")
     return int(value)
 
 

@@ -96,6 +96,8 @@ def fit(
     check_choice("statistics", statistics, STATISTICS)
     check_whole("seed", seed, least=0)
     check_whole("min_count", min_count, least=0)
+    if not callable(on_head) or not callable(on_pictures):
+        raise GgeurError("on_head and on_pictures must be functions, which are told how far it is.")
     if parameters is not None:
         check_is("parameters", parameters, Mapping, "a mapping of names to values")
     if folder is not None:

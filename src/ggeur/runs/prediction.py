@@ -1,6 +1,7 @@
 """What a model answers: whatever is given is brought to rows of its encoder, and rows to names with probabilities."""
 
 import os
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.validate import check_whole
+from ggeur.core.validate import as_array, check_whole
 from ggeur.data.readers import Item, unlabelled
 from ggeur.data.rows import Rows
 from ggeur.data.table import EmbeddingTable
@@ -103,7 +104,9 @@ def _rows(
         return given, []
     items, kept = _pictures(given)
     if items is None:
-        return Rows(np.atleast_2d(np.asarray(given))), []
+        return Rows(np.atleast_2d(as_array("embeddings", given))), []
+    if encoder is not None and not isinstance(encoder, str) and not hasattr(encoder, "forward"):
+        raise GgeurError(f"encoder is {reprlib.repr(encoder)}; it must be an encoder or the name of one.")
     tower = encoder if encoder is not None and not isinstance(encoder, str) else encoder_of(model, encoder)
     model.check_encoder("The picture", tower.dimension, about(tower))  # before any of them is read
     # A folder that takes a while goes on where it stopped; a few pictures leave no trace.

@@ -93,7 +93,7 @@ def _fit(t: Float, m: Float, n: Float, ridge: float) -> Callable[[Float], Float]
     size = float(w @ (dt**2).sum(axis=1))
     a = float(w @ (dt * dm).sum(axis=1)) / max(size, 1e-12)
     rest = np.zeros((len(t), m.shape[1]))
-    if np.isfinite(ridge):  # solved between classes, which are fewer than dimensions
+    if np.isfinite(ridge) and size > 1e-12:  # solved between classes, which are fewer than dimensions
         rest = np.linalg.solve(dt @ dt.T + ridge * size * np.diag(1 / np.maximum(w, 1e-12)), dm - a * dt)
     return lambda new: m_mean + a * (new - t_mean) + (new - t_mean) @ dt.T @ rest
 
@@ -160,7 +160,7 @@ def best_terms(
 def with_terms(params: Params, zero_shot: Float, sigma: Float, few: Bool, terms: Terms) -> Params:
     """The linear head with these `terms`, the second for the classes that `few` (C,) marks."""
     own, other = (w - w.mean(axis=0) for w in (params["W"].astype(np.float64), zero_shot))
-    ours, theirs = (float(np.sqrt(np.einsum("cp,pq,cq->", w, sigma, w) / len(w))) for w in (own, other))
+    ours, theirs = (float(np.sqrt(max(np.einsum("cp,pq,cq->", w, sigma, w), 0.0) / len(w))) for w in (own, other))
     w = params["W"] + terms.share * ours / max(theirs, 1e-30) * zero_shot
     return {"W": w.astype(np.float32), "b": np.asarray(params["b"], np.float64) - terms.less * ours * few}
 
