@@ -130,3 +130,12 @@ def test_what_is_missing_leaves_one_arm_out(turned):
     cells = ggeur.run(experiment(turned / "none.npz", train=train)).cells
     assert [cell.status for cell in cells] == ["unavailable"] * 3 + ["ok"]
     assert "text tower" in cells[0].message and "ggeur embed" in cells[1].message
+
+
+def test_two_classes_leave_the_prior_out_and_the_run_goes_on(turned):
+    table = EmbeddingTable.load(turned / "turned.npz")
+    few = table.subset(table.y < 2)
+    few.save(turned / "few.npz")
+    cells = ggeur.run(experiment(turned / "few.npz", train={"method": ["text_prior", "lda", "auto"]})).cells
+    assert [cell.status for cell in cells] == ["unavailable", "ok", "ok"]
+    assert "three classes" in cells[0].message and "text_prior" not in cells[2].message

@@ -1,11 +1,16 @@
 """Text as a prior, on classes whose means follow from their text but for a gap: what it says of classes of few rows."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
 
 from ggeur.core.errors import GgeurError, Unavailable
 from ggeur.core.message import Message, Total
+from ggeur.federation.choosing import candidate_heads, choose
+from ggeur.federation.left_out import SimulatedFolds
+from ggeur.federation.simulated import Clients
 from ggeur.methods import resolve_solved
 from ggeur.methods.algorithm import Task
 from ggeur.methods.auto import auto
@@ -119,8 +124,14 @@ def test_what_it_lacks_is_said():
         resolve_solved("text_prior", {}).solve(total, Task(P, NAMES))
     few = np.zeros(C, int)
     few[:2] = 5
-    with pytest.raises(GgeurError, match="rows of three classes"):
+    with pytest.raises(Unavailable, match="rows of three classes"):
         resolve_solved("text_prior", {}).solve(world.total(few), world.task)
+
+
+@pytest.mark.parametrize("given", [{"rows": np.inf}, {"rows": np.nan}, {"rows": -1.0}, {"share": np.inf}])
+def test_numbers_that_are_none_are_refused(given):
+    with pytest.raises(GgeurError, match=r"\[method.text_prior\] (rows|share) = "):
+        resolve_solved("text_prior", given)
 
 
 def test_auto_has_it_where_the_task_has_text():
@@ -128,3 +139,44 @@ def test_auto_has_it_where_the_task_has_text():
     names = [c.name for c in chosen.of_task(World(0).task).candidates]
     assert "text_prior" in names and "text_prior" not in [c.name for c in chosen.of_task(Task(P, NAMES)).candidates]
     assert not auto(candidates=["lda"]).by_text
+
+
+def chosen_for(world, count, task):
+    """What `auto` takes of `lda` and `text_prior` for one client with `count` rows of every class."""
+    x, y = world.rows(np.array(count))
+    clients = Clients.of(x.astype(np.float32), y, np.zeros(len(y), int), C, [np.arange(len(y))])
+    chosen = auto(candidates=["lda", "text_prior"], statistics="pooled")
+    folds = SimulatedFolds.of(clients, chosen, 0)
+    choice = choose(chosen, folds.count(), folds, task, 0)
+    return choice, choice.sentence(chosen.candidates)
+
+
+def test_auto_takes_it_where_it_knows_classes_that_nobody_holds():
+    """What is expected of them is what it gets right of classes left out; rows of the others alone say nothing."""
+    world, count = World(0), [0] * 6 + [40] * (C - 6)
+    choice, said = chosen_for(world, count, world.task)
+    assert choice.taken == 1 and "by leaving rows and classes out" in said
+    total = world.total(np.array(count))
+    lda, ours = (
+        world.recall(resolve_solved(name, {}).solve(total, world.task)).mean() for name in ("lda", "text_prior")
+    )
+    assert ours > lda + 10, "the test is too weak"
+    assert abs(choice.expected[0] - lda) < 3 and abs(choice.expected[1] - ours) < 6
+    _, said = chosen_for(world, [40] * C, world.task)
+    assert "by leaving rows out" in said, "no class must be known by its name alone"
+
+
+def test_auto_takes_none_where_text_says_nothing():
+    world = World(0)
+    noise = np.random.default_rng(5).normal(size=(C, P)).astype(np.float32)
+    choice, _ = chosen_for(world, [0] * 2 + [40] * (C - 2), replace(world.task, text={"single": noise}))
+    assert choice.taken == 0
+
+
+def test_auto_passes_over_what_cannot_be_solved_for():
+    world = World(0)
+    choice, said = chosen_for(world, [20, 20] + [0] * (C - 2), world.task)
+    assert choice.taken == 0 and np.isnan(choice.expected[1]) and "text_prior" not in said
+    chosen = auto(candidates=["text_prior"])
+    with pytest.raises(Unavailable, match="needs a table with text"):
+        candidate_heads(chosen, world.total(np.full(C, 3)), Task(P, NAMES), 0, {})

@@ -135,7 +135,6 @@ def decide(
     choice = choose(chosen, folds.count(), folds, Task(clients.x.shape[1], names), seed)
     taken = chosen.candidates[choice.taken]
     found = Solution.given(taken.name, taken.parameters, statistics, seed)
-    expected = [] if choice.expected is None else [round(float(e), 2) for e in choice.expected]
     return Solution(
         found.method,
         found.constants,
@@ -144,7 +143,7 @@ def decide(
         tuple(s.name for s in sites),
         dict(parameters),
         choice.sentence(chosen.candidates),
-        dict(zip([c.label for c in chosen.candidates], expected, strict=False)),
+        {label: round(e, 2) for label, e in choice.by_label(chosen.candidates).items()},
         taken.label,
     )
 

@@ -69,7 +69,7 @@ class Tracker:
         cell = self.cell
         cell.taken, cell.message = candidates[choice.taken].label, choice.sentence(candidates)
         if choice.expected is not None:
-            cell.expected = {c.label: float(e) for c, e in zip(candidates, choice.expected, strict=True)}
+            cell.expected = choice.by_label(candidates)
             if cell.rounds:
                 bias = cell.rounds[-1] - cell.expected[cell.taken]
                 cell.message += f" The test rows say {cell.rounds[-1]:.1f} %, {bias:+.1f} from that."

@@ -1,14 +1,17 @@
 """Choosing a head by the sums alone: leave rows and cells out, solve without them, and score what was left out.
 
 A federation is asked for every class in every domain, and knows which of these cells it has seen. Rows left out say how
-well a head does on seen cells, whole cells left out how well on unseen ones. No test row is looked at.
+well a head does on seen cells, whole cells left out how well on unseen ones, and classes left out, with all their
+cells, how well on classes that nobody holds, where a head is among the candidates that knows them by their text. No
+test row is looked at.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ggeur.core.errors import Unavailable
 from ggeur.core.message import Total
 from ggeur.core.seeding import generator
 from ggeur.core.types import Bool, Float, Int
@@ -25,6 +28,7 @@ class Fold(NamedTuple):
 
     number: int
     cells: Bool | None = None  # (D, C)
+    classes: bool = False  # whether these are all cells of some classes
 
 
 class LeftOut(Protocol):
@@ -38,13 +42,22 @@ class LeftOut(Protocol):
 
 
 class Choice(NamedTuple):
-    """Which candidate was taken and, where it could be told, what each is expected to reach, in percent."""
+    """Which candidate was taken and, where it could be told, what each is expected to reach, in percent.
+
+    Of one that cannot be solved for here, nothing is expected: NaN.
+    """
 
     taken: int
     expected: Float | None  # (candidates,)
     error: Float | None  # (candidates,) standard errors, over cells, of the difference to the best
     of_cells: bool = False  # whether whole cells were left out, too
     why: str = ""  # where a rule took it, that looks at no row
+    of_classes: bool = False  # whether classes were, with all their cells
+
+    def by_label(self, candidates: Sequence[Candidate]) -> dict[str, float]:
+        """What is expected of every candidate of which that can be told."""
+        expected = np.full(len(candidates), np.nan) if self.expected is None else self.expected
+        return {c.label: float(e) for c, e in zip(candidates, expected, strict=True) if not np.isnan(e)}
 
     def sentence(self, candidates: Sequence[Candidate]) -> str:
         """What was taken, what it expects and how far the others are."""
@@ -54,13 +67,14 @@ class Choice(NamedTuple):
         if self.expected is None:
             return f"Took {names[self.taken]}, the default: no class is held in two domains, so none can be left out."
         e = self.expected
-        best = {c.name: max(e[i] for i, d in enumerate(candidates) if d.name == c.name) for c in candidates}
+        told = [(c.name, value) for c, value in zip(candidates, e, strict=True) if not np.isnan(value)]
+        best = {name: max(value for other, value in told if other == name) for name, _ in told}
         mine = candidates[self.taken].name
+        left = " and ".join(["rows", *["cells"] * self.of_cells, *["classes"] * self.of_classes])
         others = ", ".join(f"{name} {value - e[self.taken]:+.1f}" for name, value in best.items() if name != mine)
         return (
-            f"Took {names[self.taken]}, expecting {e[self.taken]:.1f} % of every class in every domain by leaving rows "
-            f"{'and cells ' if self.of_cells else ''}out, a rough guess"
-            + (f"; the others at their best: {others}." if others else ".")
+            f"Took {names[self.taken]}, expecting {e[self.taken]:.1f} % of every class in every domain "
+            f"by leaving {left} out, a rough guess" + (f"; the others at their best: {others}." if others else ".")
         )
 
 
@@ -96,10 +110,23 @@ def cell_folds(count: Int, n_folds: int, seed: int) -> list[Fold]:
     return [Fold(k, fold == k) for k in range(n_folds) if (fold == k).any()]
 
 
-def folds_of(count: Int, n_folds: int, seed: int) -> list[Fold]:
-    """All folds by which to choose for a federation with `count` (D, C) rows; of cells only where some are unseen."""
+def class_folds(count: Int, n_folds: int, seed: int) -> list[Fold]:
+    """Classes to leave out together, each that somebody holds once, with all its cells."""
+    held = generator(seed, "classes").permutation(np.flatnonzero(count.any(axis=0)))
+    parts = min(n_folds, len(held))
+    return [
+        Fold(k, (count > 0) & np.isin(np.arange(count.shape[1]), held[k::parts]), classes=True) for k in range(parts)
+    ]
+
+
+def folds_of(count: Int, n_folds: int, seed: int, *, by_text: bool = False) -> list[Fold]:
+    """All folds by which to choose for a federation with `count` (D, C) rows; of cells only where some are unseen.
+
+    Of classes only where nobody holds some, and a candidate knows them `by_text`.
+    """
     rows = [Fold(k) for k in range(n_folds)]
-    return rows + (cell_folds(count, n_folds, seed) if unseen(count) else [])
+    cells = cell_folds(count, n_folds, seed) if unseen(count) else []
+    return rows + cells + (class_folds(count, n_folds, seed) if by_text and unheld(count) else [])
 
 
 def unseen(count: Int) -> int:
@@ -107,37 +134,71 @@ def unseen(count: Int) -> int:
     return int((count[count.any(axis=1)][:, count.any(axis=0)] == 0).sum())
 
 
+def unheld(count: Int) -> int:
+    """How many cells are of classes that nobody holds, in domains that somebody does."""
+    return int(count.any(axis=1).sum() * (~count.any(axis=0)).sum())
+
+
 def choose(chosen: Chosen, count: Int, left_out: LeftOut, task: Task, seed: int) -> Choice:
-    """The candidate to take in a federation with `count` (D, C) rows."""
-    folds = folds_of(count, chosen.folds, seed)
-    seen, whole = (np.zeros((len(chosen.candidates), *count.shape), np.int64) for _ in range(2))
-    each = ((fold, candidate_heads(chosen, left_out.total(fold), task, seed)) for fold in folds)
+    """The candidate to take in a federation with `count` (D, C) rows; what cannot be solved for is passed over."""
+    folds = folds_of(count, chosen.folds, seed, by_text=any(c.solved.by_text for c in chosen.candidates))
+    rows, cells, classes = (np.zeros((len(chosen.candidates), *count.shape), np.int64) for _ in range(3))
+    lost: dict[int, Unavailable] = {}
+    each = ((fold, candidate_heads(chosen, left_out.total(fold), task, seed, lost)) for fold in folds)
     for fold, right in zip(folds, left_out.right(each), strict=True):
-        (seen if fold.cells is None else whole)[:] += right
-    left = np.any([fold.cells for fold in folds if fold.cells is not None] or [count < 0], axis=0)
-    return pick(chosen, seen, whole, count, left)
+        (rows if fold.cells is None else classes if fold.classes else cells)[:] += right
+    whole = [fold.cells for fold in folds if fold.cells is not None and not fold.classes]
+    left = np.any(whole or [count < 0], axis=0)
+    return pick(chosen, rows, cells, count, left, classes if folds[-1].classes else None, lost)
 
 
-def candidate_heads(chosen: Chosen, total: Total, task: Task, seed: int) -> list[tuple[str, Params]]:
-    """Every candidate's kind of head and its numbers."""
-    return [(c.solved.head, solved_head(c.solved, c.name, total, task, seed)) for c in chosen.candidates]
+def candidate_heads(
+    chosen: Chosen, total: Total, task: Task, seed: int, lost: dict[int, Unavailable]
+) -> list[tuple[str, Params]]:
+    """Every candidate's kind of head and its numbers; of one that is `lost`, as it cannot be solved for, another's."""
+    found: dict[int, tuple[str, Params]] = {}
+    for i, (name, _, solved) in enumerate(chosen.candidates):
+        try:
+            found[i] = solved.head, solved_head(solved, name, total, task, seed)
+        except Unavailable as error:
+            lost[i] = error
+    alike = dict(found.values())
+    for i, why in lost.items():
+        if chosen.candidates[i].solved.head not in alike:
+            raise why
+    kinds = [c.solved.head for c in chosen.candidates]
+    return [found.get(i, (kind, alike[kind])) for i, kind in enumerate(kinds)]
 
 
-def pick(chosen: Chosen, seen: Int, whole: Int, count: Int, left: Bool) -> Choice:
-    """From right answers (candidates, D, C): on rows left out, and on cells left out whole, which are those `left`.
+def pick(
+    chosen: Chosen,
+    rows: Int,
+    cells: Int,
+    count: Int,
+    left: Bool,
+    classes: Int | None = None,
+    lost: Collection[int] = (),
+) -> Choice:
+    """From right answers (candidates, D, C): on `rows` left out, on `cells` left out whole, which are those `left`.
 
-    A domain's estimate is the mean over classes of what the cell's own rows say where it has been seen and, where not,
-    of the mean over all cells left out. The best is taken, or the simplest within a standard error of it.
+    And on `classes` left out, where nobody holds some. A domain's estimate is the mean over classes of what the cell's
+    own rows say where it has been seen and, where not, of the mean over all cells left out; of a class that nobody
+    holds, over all cells of classes left out. The best is taken, or the simplest within a standard error of it; none
+    that is `lost`.
     """
     here, missing = count > 0, unseen(count)
-    pairs = here.sum() + missing
     if missing and not left.any():
         default = [c.name for c in chosen.candidates].index("limit") if _has(chosen, "limit") else 0
         return Choice(default, None, None)
-    score = np.concatenate([seen[:, here] / count[here], whole[:, left] / count[left]], axis=1)  # (candidates, cells)
-    weight = np.concatenate([np.full(here.sum(), 1.0), np.full(left.sum(), missing / max(left.sum(), 1))]) / pairs
-    taken, expected, error = first_of_the_best(score, weight)
-    return Choice(taken, 100 * expected, 100 * error, bool(left.any()))
+    parts = [(rows, here, int(here.sum())), (cells, left, missing)]
+    parts += [] if classes is None else [(classes, here, unheld(count))]
+    score = np.concatenate([right[:, of] / count[of] for right, of, _ in parts], axis=1)  # (candidates, cells)
+    weight = np.concatenate([np.full(of.sum(), stands / max(of.sum(), 1)) for _, of, stands in parts])
+    able = np.array([i for i in range(len(score)) if i not in lost])
+    taken, *of_able = first_of_the_best(score[able], weight / sum(stands for *_, stands in parts))
+    expected, error = (np.full(len(score), np.nan) for _ in of_able)
+    expected[able], error[able] = (100 * array for array in of_able)
+    return Choice(int(able[taken]), expected, error, bool(left.any()), of_classes=classes is not None)
 
 
 def first_of_the_best(score: Float, weight: Float) -> tuple[int, Float, Float]:

@@ -100,6 +100,7 @@ class Solved(NamedTuple):
     apart: Apart | None = None  # what the total must hold of every domain, or client, beside the sum
     head: str = "linear"  # the head whose parameters are solved for
     under: "Under" = "levelled"  # what becomes of a total's directions that are under noise, where there is noise
+    by_text: bool = False  # whether the task's text tells it of classes that nobody holds
 
 
 class Candidate(NamedTuple):

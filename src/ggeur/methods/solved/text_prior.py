@@ -11,12 +11,11 @@ the spread that classes have, and costs the others next to nothing there. No row
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field
 
-from ggeur.core.errors import GgeurError
+from ggeur.core.errors import Unavailable
 from ggeur.core.geometry import shrunk
 from ggeur.core.message import Total, largest
 from ggeur.core.parameters import AtLeastZero
@@ -36,7 +35,7 @@ def text_prior(
     *,
     head: Literal["ncm", "lda", "ridge"] = "lda",
     prompts: str | None = None,
-    rows: Annotated[float, Field(ge=0)] | None = None,
+    rows: AtLeastZero | None = None,
     share: AtLeastZero | None = None,
 ) -> Solved:
     """`head`: what is solved, with its defaults. `prompts`: which of the table's sets of text; by default the first.
@@ -53,7 +52,7 @@ def text_prior(
     def solve(total: Total, task: Task) -> Params:
         here = total.present
         if here.sum() < 3:
-            raise GgeurError("A prior from text needs rows of three classes at least.")
+            raise Unavailable("text_prior needs rows of three classes at least, to tell what a text is worth.")
         t = task.text_of(prompts, "text_prior").astype(np.float64)
         t = t / np.maximum(np.linalg.norm(t, axis=1, keepdims=True), 1e-12)
         sigma = total.within
@@ -68,7 +67,7 @@ def text_prior(
         chosen = best_terms(total, solved, zero_shot, sigma, k, _SHARES if share is None else (share,))
         return with_terms(solved(total.count), zero_shot, sigma, total.count < k, chosen)
 
-    return Solved(needs, solve)
+    return Solved(needs, solve, by_text=True)
 
 
 def mapped_text(t: Float, m: Float, n: Float) -> Float:
@@ -145,13 +144,17 @@ def best_terms(
     x = total.mean[y] + noise * np.sqrt(1 + 1 / total.count[y])[:, None]  # of rows that a mean has not seen
     parts = int(np.clip(here.sum() // max((total.count < k).sum(), 1), 2, _TRIED))
     tried = [Terms(share, less) for less in _LESS for share in shares]
+    likeness = x @ zero_shot.T
     right = np.zeros((len(tried), 2))  # of classes left out, and what the others lose
     for left in _parts(here, parts):
         count = np.where(left, 0.0, total.count)
         params, unseen = solved(count), left[y]
-        alone = np.where(left, -np.inf, _logits(params, x[~unseen])).argmax(axis=1) == y[~unseen]
+        logits = x @ params["W"].T.astype(np.float64) + params["b"]
+        share, less = _units(params, zero_shot, sigma)
+        alone = np.where(left, -np.inf, logits[~unseen]).argmax(axis=1) == y[~unseen]
         for i, terms in enumerate(tried):
-            hit = _logits(with_terms(params, zero_shot, sigma, count < k, terms), x).argmax(axis=1) == y
+            found = logits + terms.share * share * likeness - terms.less * less * (count < k)
+            hit = found.argmax(axis=1) == y
             right[i] += hit[unseen].mean() / parts, (hit[~unseen].mean() - alone.mean()) / parts
     cheap = right[:, 1] >= -_ALLOWED
     return tried[int(np.where(cheap, right.sum(axis=1), right[:, 1] - 2).argmax())]
@@ -159,14 +162,16 @@ def best_terms(
 
 def with_terms(params: Params, zero_shot: Float, sigma: Float, few: Bool, terms: Terms) -> Params:
     """The linear head with these `terms`, the second for the classes that `few` (C,) marks."""
+    share, less = _units(params, zero_shot, sigma)
+    w = params["W"] + terms.share * share * zero_shot
+    return {"W": w.astype(np.float32), "b": np.asarray(params["b"], np.float64) - terms.less * less * few}
+
+
+def _units(params: Params, zero_shot: Float, sigma: Float) -> tuple[float, float]:
+    """What a share of 1, and a lowering by 1, stand for: how much logits vary in a class, the head's over theirs."""
     own, other = (w - w.mean(axis=0) for w in (params["W"].astype(np.float64), zero_shot))
-    ours, theirs = (float(np.sqrt(max(np.einsum("cp,pq,cq->", w, sigma, w), 0.0) / len(w))) for w in (own, other))
-    w = params["W"] + terms.share * ours / max(theirs, 1e-30) * zero_shot
-    return {"W": w.astype(np.float32), "b": np.asarray(params["b"], np.float64) - terms.less * ours * few}
-
-
-def _logits(params: Params, x: Float) -> Float:
-    return np.asarray(x @ params["W"].T.astype(np.float64) + params["b"])
+    ours, theirs = (float(np.sqrt(max((w @ sigma * w).sum(), 0.0) / len(w))) for w in (own, other))
+    return ours / max(theirs, 1e-30), ours
 
 
 def _mean_square(total: Total) -> float:
