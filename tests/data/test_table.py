@@ -399,6 +399,14 @@ def test_the_fingerprint_knows_what_text_is_called():
     assert one.fingerprint() != other.fingerprint() != make(text={}).fingerprint()
 
 
+def test_sets_of_text_of_several_types_are_the_same_table_once_saved(tmp_path):
+    table = make(text={"single": TEXT, "bare": TEXT.astype(np.float16), "mine": TEXT.astype(np.float64)})
+    table.save(tmp_path / "t.npz")
+    assert EmbeddingTable.load(tmp_path / "t.npz").fingerprint() == table.fingerprint()
+    half = make(text=TEXT.astype(np.float16))
+    assert half.text["single"].dtype == np.float16, "one type alone stays what it is, and so does its fingerprint"
+
+
 @pytest.mark.parametrize("text", [{"": TEXT}, {"a\nb": TEXT}])
 def test_sets_of_text_have_plain_names(text):
     with pytest.raises(GgeurError, match="names must be plain text"):

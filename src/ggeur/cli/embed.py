@@ -7,6 +7,7 @@ import typer
 
 from ggeur.cli.options import CLIP, Data, JsonLines, Quiet, check_out_file
 from ggeur.cli.screen import embedding_bar, notes, say, tell_skipped
+from ggeur.core.errors import GgeurError
 
 if TYPE_CHECKING:
     from ggeur.encode.encoder import Encoder
@@ -62,6 +63,8 @@ def embed(
         images = None if is_unlabelled(Path(source)) else load(source, data, share)
         tower = load_encoder(encoder, normalize=normalize, **shape)
         if images is None:
+            if sets:
+                raise GgeurError(f"No folders sort the pictures of {source} by class: there is no name for a prompt.")
             _embed_unlabelled(Path(source), tower, out, batch, skip_unreadable)
             return
         say(
@@ -102,9 +105,8 @@ def _embed_unlabelled(source: Path, tower: "Encoder", out: Path, batch: int, ski
     say(f"{len(found.x):,} embeddings to be labelled with `ggeur predict` are in {out}{skipped}")
 
 
-def _prompts(names: list[str] | None, templates: list[str] | None) -> "dict[str, Prompts]":
-    """The sets of text that are asked for; with templates of one's own alone, those and no others."""
-    from ggeur.encode.prompts import OWN, USUAL, Prompts, prompt_sets
+def _prompts(names: list[str] | None, templates: list[str] | None) -> "dict[str, Prompts] | None":
+    """The sets of text that are asked for, if any are; with templates of one's own alone, those and no others."""
+    from ggeur.encode.prompts import prompt_sets
 
-    found = prompt_sets(names or (() if templates else USUAL))
-    return found | ({OWN: Prompts.of(templates)} if templates else {})
+    return prompt_sets(names or (), templates or ()) if names or templates else None

@@ -212,7 +212,9 @@ def _text_sets(text: Any) -> dict[str, NDArray[Any]]:
     for name in map(str, sets):
         if not name or any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
             raise GgeurError(f"A set of text is named {name!r}; names must be plain text.")
-    return {str(name): check_embeddings(array, "text") for name, array in sets.items()}
+    arrays = {str(name): check_embeddings(array, "text") for name, array in sets.items()}
+    alike = np.result_type(*arrays.values()) if arrays else None  # a file holds all sets in one array
+    return {name: array.astype(alike, copy=False) for name, array in arrays.items()}
 
 
 def _names(names: Sequence[Any], labels: NDArray[np.int64], kind: str) -> tuple[str, ...]:

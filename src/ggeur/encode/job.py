@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +79,10 @@ def embed(
     (default: the usual ones). `cache` is another folder than the usual one; `on_batch` is told how far it is. The
     encoder `pixels` gives an ImageTable, and is not cached.
     """
+    if prompts and not _speaks(encoder):
+        raise GgeurError(
+            f"The encoder {encoder.name} has no text tower to read prompts with; do without, or take one such as CLIP."
+        )
     if isinstance(encoder, Pixels):
         return _image_table(images, encoder, batch, skip_unreadable, on_batch)
     store = EmbeddingCache(encoder, cache)
@@ -221,11 +225,15 @@ def _checked(x: NDArray[np.float32], encoder: Encoder) -> FloatArray:
     return x
 
 
+def _speaks(encoder: Encoder) -> TypeGuard[TextEncoder]:
+    return isinstance(encoder, TextEncoder) and encoder.has_text
+
+
 def _table(
     x: FloatArray, rows: NDArray[np.int64], images: ImageSet, encoder: Encoder, prompts: Mapping[str, Prompts] | None
 ) -> EmbeddingTable:
     table = EmbeddingTable(**_columns(x, rows, images, encoder))
-    if not isinstance(encoder, TextEncoder) or not encoder.has_text:
+    if not _speaks(encoder):
         return table
     sets = prompt_sets() if prompts is None else prompts
     try:

@@ -48,23 +48,37 @@ def known_prompts() -> dict[str, Prompts]:
     }
 
 
-def prompt_sets(names: Sequence[str] = USUAL) -> dict[str, Prompts]:
-    """The sets `names` stand for: ours, or a file of one's own with a template on every line, called as the file is."""
-    return dict(_set(name) for name in names)
+def prompt_sets(names: Sequence[str] = USUAL, templates: Sequence[str] = ()) -> dict[str, Prompts]:
+    """The sets `names` stand for: ours, or a file of one's own with a template on every line, called as the file is.
+
+    `templates`, given one by one, are the set `own`.
+    """
+    each = [_set(name) for name in names] + ([(OWN, Prompts.of(templates))] if templates else [])
+    for i, (name, _) in enumerate(each):
+        if name in [earlier for earlier, _ in each[:i]]:
+            raise GgeurError(f"Two sets of prompts are called '{name}'; give one of their files another name.")
+    return dict(each)
 
 
 def _set(name: str) -> tuple[str, Prompts]:
-    if name in known_prompts():
-        return name, known_prompts()[name]
+    ours = known_prompts()
+    if name in ours:
+        return name, ours[name]
     path = Path(name)
     if not path.is_file():
-        raise GgeurError(
-            f"There are no prompts '{name}': there are {', '.join(known_prompts())}, or a file of your own."
-        )
+        raise GgeurError(f"There are no prompts '{name}': there are {', '.join(ours)}, or a file of your own.")
     try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise GgeurError(f"Cannot read the prompts in {path}: {error}.") from error
     if any(unicodedata.category(c) in ("Cc", "Cs") for c in path.stem):
         raise GgeurError(f"The name of the file {path.stem!r} holds control characters; call it something plain.")
-    return path.stem, Prompts.of([line for line in lines if line])
+    if path.stem in ours:
+        raise GgeurError(f"The prompts in {path} would be called '{path.stem}', as ours are; name the file otherwise.")
+    found = {number: line.strip() for number, line in enumerate(lines, 1) if line.strip()}
+    if not found:
+        raise GgeurError(f"{path} has no prompts; it must have one on every line, with {{}} where the name goes.")
+    for number, line in found.items():
+        if "{}" not in line:
+            raise GgeurError(f"{path}, line {number}: a prompt must contain {{}} where the name of the class goes.")
+    return path.stem, Prompts.of(list(found.values()))

@@ -43,9 +43,14 @@ class Task:
         if prompts is None:
             return next(iter(self.text.values()))
         if prompts not in self.text:
+            from ggeur.encode.prompts import known_prompts
+
+            known = prompts in known_prompts()
+            make = f"`ggeur embed --prompts {prompts}`" if known else f"`ggeur embed --prompts`, from {prompts}.txt"
             raise Unavailable(
-                f"{who} needs text embeddings '{prompts}', and the table has {', '.join(self.text)}: make them with "
-                f"`ggeur embed --prompts {prompts}`, or name one of these as its prompts."
+                f"{who} needs text embeddings '{prompts}', and the table has {', '.join(self.text)}: name one of these "
+                f"as its prompts, or make them with {make}"
+                + ("." if known else f"; by name there are {', '.join(known_prompts())}.")
             )
         return self.text[prompts]
 
