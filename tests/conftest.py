@@ -11,7 +11,8 @@ import pytest
 from hypothesis import settings
 
 from ggeur.data.table import EmbeddingTable
-from ggeur.encode.text_tower import Shape, TextTower, embed_tokens, load_tower
+from ggeur.encode.text_tower import Shape, TextTower, embed_tokens
+from ggeur.encode.text_weights import load_tower
 from ggeur.encode.tokens import BytePairs
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ggeur.core.errors import GgeurError
-from ggeur.encode.text_tower import Texts, embed_tokens, lay_out, load_tower, run
+from ggeur.encode.text_tower import Texts, embed_tokens, lay_out, run
+from ggeur.encode.text_weights import load_tower
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -8,30 +8,14 @@ computed once, whose keys and values every text then attends to. All rows lie in
 the texts by length; only attention looks at them text by text.
 """
 
-import json
 from collections.abc import Sequence
-from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
-from ggeur.core.errors import GgeurError
 from ggeur.core.types import Int, Tree
-
-_LAYER = {
-    "ln_1": "layer_norm1",
-    "q": "self_attn.q_proj",
-    "k": "self_attn.k_proj",
-    "v": "self_attn.v_proj",
-    "out": "self_attn.out_proj",
-    "ln_2": "layer_norm2",
-    "up": "mlp.fc1",
-    "down": "mlp.fc2",
-}
 
 
 class Shape(NamedTuple):
@@ -140,57 +124,3 @@ def affine(x: jax.Array, w: Tree) -> jax.Array:
     """W x + b of every row."""
     found: jax.Array = x @ w["weight"].T + w["bias"]
     return found
-
-
-def load_tower(folder: str | Path) -> tuple[Shape, TextTower]:
-    """The text tower of a CLIP model in a local folder of Hugging Face's layout: config.json and model.safetensors."""
-    path = Path(folder)
-    return _load(path, tuple(_stamp(path / name) for name in ("config.json", "model.safetensors")))
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    try:
-        found = path.stat()
-    except OSError as error:
-        raise GgeurError(
-            f"{path} is not there: a text tower needs a CLIP folder with config.json and model.safetensors, such as "
-            "transformers' save_pretrained writes."
-        ) from error
-    return found.st_mtime_ns, found.st_size
-
-
-@lru_cache(maxsize=1)  # a quarter of a gigabyte
-def _load(folder: Path, stamps: Any) -> tuple[Shape, TextTower]:
-    try:
-        from safetensors import safe_open
-    except ImportError as error:
-        raise GgeurError("A text tower needs an extra: pip install 'ggeur[hf]'.") from error
-    try:
-        about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        about = about.get("text_config") or about
-        with safe_open(folder / "model.safetensors", framework="numpy") as file:  # the image tower is not read
-            weights = {name: _single(file.get_tensor(name)) for name in file.keys() if name.startswith("text_")}  # noqa: SIM118
-        act = about.get("hidden_act", "quick_gelu")
-        if act not in ("quick_gelu", "gelu"):
-            raise ValueError(f"its activation is {act}")
-        layers, stem = range(about.get("num_hidden_layers", 12)), "text_model"
-
-        def pair(name: str) -> Tree:
-            return {part: weights[f"{stem}.{name}.{part}"] for part in ("weight", "bias")}
-
-        each = [{ours: pair(f"encoder.layers.{i}.{name}") for ours, name in _LAYER.items()} for i in layers]
-        tower = TextTower(
-            weights[f"{stem}.embeddings.token_embedding.weight"],
-            weights[f"{stem}.embeddings.position_embedding.weight"],
-            jax.tree.map(lambda *leaves: np.stack(leaves), *each),
-            pair("final_layer_norm"),
-            weights["text_projection.weight"],
-        )
-        shape = Shape(int(about.get("num_attention_heads", 8)), about.get("layer_norm_eps", 1e-5), act == "quick_gelu")
-    except Exception as error:  # JSON's, safetensors' own, and names or shapes that are not CLIP's
-        raise GgeurError(f"{folder} does not hold a text tower of CLIP's ({error}).") from error
-    return shape, tower
-
-
-def _single(array: NDArray[Any]) -> NDArray[np.float32]:
-    return array.astype(np.float32, copy=False)

@@ -21,7 +21,8 @@ import optax
 from ggeur.core.errors import GgeurError, Unavailable
 from ggeur.core.parameters import AtLeastZero, Count, Fraction, Positive, Traced
 from ggeur.core.types import Tree
-from ggeur.encode.text_tower import Shape, Texts, affine, embed_tokens, lay_out, layer_norm, load_tower, run
+from ggeur.encode.text_tower import Shape, Texts, affine, embed_tokens, lay_out, layer_norm, run
+from ggeur.encode.text_weights import Stamps, load_tower, stamps, tower_hash
 from ggeur.encode.tokens import BytePairs
 from ggeur.heads.cosine import cosines, unit
 from ggeur.heads.head import Params
@@ -50,7 +51,8 @@ def fedtpg(
     `contexts`: m. `rate`, `momentum` and `weight_decay` are its own SGD's, in place of [train]'s. `rounds` are
     [train]'s, over which the rate falls.
     """
-    words = _words(clip_folder(task, clip), task.class_names, contexts)
+    folder = clip_folder(task, clip)
+    words = _words(folder, task.class_names, contexts)
     if words.frozen["E"].shape[1] != task.dimension:
         size = words.frozen["E"].shape[1]
         raise Unavailable(f"fedtpg's text tower gives {size} dimensions and the embeddings have {task.dimension}.")
@@ -97,6 +99,7 @@ def fedtpg(
             lambda key: random_generator(key, task.dimension, contexts),
             shown,
             lambda: words.frozen,
+            weights=lambda: tower_hash(folder),
             heavy=True,
         ),
     )
@@ -148,17 +151,36 @@ class _Words(NamedTuple):
     frozen: Tree
 
 
-@lru_cache(maxsize=2)
 def _words(folder: str, class_names: tuple[str, ...], m: int) -> _Words:
     try:
-        (shape, tower), tokens = load_tower(folder), BytePairs(folder)
+        return _words_of(folder, stamps(folder), class_names, m)
     except GgeurError as error:
         raise Unavailable(f"fedtpg: {error}") from error
-    plain, most = [name.replace("_", " ") for name in class_names], len(tower.positions)
-    prompts = [[tokens.start] * (1 + m) + tokens(f"{name}.", most - m)[1:] for name in plain]
-    names, E = lay_out(prompts, 1 + m), embed_tokens(shape, tower, [tokens(name, most) for name in plain])
-    if E.shape[1] != tower.positions.shape[1]:
-        raise Unavailable("fedtpg needs a CLIP model whose text embeddings are as wide as its tokens.")
+
+
+@lru_cache(maxsize=2)
+def _words_of(folder: str, stamps: Stamps, class_names: tuple[str, ...], m: int) -> _Words:
+    (shape, tower), tokens = load_tower(folder), BytePairs(folder)
+    plain, (most, width) = [name.replace("_", " ") for name in class_names], tower.positions.shape
+    if len(tower.projection) != width or width % _HEADS:
+        raise GgeurError(
+            f"the text tower in {folder} is {width} wide and gives {len(tower.projection)} dimensions; it must give as "
+            f"many, and a multiple of {_HEADS}."
+        )
+    bare, after = ([tokens(text, most + 1) for text in texts] for texts in (plain, [f"{name}." for name in plain]))
+    longest = max(range(len(plain)), key=lambda c: len(after[c]))
+    if (length := m + len(after[longest])) > most:
+        raise GgeurError(
+            f"the prompt of '{plain[longest]}' has {length} tokens with {m} contexts, and the text tower in {folder} "
+            f"takes {most}: set fewer [method.fedtpg] contexts, or shorten the name."
+        )
+    if (largest := max(max(text) for text in [*bare, *after])) >= len(tower.tokens):
+        raise GgeurError(
+            f"the tokenizer in {folder} gives the token {largest}, and model.safetensors has an embedding of the first "
+            f"{len(tower.tokens)} alone: they are not of one model."
+        )
+    names = lay_out([[tokens.start] * (1 + m) + text[1:] for text in after], 1 + m)
+    E = embed_tokens(shape, tower, bare)
     frozen = {
         "tower": tower._replace(tokens=()),
         "rows": tower.tokens[names.ids],

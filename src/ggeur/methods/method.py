@@ -32,6 +32,9 @@ class OwnHead(NamedTuple):
     frozen: Callable[[], Tree] = lambda: ()
     """() -> arrays that are neither trained nor sent, such as a text tower; functions find them in the context."""
 
+    weights: Callable[[], str] = lambda: ""
+    """() -> a hash of what is frozen: whoever goes on with a run, or takes part in it, must have the same."""
+
     heavy: bool = False
     """Whether a step is so dear that every client has a compiled call of its own."""
 

@@ -1,0 +1,122 @@
+"""CLIP folders that load and do not fit, each said in a sentence that names the file; and what a tower is known by."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ggeur.core.errors import GgeurError, Unavailable
+from ggeur.encode.text_weights import load_tower, tower_hash
+from ggeur.heads import resolve as resolve_head
+from ggeur.methods import resolve
+from ggeur.methods.algorithm import Task
+
+TOKENS = "text_model.embeddings.token_embedding.weight"
+POSITIONS = "text_model.embeddings.position_embedding.weight"
+DOWN = "text_model.encoder.layers.1.mlp.fc2.weight"
+
+
+@pytest.fixture
+def folder(language, tmp_path):
+    return Path(shutil.copytree(language.folder, tmp_path / "clip"))
+
+
+def configure(folder, **changes):
+    about = json.loads((folder / "config.json").read_text())
+    about["text_config"] |= changes
+    (folder / "config.json").write_text(json.dumps(about))
+
+
+def reweigh(folder, change):
+    from safetensors.numpy import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    change(weights)
+    save_file({name: np.ascontiguousarray(array) for name, array in weights.items()}, folder / "model.safetensors")
+
+
+def cut(folder):
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+
+
+def put(name, make):
+    return lambda folder: reweigh(folder, lambda w: w.update({name: make(w[name])}))
+
+
+def nan(array):
+    array = array.copy()
+    array.flat[5] = np.nan
+    return array
+
+
+@pytest.mark.parametrize(
+    "damage, words",
+    [
+        (lambda f: configure(f, num_attention_heads=3), "config.json .* 3 num_attention_heads do not divide .* 16"),
+        (lambda f: configure(f, num_attention_heads=0), "config.json .* num_attention_heads is 0"),
+        (lambda f: configure(f, num_attention_heads="2"), "config.json .* num_attention_heads is '2'"),
+        (lambda f: configure(f, num_hidden_layers=0), "config.json .* num_hidden_layers is 0"),
+        (
+            lambda f: configure(f, num_hidden_layers=3),
+            r"model.safetensors .* no text_model.*layers.2",
+        ),
+        (lambda f: configure(f, layer_norm_eps="small"), "config.json .* layer_norm_eps is 'small'"),
+        (lambda f: configure(f, hidden_act="relu"), "config.json .* hidden_act is 'relu'"),
+        (lambda f: (f / "config.json").write_text("[1]"), "config.json .* cannot be read"),
+        (
+            put(DOWN, lambda w: w[:, :-1]),
+            r"model.safetensors .*fc2.weight .*\(16, 63\), and not \(16, 64\)",
+        ),
+        (put(POSITIONS, lambda w: w[:, :8]), r"model.safetensors .* position_embedding is \(16, 8\)"),
+        (put(TOKENS, lambda w: w[0]), r"model.safetensors .*token_embedding.weight has the shape \(16,\)"),
+        (put(DOWN, nan), "model.safetensors .*fc2.weight holds numbers that are NaN"),
+        (lambda f: reweigh(f, lambda w: w.pop("text_projection.weight")), "model.safetensors .* no text_projection"),
+        (cut, "model.safetensors .* cut short"),
+        (lambda f: (f / "model.safetensors").unlink(), "model.safetensors is not there"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence_that_names_the_file(folder, damage, words):
+    damage(folder)
+    with pytest.raises(GgeurError, match=words) as refused:
+        load_tower(folder)
+    assert "\n" not in str(refused.value)
+
+
+def built(folder, names=("ant", "bee"), d=16, **given):
+    return resolve("fedtpg", resolve_head("linear"), {"clip": str(folder), **given}, task=Task(d, names)).method
+
+
+@pytest.mark.parametrize(
+    "damage, given, words",
+    [
+        (put(TOKENS, lambda w: w[:50]), {}, "gives the token 55, and model.safetensors has .* first 50 alone"),
+        (put("text_projection.weight", lambda w: w[:12]), {"d": 12}, "is 16 wide and gives 12 dimensions"),
+        (cut, {}, "fedtpg: .*model.safetensors .* cut short"),
+        (None, {"contexts": 12}, r"prompt of 'ant' has 18 tokens with 12 contexts, and .* takes 16: set fewer"),
+        (None, {"contexts": 1000}, r"set fewer \[method.fedtpg\] contexts"),
+        (None, {"names": ("ant", "a" * 40)}, "or shorten the name"),
+    ],
+)
+def test_what_fedtpg_cannot_use_leaves_it_out(folder, damage, given, words):
+    if damage is not None:
+        damage(folder)
+    with pytest.raises(Unavailable, match=words):
+        built(folder, **given)
+
+
+def test_as_many_contexts_as_fit_are_taken(folder):
+    assert built(folder, contexts=10).own.init is not None  # start, ten, three letters, a stop and the end are 16
+
+
+def test_a_tower_is_known_by_its_files_and_not_by_where_it_lies(folder, tmp_path):
+    before, text = tower_hash(folder), built(folder).own.frozen()["E"]
+    moved = shutil.copytree(folder, tmp_path / "elsewhere")
+    assert tower_hash(moved) == before == built(moved).own.weights()
+    put(DOWN, lambda w: 2 * w)(folder)
+    assert tower_hash(folder) != before
+    assert np.abs(built(folder).own.frozen()["E"] - text).max() > 1e-3, "no old tower is kept"
+    (moved / "merges.txt").write_text("#version: 0.2\na n\n")
+    assert tower_hash(moved) != before
