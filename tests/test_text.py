@@ -1,11 +1,16 @@
 """Methods of text on made-up tables whose class directions are known, from table to model."""
 
+import shutil
+from pathlib import Path
+
 import jax
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 from scipy.special import softmax
 
 import ggeur
+from ggeur.core.errors import GgeurError
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.own_head import frozen, shown
 from ggeur.experiment import runner
@@ -77,6 +82,31 @@ def test_fedclip_improves_a_turned_domain_and_resumes_to_the_bit(turned):
     ggeur.run(one, out=turned / "parts", resume=True)
     whole, parts = (Model.load(turned / name, cell=1) for name in ("whole", "parts"))
     assert whole.head == "adapter" and all((whole.params[name] == parts.params[name]).all() for name in whole.params)
+
+
+def test_another_text_tower_is_noticed_when_a_run_goes_on(language, tmp_path, compile_quickly):
+    clip = Path(shutil.copytree(language.folder, tmp_path / "clip"))
+    language.table().save(tmp_path / "t.npz")
+    train = {"method": ["zeroshot", "lda", "fedtpg"], "rounds": 1}
+    one = experiment(tmp_path / "t.npz", train=train, method={"fedtpg": {"clip": str(clip)}})
+
+    class Stop(Exception):
+        pass
+
+    def stop(event):
+        if event["cell"] == 1:
+            raise Stop
+
+    with pytest.raises(Stop):
+        ggeur.run(one, out=tmp_path / "run", on_round=stop)
+    weights, other = clip / "model.safetensors", dict(load_file(clip / "model.safetensors"))
+    kept = weights.read_bytes()
+    save_file(other | {"text_projection.weight": -other["text_projection.weight"]}, weights)
+    with pytest.raises(GgeurError, match="frozen model of fedtpg in .*clip for .*t.npz has changed since .*run was"):
+        ggeur.run(one, out=tmp_path / "run", resume=True)
+    weights.write_bytes(kept)
+    with pytest.raises(Stop):
+        ggeur.run(one, out=tmp_path / "run", resume=True, on_round=stop)
 
 
 def test_fedtpg_transfers_to_names_it_has_not_seen(language, tmp_path, monkeypatch, compile_quickly):

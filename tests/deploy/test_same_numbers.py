@@ -1,5 +1,8 @@
 """The ClientApp and the ServerApp, in one process, find the simulation's numbers with every method and setting."""
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -25,6 +28,24 @@ def test_every_method_finds_the_simulations_head(deploy, method, both):
 def test_methods_of_text_find_the_simulations_head(deploy, language, train, both):
     tree = {"method": {"fedtpg": {"clip": language.folder}}, "augment": {"target": 20, "per_prototype": 5}}
     both(deploy(tree | {"train": SHORT | train, "data": {"standardise": True}}, table=language.table()))
+
+
+def test_sites_with_another_text_tower_take_no_part(deploy, language, tmp_path):
+    """Their texts would be others, and a generator's numbers mean something else."""
+    from safetensors.numpy import load_file, save_file
+
+    other = Path(shutil.copytree(language.folder, tmp_path / "other"))
+    weights = load_file(other / "model.safetensors")
+    save_file(weights | {"text_projection.weight": -weights["text_projection.weight"]}, other / "model.safetensors")
+    tree = {"method": {"fedtpg": {"clip": language.folder}}, "augment": {"kind": "none"}}
+    train = {"rounds": 1, "local_epochs": 1, "method": "fedtpg"}
+    one = deploy(tree | {"train": train, "federate": {"wait": 0.1}}, table=language.table())
+    for site in one.sites:
+        site.config["encoder"] = str(other)
+    with pytest.raises(GgeurError):
+        one.run()
+    why = {(event["client"], event["why"].split(";")[0]) for event in one.events("missing")}
+    assert {(k, "no training set: the frozen model of fedtpg is not the server's here") for k in (0, 1)} <= why
 
 
 def test_a_prior_from_text_is_the_simulations_and_needs_one_more_question(deploy, language, both):

@@ -152,7 +152,7 @@ def test_changed_embeddings_are_noticed(folder, tmp_path):
     y = table.y.copy()
     y[0] = (y[0] + 1) % 3
     ggeur.EmbeddingTable(x=table.x, y=y, domain=table.domain).save(tmp_path / "table.npz")
-    with pytest.raises(GgeurError, match="have changed since"):
+    with pytest.raises(GgeurError, match="has changed since"):
         ggeur.run(Experiment.load(tmp_path / "e.toml"), out=tmp_path / "run", resume=True)
 
 

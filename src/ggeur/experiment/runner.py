@@ -22,9 +22,9 @@ from ggeur.experiment.bounds import central_run, local_runs
 from ggeur.experiment.cost import bytes_before_training, bytes_of_solving
 from ggeur.experiment.dealing import Dealer, task_of
 from ggeur.experiment.evaluation import TestSet, mean_accuracy
+from ggeur.experiment.inputs import fingerprints
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.stacks import Work, stacks
-from ggeur.experiment.start_model import start_fingerprint
 from ggeur.experiment.tracker import OnRound, Tracker
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods.algorithm import Bound, Chosen, Given, Solved
@@ -70,11 +70,7 @@ def run(
     with nullcontext() if out is None else run_folder(out, experiment, resume=resume) as folder:
         dealer = Dealer()
         if folder is not None:
-            sources = dict.fromkeys(point.data for point in experiment.points)
-            inputs = {str(s.table or s.dataset): dealer.table(s).fingerprint() for s in sources}
-            for point in experiment.points:
-                inputs |= start_fingerprint(point)
-            folder.check_inputs(inputs)
+            folder.check_inputs(fingerprints(experiment, dealer))
         cells = _cells(experiment, folder, on_round)
         for number, stack in enumerate(stacks(cells, dealer)):
             if not all(work.tracker.done for work in stack):

@@ -68,7 +68,7 @@ class RunFolder:
             write_bytes(self.path / "config.toml", experiment.to_toml().encode())
 
     def check_inputs(self, prints: Mapping[str, str]) -> None:
-        """Note the fingerprints of the tables; on resuming, refuse tables that have changed."""
+        """Note the fingerprints of what the run reads; on resuming, refuse what has changed since they were noted."""
         path = self.path / "inputs.json"
         if self._resumed and (path.exists() or self.finished or self.snapshot is not None):
             try:
@@ -78,11 +78,11 @@ class RunFolder:
                     f"{path} is gone or damaged ({error}), so nobody can tell whether the tables are those the run was "
                     "started with; start a new run."
                 ) from error
-            changed = [name for name in prints if known.get(name) != prints[name]]
+            changed = [name for name, was in known.items() if prints.get(name) != was]
             if changed:
                 raise GgeurError(
-                    f"The embeddings or labels of {changed[0]} have changed since {self.path} was started; "
-                    "start a new run, or bring the old table back."
+                    f"{changed[0]} has changed since {self.path} was started, or is gone; "
+                    "start a new run, or bring back what was there."
                 )
         write_bytes(path, json.dumps(dict(prints), indent=1).encode())
 

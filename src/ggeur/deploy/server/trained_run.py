@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ggeur.core.errors import GgeurError
 from ggeur.core.message import Total
 from ggeur.core.types import FloatArray, Tree
 from ggeur.deploy.server.agreement import Agreement
@@ -88,8 +89,8 @@ class TrainedRun(CellRun):
         sets = TrainingSets(roster, round_zero, self._trained, train.batch, self._sums)
         prepared = sets.prepared(nodes)
         rounds = self._rounds(sets, params, prepared)
-        rest = {"params": params, "prepared": prepared, "run": np.array(roster.common["run"]), "text": text}
-        round_zero.save(self._path, rest)
+        said = {key: np.array(roster.common[key]) for key in ("run", "weights")}
+        round_zero.save(self._path, {"params": params, "prepared": prepared, "text": text, **said})
         rows = {client.index: n for client, n in zip(round_zero.clients, round_zero.rows, strict=True)}
         self._tracker.cell.local_steps = [self._setup.training.steps(rows.get(k, 0)) for k in range(nodes)]
         scores = LateScores(self._tracker, self._setup, round_zero.agreement, round_zero.units)
@@ -103,6 +104,11 @@ class TrainedRun(CellRun):
         roster.clients = {client.index: client for client in round_zero.clients}
         roster.agreement, roster.closed = agreement, True
         self._take_task(agreement, kept["text"])
+        if str(kept.get("weights", roster.common["weights"])) != roster.common["weights"]:
+            raise GgeurError(
+                f"The frozen model of {self._tracker.point.train.method} has changed since {self._folder.path} was "
+                "started; start a new run, or bring back what was there."
+            )
         roster.bytes_up, roster.bytes_down = (n * len(roster.clients) for n in (cell.bytes_up, cell.bytes_down))
         sets = TrainingSets(roster, round_zero, self._trained, self._setup.training.batch, self._sums)
         rounds = self._rounds(sets, kept["params"], kept["prepared"])
@@ -130,6 +136,8 @@ class TrainedRun(CellRun):
         self._setup = self._setup.of_task(task)
         assert self._setup.trained is not None
         self._trained = self._setup.trained
+        own = self._trained.method.own
+        self._roster.common["weights"] = "" if own is None else own.weights()  # sites must have the same
         return task, dict(text)
 
     def _rounds(self, sets: TrainingSets, params: Params, prepared: Tree) -> Rounds:

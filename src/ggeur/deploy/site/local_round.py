@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ggeur.core.errors import GgeurError
 from ggeur.core.low_rank import LowRank
 from ggeur.core.types import Int, Tree
 from ggeur.core.virtual import VirtualSet
@@ -32,7 +33,14 @@ def setup_of(request: Request) -> Any:
     from ggeur.experiment.setup import Setup
 
     keep_compiled_programs()
-    return Setup.of(request.point).of_task(_task(request))
+    setup = Setup.of(request.point).of_task(_task(request))
+    own, theirs = None if setup.trained is None else setup.trained.method.own, str(request.facts.get("weights", ""))
+    if own is not None and theirs not in ("", own.weights()):
+        raise GgeurError(
+            f"the frozen model of {request.point.train.method} is not the server's here; start the node with --encoder "
+            "and a folder that holds the same"
+        )
+    return setup
 
 
 def _task(request: Request) -> Task:
