@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 import ggeur
 from ggeur.core.errors import GgeurError
@@ -35,8 +36,16 @@ def calibrated(t):
 def trained(kind, names=NAMES):
     shapes = {"linear": {"W": (len(names), P), "b": (len(names),)}}
     shapes["mlp"] = {"W1": (7, P), "b1": (7,), "W2": (len(names), 7), "b2": (len(names),)}
+    shapes["cosine"] = {"text": (len(names), P)}
+    shapes["adapter"] = {"W1": (P, P), "b1": (P,), "W2": (P, P), "b2": (P,), "text": (len(names), P)}
     params = {name: RNG.normal(size=shape).astype(np.float32) for name, shape in shapes[kind].items()}
     return Model(params, kind, P, names, {"encoder": "toy"}, {"hidden": 7} if kind == "mlp" else {})
+
+
+def with_a_zero(x):
+    """A row that is like no text at all."""
+    x[0] = 0
+    return x
 
 
 def solved(method):
@@ -55,6 +64,8 @@ MODELS = {
     "two classes": lambda: (trained("linear", NAMES[:2]), rows()),
     "calibrated": lambda: (replace(trained("linear"), calibration=calibrated(0.3)), rows()),
     "mlp": lambda: (trained("mlp"), rows()),
+    "cosine": lambda: (trained("cosine"), with_a_zero(rows())),
+    "adapter": lambda: (trained("adapter"), with_a_zero(rows())),
     "lda": lambda: (solved("lda"), rows(at=FAR)),
     "gated": lambda: (solved("gated"), rows(at=FAR)),
     "limit+gated": lambda: (solved("limit+gated"), rows(at=FAR)),
@@ -100,6 +111,22 @@ def test_the_torch_module_which_imports_nothing_of_ours(case, tmp_path):
     np.testing.assert_allclose(classifier(torch.from_numpy(x)).numpy(), wanted, atol=1e-5)
     assert classifier.label(torch.from_numpy(x)) == [model.class_names[c] for c in wanted.argmax(axis=1)]
     assert set(classifier.state_dict()) >= set(np.load(_saved(model, tmp_path / "s")).files)
+
+
+def test_at_clips_width_it_is_as_near_to_the_cosine_as_float32_can_be(tmp_path):
+    """Of 100 texts that are much alike logits are about 80, whose last digit in float32 is 1e-5."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    rng, p, classes = np.random.default_rng(0), 512, 100
+    text = (rng.normal(size=p) + 0.3 * rng.normal(size=(classes, p))).astype(np.float32)
+    x = 3 * (text[rng.integers(classes, size=50)] + rng.normal(size=(50, p)).astype(np.float32))
+    model = Model({"text": text}, "cosine", p, tuple(map(str, range(classes))), {})
+    write_onnx(model, tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
+    (found,) = session.run(["probabilities"], {"embeddings": x})
+    t, u = (a / np.linalg.norm(a, axis=1, keepdims=True) for a in (text.astype(np.float64), x.astype(np.float64)))
+    wanted = softmax(100 * u @ t.T, axis=1)
+    np.testing.assert_allclose(found, wanted, atol=3e-5)
+    np.testing.assert_allclose(model.probabilities_of(x), wanted, atol=3e-5)
 
 
 def _saved(model, folder):

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurError
 from ggeur.runs.model import Model, by_path
 
-EXPORTED = ("linear", "mlp", "mixture", "blend")
+EXPORTED = ("linear", "mlp", "mixture", "blend", "cosine", "adapter")
 
 
 def numbers(model: Model) -> dict[str, NDArray[Any]]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import write_bytes
 from ggeur.encode.onnx import OnnxEncoder
+from ggeur.heads.cosine import SCALE
 from ggeur.privacy.ball import Ball, basis_of
 from ggeur.runs.exports.numbers import is_double, numbers
 from ggeur.runs.exports.onnx_nodes import Nodes
@@ -120,7 +121,25 @@ def _blend(n: Nodes, a: Arrays, x: str) -> str:
     return n("Add", n("Sub", z, n.log_sum_exp(z, 1)), n("Sub", g, n.log_sum_exp(g, 1)))
 
 
-_HEADS = {"linear": _linear, "mlp": _mlp, "mixture": _mixture, "blend": _blend}
+def _cosine(n: Nodes, a: Arrays, x: str) -> str:
+    text = a["text"].astype(np.float64)
+    unit = text / np.maximum(np.linalg.norm(text, axis=1, keepdims=True), 1e-12)
+    return n("Gemm", n("Div", x, n("Max", _length(n, x), n.number(1e-12))), SCALE * unit, transB=1)
+
+
+def _adapter(n: Nodes, a: Arrays, x: str) -> str:
+    hidden = n("Tanh", n("Gemm", x, a["W1"], a["b1"], transB=1))
+    return _cosine(n, a, n("Mul", n("Softmax", n("Gemm", hidden, a["W2"], a["b2"], transB=1), axis=1), x))
+
+
+_HEADS = {
+    "linear": _linear,
+    "mlp": _mlp,
+    "mixture": _mixture,
+    "blend": _blend,
+    "cosine": _cosine,
+    "adapter": _adapter,
+}
 
 
 def _said(model: Model) -> dict[str, str]:

@@ -44,9 +44,7 @@ class Classifier(torch.nn.Module):
         if (units := self.config.get("units")) is not None:
             shift = torch.tensor(units["shift"], dtype=self.dtype, device=x.device)
             x = ((x - shift) / units["scale"]).float().to(self.dtype)
-        return {"linear": self._linear, "mlp": self._mlp, "mixture": self._mixture, "blend": self._blend}[
-            self.config["head"]
-        ](x)
+        return getattr(self, f"_{self.config['head']}")(x)
 
     @property
     def _temperature(self):
@@ -78,3 +76,11 @@ class Classifier(torch.nn.Module):
     def _blend(self, x):
         mixed = self._of("t") * self._mixture(x, "mixture/")
         return torch.log_softmax(self._linear(x, "linear/"), dim=1) + torch.log_softmax(mixed, dim=1)
+
+    def _cosine(self, x):
+        unit = torch.nn.functional.normalize
+        return 100.0 * unit(x, dim=1) @ unit(self._of("text"), dim=1).T  # CLIP's scale
+
+    def _adapter(self, x):
+        hidden = torch.tanh(x @ self._of("W1").T + self._of("b1"))
+        return self._cosine(torch.softmax(hidden @ self._of("W2").T + self._of("b2"), dim=1) * x)
