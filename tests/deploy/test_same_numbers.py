@@ -1,6 +1,7 @@
 """The ClientApp and the ServerApp, in one process, find the simulation's numbers with every method and setting."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,29 @@ def test_a_prior_from_text_is_the_simulations_and_needs_one_more_question(deploy
     deployment = deploy({"train": {"method": "text_prior"}, "augment": {"kind": "none"}}, table=language.table(names))
     both(deployment)
     assert deployment.sites[0].asked == ["query.hello", "query.statistics", "query.text", "query.score"]
+
+
+def test_auto_chooses_by_classes_left_out_where_sites_have_text(deploy, language, both):
+    names = ("ant", "bee", "cat", "dog", "elk", "fox")
+    table = language.table(names)
+    table = replace(table, test=table.test | (table.y == 5))  # of foxes nobody has a training row
+    few = {"auto": {"candidates": [["lda", "text_prior"]]}}
+    deployment = deploy({"train": {"method": "auto"}, "augment": {"kind": "none"}, "method": few}, table=table)
+    both(deployment)
+    asked = ["query.hello", "query.statistics", "query.text", "query.right", "query.score"]
+    assert deployment.sites[0].asked == asked
+    (event,) = deployment.events("chosen")
+    assert event["taken"] == "text_prior" and "by leaving rows and classes out" in event["why"]
+
+
+def test_auto_does_without_text_on_which_sites_differ(deploy, language, changing):
+    few = {"auto": {"candidates": [["lda", "text_prior"]]}}
+    tree = {"train": {"method": "auto"}, "augment": {"kind": "none"}, "method": few}
+    one = deploy(tree, table=language.table(("ant", "bee", "cat", "dog")))
+    one.sites[1].change = changing("query.text", lambda facts, arrays: arrays["text"].__imul__(-1))
+    cell = one.run().cells[0]
+    assert cell.taken == "lda" and not cell.missing and not one.events("refused")
+    assert "not the same text embedding of 'ant'" in str(one.events("note"))
 
 
 def test_text_that_no_site_has_is_one_sentence(deploy):

@@ -81,7 +81,7 @@ def embed(
     """
     if prompts and not _speaks(encoder):
         raise GgeurError(
-            f"The encoder {encoder.name} has no text tower to read prompts with; do without, or take one such as CLIP."
+            f"The encoder {encoder.name} has no text tower to read prompts with; do without, or take CLIP or its like."
         )
     if isinstance(encoder, Pixels):
         return _image_table(images, encoder, batch, skip_unreadable, on_batch)

@@ -42,9 +42,8 @@ def task_of(table: EmbeddingTable) -> Task:
 
 
 def in_units(table: EmbeddingTable, units: Units) -> EmbeddingTable:
-    """The table with rows, and text embeddings if it has any, in these units."""
-    text = {name: units.apply(array) for name, array in table.text.items()}
-    return replace(table, x=units.apply(table.x), text=text)
+    """The table with rows in these units; text embeddings, which are no rows of anybody's, stay as they are."""
+    return replace(table, x=units.apply(table.x))
 
 
 def in_ball(table: EmbeddingTable, ball: Ball) -> EmbeddingTable:

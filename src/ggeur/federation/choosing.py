@@ -111,12 +111,11 @@ def cell_folds(count: Int, n_folds: int, seed: int) -> list[Fold]:
 
 
 def class_folds(count: Int, n_folds: int, seed: int) -> list[Fold]:
-    """Classes to leave out together, each that somebody holds once, with all its cells."""
+    """Classes to leave out together, each that somebody holds once, with all its cells; numbers go on after cells'."""
     held = generator(seed, "classes").permutation(np.flatnonzero(count.any(axis=0)))
-    parts = min(n_folds, len(held))
-    return [
-        Fold(k, (count > 0) & np.isin(np.arange(count.shape[1]), held[k::parts]), classes=True) for k in range(parts)
-    ]
+    each = [held[k :: min(n_folds, len(held))] for k in range(min(n_folds, len(held)))]
+    names = np.arange(count.shape[1])
+    return [Fold(n_folds + k, (count > 0) & np.isin(names, mine), classes=True) for k, mine in enumerate(each)]
 
 
 def folds_of(count: Int, n_folds: int, seed: int, *, by_text: bool = False) -> list[Fold]:
@@ -141,7 +140,8 @@ def unheld(count: Int) -> int:
 
 def choose(chosen: Chosen, count: Int, left_out: LeftOut, task: Task, seed: int) -> Choice:
     """The candidate to take in a federation with `count` (D, C) rows; what cannot be solved for is passed over."""
-    folds = folds_of(count, chosen.folds, seed, by_text=any(c.solved.by_text for c in chosen.candidates))
+    by_text = bool(task.text) and chosen.wants_text
+    folds = folds_of(count, chosen.folds, seed, by_text=by_text)
     rows, cells, classes = (np.zeros((len(chosen.candidates), *count.shape), np.int64) for _ in range(3))
     lost: dict[int, Unavailable] = {}
     each = ((fold, candidate_heads(chosen, left_out.total(fold), task, seed, lost)) for fold in folds)

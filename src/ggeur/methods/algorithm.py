@@ -137,6 +137,11 @@ class Chosen:
         return replace(self, candidates=self.candidates + self.by_text, by_text=()) if task.text else self
 
     @property
+    def wants_text(self) -> bool:
+        """Whether a candidate would look at a task's text."""
+        return any(c.solved.by_text for c in self.candidates + self.by_text)
+
+    @property
     def needs(self) -> Statistics:
         """What serves every candidate."""
         found = largest(c.solved.needs for c in self.candidates)

@@ -47,6 +47,7 @@ class Hello(BaseModel):
     count: tuple[tuple[Whole, ...], ...]  # training rows: of each of its own domains, of each of its own classes
     fingerprint: str
     test: Whole  # rows it scores heads on
+    text: Names = ()  # the prompts by which its table has text embeddings of its classes
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -20,10 +20,13 @@ from ggeur.federation.choosing import Fold, Heads, folds_of
 from ggeur.methods.algorithm import Chosen
 
 
-def wanted_folds(chosen: Chosen, count: Int, seed: int) -> Wanted:
-    """What sites that hold `count` (D, C) rows are asked for: from sums of every class, cells can be dropped later."""
-    cells = np.zeros((chosen.folds, *count.shape), np.bool_)
-    for fold in folds_of(count, chosen.folds, seed):
+def wanted_folds(chosen: Chosen, count: Int, seed: int, *, by_text: bool = False) -> Wanted:
+    """What sites that hold `count` (D, C) rows are asked for: from sums of every class, cells can be dropped later.
+
+    Where a candidate goes `by_text`, classes are left out, too.
+    """
+    cells = np.zeros(((1 + by_text) * chosen.folds, *count.shape), np.bool_)
+    for fold in folds_of(count, chosen.folds, seed, by_text=by_text):
         if fold.cells is not None:
             cells[fold.number] = fold.cells
     return Wanted(chosen.needs, True, chosen.folds, None if chosen.needs == "per-class" else cells)

@@ -5,8 +5,7 @@ A site that was late or lost, and is back before the end, is added: what the oth
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from ggeur.deploy.server.opening import Opened, agree_and_collect
 from ggeur.deploy.server.reopening import check_all_are_back
 from ggeur.deploy.server.round_zero import packed
 from ggeur.deploy.server.scores import LastScores, LateScores, last_scores
-from ggeur.deploy.server.text import asked_text, collect_text
+from ggeur.deploy.server.text import asked_text, collect_text, common_prompts
 from ggeur.deploy.wire.ask import Question
 from ggeur.deploy.wire.packing import tree_to_arrays
 from ggeur.deploy.wire.wanted import Wanted
@@ -42,6 +41,7 @@ class _Solution(NamedTuple):
     units: Units | None
     clients: set[int]
     choice: Choice | None
+    chosen: Chosen | None  # what it was chosen from
 
 
 class SolvedRun(CellRun):
@@ -67,8 +67,8 @@ class SolvedRun(CellRun):
         tracker.trained(0, [found.params], 0.0, missing)
         scores.expect(found.params, 0.0, missing)
         scores.add(list(last.scores.values()), 0)
-        if found.choice is not None:
-            tracker.chose(found.choice, self._chosen.candidates)
+        if found.choice is not None and found.chosen is not None:
+            tracker.chose(found.choice, found.chosen.candidates)
         own = None if found.head == tracker.point.train.head else found.head
         cell = self._finish(found.params, last, found.units, own)
         shutil.rmtree(self._folder.sums(tracker.number), ignore_errors=True)
@@ -96,25 +96,30 @@ class SolvedRun(CellRun):
 
     def _solve(self) -> _Solution:
         """The head of the sites that are there, and of those that are not but have sent their statistics."""
-        solved, name, choice = self._setup.algorithm, self._tracker.point.train.method, None
+        solved, name = self._setup.algorithm, self._tracker.point.train.method
+        choice, chosen, task = None, None, None
         if isinstance(solved, Chosen):
-            opened, choice = self._choose()
-            name, _, solved = solved.candidates[choice.taken]
+            opened, choice, chosen, task = self._choose()
+            name, _, solved = chosen.candidates[choice.taken]
         else:
             assert isinstance(solved, Solved)
             opened = self._collect(lambda agreement: self._wanted(solved))
+            prompts = False if is_own(name) else asked_text(name, self._parameters)
+            task = self._task(opened.agreement, prompts)
         assert opened.sums is not None
         messages = ((domain, message.of_kind(solved.needs)) for domain, message in opened.sums.by_domain())
-        guard, task = self._setup.guard(solved.needs, None), _task(opened.agreement)
-        prompts = False if is_own(name) or choice is not None else asked_text(name, self._parameters)
-        if prompts is not False:
-            task = replace(task, text=collect_text(self._roster, opened.agreement, prompts))
+        guard = self._setup.guard(solved.needs, None)
         if guard is None:
             total = Total.of(messages, solved.apart)
         else:
             total = guard.total(messages, opened.sums.clients(), solved.apart, solved.under)
         params = solved_head(solved, name, total, task, self._tracker.seed)
-        return _Solution(params, solved.head, opened.agreement, opened.units, opened.sums.senders, choice)
+        return _Solution(params, solved.head, opened.agreement, opened.units, opened.sums.senders, choice, chosen)
+
+    def _task(self, agreement: Agreement, prompts: str | Literal[False] | None, *, needed: bool = True) -> Task:
+        """What is to be learnt, with the sites' text by these `prompts`, by any, or with none."""
+        text = None if prompts is False else collect_text(self._roster, agreement, prompts, needed=needed)
+        return Task(agreement.dimension, agreement.classes, text)
 
     def _wanted(self, solved: Solved) -> Wanted:
         noisy = self._setup.settings.privacy.mechanism is not None
@@ -124,19 +129,22 @@ class SolvedRun(CellRun):
         folder = self._folder.sums(self._tracker.number)
         return agree_and_collect(self._roster, self._collector, wanted, folder, standardise=self._setup.standardise)
 
-    def _choose(self) -> tuple[Opened, Choice]:
-        """Which candidate is taken; a site that does not answer for its rows is left out of the statistics, too."""
+    def _choose(self) -> tuple[Opened, Choice, Chosen, Task]:
+        """Which candidate is taken; a site that does not answer for its rows is left out of the statistics, too.
+
+        Where all sites have text by the same prompts, what goes by text is chosen from, too.
+        """
         roster, chosen, seed = self._roster, self._chosen, self._tracker.seed
         privacy = self._setup.settings.privacy
         if privacy.mechanism is not None:
             return self._by_rule()
         uneven: Any = "folds" if privacy.least_rows else None
-        count = np.zeros((0, 0), np.int64)
+        count, prompts = np.zeros((0, 0), np.int64), None
 
         def wanted(agreement: Agreement) -> Wanted:
-            nonlocal count
-            count = self._collector.rows(agreement)
-            return wanted_folds(chosen, count, seed)._replace(protected=uneven)
+            nonlocal count, prompts
+            count, prompts = self._collector.rows(agreement), common_prompts(roster) if chosen.wants_text else None
+            return wanted_folds(chosen, count, seed, by_text=prompts is not None)._replace(protected=uneven)
 
         while True:
             for client in roster.absent:
@@ -144,15 +152,16 @@ class SolvedRun(CellRun):
             opened = self._collect(wanted)
             if self._sums is None:  # a site may have been left out, and then its rows are, too
                 count = self._collector.rows(opened.agreement)
-            task, folds = _task(opened.agreement), SitesFolds(roster, opened, chosen, self._sums)
-            choice = choose(chosen, count, folds, task, seed)
+            task = self._task(opened.agreement, False if prompts is None else prompts, needed=False)
+            among = chosen.of_task(task)
+            choice = choose(among, count, SitesFolds(roster, opened, among, self._sums), task, seed)
             assert opened.sums is not None
             if self._sums is not None or set(roster.clients) == opened.sums.senders:
-                taken, why = chosen.candidates[choice.taken].label, choice.sentence(chosen.candidates)
+                taken, why = among.candidates[choice.taken].label, choice.sentence(among.candidates)
                 roster.journal("chosen", taken=taken, why=why)
-                return opened, choice
+                return opened, choice, among, task
 
-    def _by_rule(self) -> tuple[Opened, Choice]:
+    def _by_rule(self) -> tuple[Opened, Choice, Chosen, Task]:
         """The candidate that a public rule takes, which must be known before sites are asked."""
         choice: Choice | None = None
 
@@ -164,7 +173,7 @@ class SolvedRun(CellRun):
         opened = self._collect(wanted)
         assert choice is not None
         self._roster.journal("chosen", taken=self._chosen.candidates[choice.taken].label, why=choice.why)
-        return opened, choice
+        return opened, choice, self._chosen, self._task(opened.agreement, False)
 
     def _score(self, found: _Solution, clients: Sequence[Client]) -> LastScores:
         """The scores of the head by `clients`; whoever sends none is missing, but what it sent before counts."""
@@ -172,7 +181,3 @@ class SolvedRun(CellRun):
         arrays, shape = tree_to_arrays(found.params, "head")
         question = Question("query.score", {"kind": found.head, "head": shape}, arrays | packed(found.units))
         return last_scores(self._roster, clients, question, found.agreement, 0)
-
-
-def _task(agreement: Agreement) -> Task:
-    return Task(agreement.dimension, agreement.classes)

@@ -22,12 +22,22 @@ def asked_text(method: str, given: Mapping[str, Any]) -> str | Literal[False] | 
     return values.get("prompts", False)
 
 
-def collect_text(roster: Roster, agreement: Agreement, prompts: str | None) -> Mapping[str, FloatArray]:
+def common_prompts(roster: Roster) -> str | None:
+    """The first prompts by which every site of `roster` has text embeddings, if there are any."""
+    each = [client.hello.text for _, client in sorted(roster.clients.items())]
+    return next((name for name in (each[0] if each else ()) if all(name in names for names in each)), None)
+
+
+def collect_text(
+    roster: Roster, agreement: Agreement, prompts: str | None, *, needed: bool = True
+) -> Mapping[str, FloatArray]:
     """The set of text by these `prompts`, of all classes that were agreed on, as the sites of `roster` have it.
 
-    Of no `prompts` in particular, the first that each site has.
+    Of no `prompts` in particular, the first that each site has. Where it is not `needed` and sites have not the same,
+    there is none, and nobody is refused for it.
     """
     found: dict[str, FloatArray] = {}
+    unlike: list[str] = []
 
     def read(client: Client, answer: Answer) -> FloatArray:
         text, classes = answer.arrays.get("text", np.zeros(0)), client.hello.classes
@@ -36,13 +46,18 @@ def collect_text(roster: Roster, agreement: Agreement, prompts: str | None) -> M
         for name, row in zip(classes, text, strict=False):
             known = found.setdefault(name, row)
             if np.linalg.norm(known - row) > _ALIKE * np.linalg.norm(known):
-                raise GgeurError(f"its text embedding of '{name}' is not the others'")
+                if needed:
+                    raise GgeurError(f"its text embedding of '{name}' is not the others'")
+                unlike.append(name)
         return np.asarray(text, np.float32)
 
     question = Question("query.text", {"prompts": prompts}, {})
     for client, _, text in roster.ask(roster.present, lambda client: question, read, 0, "no text: "):
         roster.journal("text", client=client.index, classes=len(text))
     lacking = [name for name in agreement.classes if name not in found]
+    if not needed and (unlike or lacking):
+        roster.journal("note", why=f"sites have not the same text embedding of '{(unlike + lacking)[0]}': none is used")
+        return {}
     if lacking:
         kind = "" if prompts is None else f" '{prompts}'"
         raise GgeurError(

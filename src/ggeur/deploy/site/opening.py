@@ -48,6 +48,7 @@ def hello(request: Request) -> Reply:
         "count": count.tolist(),
         "fingerprint": fingerprint,
         "test": int(test.sum()),
+        "text": tuple(table.text),
         "ready": request.store.has_set(fingerprint),
     }, {}
 
@@ -98,7 +99,10 @@ def messages(request: Request, wanted: Wanted, every: int | None = None) -> Iter
 def text(request: Request) -> Reply:
     """Text embeddings of this site's class names, which are public; none where its table has none."""
     found = request.site.text(request.point, request.seed, request.store, request.facts["prompts"])
-    return {}, {} if found is None else {"text": np.asarray(found, np.float32)}
+    if found is None:
+        return {}, {}
+    ball = request.point.privacy.ball
+    return {}, {"text": np.asarray(found if ball is None else ball.apply(found), np.float32)}
 
 
 def augment(request: Request) -> Reply:

@@ -27,7 +27,7 @@ class Part(NamedTuple):
 class Wanted(NamedTuple):
     """What every site is asked for: moments of that `kind`, where that is needed domain by domain.
 
-    To leave rows out, a message for each of so many `folds` of rows. To leave `cells` (folds, D, C) out of moments that
+    To leave rows out, a message for each of so many `folds` of rows. To leave `cells` (any, D, C) out of moments that
     are pooled, from which they cannot be dropped later, also one of all rows but those, for each fold of cells.
     What is `protected` cannot be held against what a site said before: there is noise in it, or folds are uneven.
     """
