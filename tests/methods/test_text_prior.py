@@ -8,6 +8,7 @@ import pytest
 
 from ggeur.core.errors import GgeurError, Unavailable
 from ggeur.core.message import Message, Total
+from ggeur.experiment.fit import fit
 from ggeur.federation.choosing import candidate_heads, choose
 from ggeur.federation.left_out import SimulatedFolds
 from ggeur.federation.simulated import Clients
@@ -139,6 +140,13 @@ def test_auto_has_it_where_the_task_has_text():
     names = [c.name for c in chosen.of_task(World(0).task).candidates]
     assert "text_prior" in names and "text_prior" not in [c.name for c in chosen.of_task(Task(P, NAMES)).candidates]
     assert not auto(candidates=["lda"]).by_text
+
+
+def test_what_is_fitted_to_rows_alone_says_that_it_knows_no_text():
+    world = World(0)
+    x, y = world.rows(np.full(C, 4))
+    with pytest.raises(GgeurError, match="'text_prior' goes by text, and fit, add and forget know rows alone"):
+        fit([(x, y)], method="text_prior")
 
 
 def chosen_for(world, count, task):

@@ -43,7 +43,11 @@ class Solution:
     @classmethod
     def given(cls, method: str, parameters: Mapping[str, Any], statistics: Statistics, seed: int = 0) -> Self:
         """The solved head `method` with these `parameters`, and its defaults for others."""
-        resolve_solved(method, parameters, statistics)  # which says what is wrong with them
+        if resolve_solved(method, parameters, statistics).by_text:  # which says what is wrong with them
+            raise GgeurError(
+                f"'{method}' goes by text, and fit, add and forget know rows alone: use it with `ggeur run` or `ggeur "
+                "federate`."
+            )
         plain = {k: p.default for k, p in declared_by(factory(method)).items() if k != "statistics"}
         plain = {k: v for k, v in plain.items() if isinstance(v, bool | int | float | str)}
         return cls(method, plain | dict(parameters), statistics, seed)

@@ -8,8 +8,9 @@ Texts are those of classes, so that pictures of one class are each other's negat
     L = 1/2 mean_i [log sum_c m_c exp z_ic - z_iy] + 1/2 mean_i [log sum_j exp z_jy - z_iy],    y = y_i
 
 which is the contrastive loss term by term, for C columns in place of one for every picture. The optimiser is torch's
-Adam, whose decay is part of the gradient, made anew every round; a batch of one row is passed over. The server's mean
-is not weighted. Predicted is argmax_c z_c over all classes.
+Adam, whose decay is part of the gradient, made anew every round; a batch of one row, which has no contrast, is passed
+over. With `loss = "classes"`, the cross-entropy over all classes, it counts as any other. The server's mean is not
+weighted. Predicted is argmax_c z_c over all classes.
 """
 
 from typing import Literal
