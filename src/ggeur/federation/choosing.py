@@ -71,6 +71,7 @@ class Choice(NamedTuple):
         best = {name: max(value for other, value in told if other == name) for name, _ in told}
         mine = candidates[self.taken].name
         left = " and ".join(["rows", *["cells"] * self.of_cells, *["classes"] * self.of_classes])
+        left = left.replace(" and ", ", ", left.count(" and ") - 1)
         others = ", ".join(f"{name} {value - e[self.taken]:+.1f}" for name, value in best.items() if name != mine)
         return (
             f"Took {names[self.taken]}, expecting {e[self.taken]:.1f} % of every class in every domain "
