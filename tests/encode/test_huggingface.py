@@ -1,6 +1,7 @@
 """Hugging Face encoders against the libraries' own answers, with real model classes and random weights."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -162,6 +163,17 @@ def test_without_a_tokenizer_the_table_has_no_text_and_says_so(tmp_path):
 
 
 # ---------------------------------------------------------------- mistakes
+
+
+def test_tokens_that_the_tower_has_not_are_said(clip, tmp_path):
+    folder = shutil.copytree(clip, tmp_path / "clip")
+    path = folder / "tokenizer.json"
+    about = json.loads(path.read_text())
+    about["model"]["vocab"] = {word: code + 30 for word, code in about["model"]["vocab"].items()}
+    about["added_tokens"] = [{**token, "id": token["id"] + 30} for token in about["added_tokens"]]
+    path.write_text(json.dumps(about))
+    with pytest.raises(GgeurError, match="more tokens than its text tower, whose vocabulary has 54"):
+        load_encoder(str(folder)).encode_text(["ant"], ["a {}"])
 
 
 def test_a_model_out_of_reach_is_one_sentence_with_the_ways_out():

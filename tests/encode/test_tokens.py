@@ -85,7 +85,10 @@ def test_a_folder_that_transformers_saved_gives_the_same(both, tmp_path):
     assert BytePairs(tmp_path)(text) == ours(text)
 
 
-@pytest.mark.parametrize("content", [None, "{}", "[]", '{"model": {"vocab": {}, "merges": []}}'])
+STRANGE = '{"model": {"vocab": {"<|startoftext|>": "a", "<|endoftext|>": 1}, "merges": []}}'
+
+
+@pytest.mark.parametrize("content", [None, "{}", "[]", '{"model": {"vocab": {}, "merges": []}}', STRANGE])
 def test_what_is_no_tokenizer_is_one_sentence(tmp_path, content):
     if content is not None:
         (tmp_path / "tokenizer.json").write_text(content)

@@ -70,6 +70,11 @@ class HuggingFaceEncoder(Encoder):
             tokens = tokenizer(
                 prompts, padding=padding, truncation=True, max_length=text.max_position_embeddings, return_tensors="pt"
             ).to(self._device)
+            if int(tokens["input_ids"].max()) >= text.vocab_size:
+                raise GgeurError(
+                    f"The tokenizer of the encoder {self._source} knows more tokens than its text tower, whose "
+                    f"vocabulary has {text.vocab_size}; they are not of one model."
+                )
             wanted = {k: v for k, v in tokens.items() if k in ("input_ids", "attention_mask")}
             with self._torch.inference_mode():
                 x = self._model.get_text_features(**wanted).pooler_output.float().cpu().numpy()

@@ -33,6 +33,8 @@ class BytePairs:
             pairs = [tuple(pair.split()) if isinstance(pair, str) else tuple(pair) for pair in merges]
             self._rank: dict[tuple[str, ...], int] = {pair: i for i, pair in enumerate(pairs)}
             self.start, self.end = self._code[_START], self._code[_END]
+            if not all(isinstance(code, int) and code >= 0 for code in self._code.values()):
+                raise ValueError("its tokens must be numbered")
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise GgeurError(f"{path} does not hold CLIP's tokens, tokenizer.json ({error!r}).") from error
         self._word = lru_cache(maxsize=4096)(self._merged)
