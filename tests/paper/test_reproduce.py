@@ -121,6 +121,16 @@ def test_zero_shot_runs_where_the_table_has_text(tmp_path):
     assert {a.why for a in reading.absent if a.part == "Tiny-ImageNet"} == {"no embeddings of Tiny-ImageNet were given"}
 
 
+def test_fedtpg_runs_with_a_clip_folder_that_is_set(tmp_path):
+    table = TABLES["table1"]
+    sources = {table.parts[0].name: embeddings(table.parts[0], tmp_path)}
+    rows = select_rows(table, ["FedTPG", "FedAvg"])
+    _, reading = prepare(table, sources, rows=rows, changes=[f"method.fedtpg.clip={tmp_path}"])
+    assert {a.row for a in reading.arms} == {"FedTPG", "FedAvg"}
+    _, without = prepare(table, sources, rows=rows)
+    assert {a.row for a in without.arms} == {"FedAvg"} and "A text tower is needed" in without.absent[0].why
+
+
 def test_protocols_differ_as_they_should(tmp_path):
     rows = select_rows(TABLES["table4"], ["FedAvg + GGEUR"])
     paper, released, sound = (

@@ -52,6 +52,7 @@ def prepare(
     arms: list[dict[str, Any]] = []
     rows = table.rows if rows is None else rows
     order = [row.name for row in rows]
+    given = override({"method": dict(table.method)}, changes)["method"]
     reading = Reproduction(table.name, table.title, table.measure, protocol, order=order)
     for part in table.parts:
         embedded = sources.get(part.name, PartEmbeddings(None, None, f"no embeddings of {part.name} were given"))
@@ -66,7 +67,7 @@ def prepare(
         for row in rows:
             published = row.published or row.name
             source = imaged if row.images else embedded
-            why = source.why if source.table is None else _why_not(row, protocol, source.table)
+            why = source.why if source.table is None else _why_not(row, protocol, source.table, given)
             if why:
                 reading.absent.append(AbsentRow(row.name, part.name, why, published))
                 continue
@@ -93,14 +94,14 @@ def prepare(
     ), reading
 
 
-def _why_not(row: Row, protocol: str, embeddings: EmbeddingTable) -> str:
-    """Why a row cannot run on these embeddings, or nothing."""
-    task = task_of(embeddings)
+def _why_not(row: Row, protocol: str, embeddings: EmbeddingTable, given: Mapping[str, Any]) -> str:
+    """Why a row cannot run on these embeddings, or nothing; `given` are the parameters of methods."""
+    task, own = task_of(embeddings), given.get(row.method or "", {})
     try:
         if row.method in _TEXT:
-            task.text_of(_TEXT[row.method], row.method)
+            task.text_of(own.get("prompts", _TEXT[row.method]), row.method)
         if row.method == "fedtpg":
-            clip_folder(task, "")
+            clip_folder(task, str(own.get("clip", "")))
     except Unavailable as error:
         return str(error).rstrip(".")
     if protocol == "released" and row.images:
