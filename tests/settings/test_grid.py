@@ -201,6 +201,14 @@ def test_folders_of_images_and_the_servers_table_are_relative_to_the_file_too(tm
     assert {p.federate.test_table for p in points} == {str(folder / "t.npz")}
 
 
+def test_a_clip_folder_is_relative_to_the_file_too(tmp_path, monkeypatch):
+    (tmp_path / "deep" / "clip").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    text = '[data]\ntable = "t.npz"\n[train]\nmethod = "fedtpg"\n[method.fedtpg]\nclip = ["clip", "/elsewhere"]\n'
+    points = Experiment.load(write(tmp_path / "deep", text)).points
+    assert [p.method["fedtpg"]["clip"] for p in points] == [str(tmp_path / "deep" / "clip"), "/elsewhere"]
+
+
 def test_a_folder_does_not_take_the_name_of_a_dataset_away(tmp_path, monkeypatch):
     (tmp_path / "office-home").mkdir()
     monkeypatch.chdir(tmp_path)

@@ -25,7 +25,14 @@ from ggeur.settings.schema import PARTITION_KEYS, Settings, settings
 from ggeur.settings.toml import flat, to_toml
 
 Sections = dict[str, dict[str, Any]]
-_PATHS = (("data", "table"), ("data", "dataset"), ("data", "encoder"), ("federate", "test_table"), ("train", "start"))
+_PATHS = (
+    ("data", "table"),
+    ("data", "dataset"),
+    ("data", "encoder"),
+    ("federate", "test_table"),
+    ("train", "start"),
+    ("method", "fedtpg", "clip"),
+)
 
 
 @dataclass(frozen=True)
@@ -110,8 +117,10 @@ def _anchor(tree: Mapping[str, Any], folder: Path) -> None:
     """Make paths absolute: a file names what lies beside it relative to itself, and runs from anywhere."""
     arms = tree.get("arm")
     for part in (tree, *(arms if isinstance(arms, list) else [])):
-        for section, key in _PATHS:
-            values = part.get(section) if isinstance(part, dict) else None
+        for *sections, key in _PATHS:
+            values: Any = part
+            for section in sections:
+                values = values.get(section) if isinstance(values, dict) else None
             if isinstance(values, dict) and key in values:
                 values[key] = _anchored(key, values[key], folder)
 
@@ -123,6 +132,8 @@ def _anchored(key: str, given: Any, folder: Path) -> Any:
     if not isinstance(given, str) or not given.startswith(prefix):
         return given
     if key == "start" and not is_path(given):
+        return given
+    if key == "clip" and not (folder / given).is_dir():  # on other machines, or from the current folder
         return given
     if key == "dataset" and (given in (*DATASETS, MINI_DIGITS) or not (folder / given).is_dir()):  # a name
         return given
