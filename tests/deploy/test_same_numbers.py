@@ -56,11 +56,12 @@ def test_a_prior_from_text_is_the_simulations_and_needs_one_more_question(deploy
     assert deployment.sites[0].asked == ["query.hello", "query.statistics", "query.text", "query.score"]
 
 
-def test_auto_chooses_by_classes_left_out_where_sites_have_text(deploy, language, both):
+@pytest.mark.parametrize("other", ["lda", "limit"])  # of pooled sums, and of every class
+def test_auto_chooses_by_classes_left_out_where_sites_have_text(deploy, language, both, other):
     names = ("ant", "bee", "cat", "dog", "elk", "fox")
     table = language.table(names)
     table = replace(table, test=table.test | (table.y == 5))  # of foxes nobody has a training row
-    few = {"auto": {"candidates": [["lda", "text_prior"]]}}
+    few = {"auto": {"candidates": [[other, "text_prior"]]}}
     deployment = deploy({"train": {"method": "auto"}, "augment": {"kind": "none"}, "method": few}, table=table)
     both(deployment)
     asked = ["query.hello", "query.statistics", "query.text", "query.right", "query.score"]

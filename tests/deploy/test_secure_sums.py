@@ -1,6 +1,7 @@
 """Secure sums by the real functions of sites and server, in one process: what comes out, and what the server sees."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -71,6 +72,17 @@ def test_what_is_chosen_is_what_the_simulation_chooses(secure, both):
     (simulated,) = run(deployment.simulated).cells
     assert (cell.taken, cell.message) == (simulated.taken, simulated.message)
     assert [e["what"] for e in deployment.events("summed")] == ["numbers of rows", "statistics", "right answers"]
+
+
+def test_classes_are_left_out_under_masks_too(secure, both, language):
+    table = language.table(("ant", "bee", "cat", "dog", "elk", "fox"), each=20)
+    table = replace(table, test=table.test | (table.y == 5))  # of foxes nobody has a training row
+    few = {"auto": {"candidates": [["lda", "text_prior"]], "folds": 3}}
+    deployment = secure(tree("auto", method=few), table=table)
+    (cell,) = both(deployment).cells
+    (simulated,) = run(deployment.simulated).cells
+    assert (cell.taken, cell.message) == (simulated.taken, simulated.message)
+    assert "by leaving rows and classes out" in cell.message
 
 
 def test_rows_in_the_federations_units(secure, both):
