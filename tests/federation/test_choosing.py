@@ -42,6 +42,26 @@ def test_cells_of_a_class_are_never_all_left_out(seed):
     np.testing.assert_array_equal(left, (count > 0) & ((count > 0).sum(axis=0) > 1))  # each that can be, once
 
 
+def test_classes_are_left_out_once_each_with_all_their_cells():
+    count = np.random.default_rng(0).integers(1, 9, size=(2, 9)) * np.array([[1, 0, 1, 1, 1, 1, 1, 1, 1]])
+    assert not [fold for fold in folds_of(count, 4, 0) if fold.classes], "for whom no text speaks"
+    folds = [fold for fold in folds_of(count, 4, 0, by_text=True) if fold.classes]
+    np.testing.assert_array_equal(np.sum([fold.cells for fold in folds], axis=0), count > 0)
+    assert all((fold.cells == fold.cells.any(axis=0)).all() for fold in folds) and len(folds) == 4
+    everybody = np.maximum(count, 1)
+    assert not [fold for fold in folds_of(everybody, 4, 0, by_text=True) if fold.classes], "every class is held"
+
+
+def test_what_is_expected_of_classes_that_nobody_holds_is_that_of_classes_left_out():
+    count = np.array([[10, 10, 0], [10, 20, 0]])
+    seen = np.array([[[9, 8, 0], [7, 10, 0]], [[9, 8, 0], [7, 10, 0]]])
+    classes = np.array([[[0, 0, 0], [0, 0, 0]], [[5, 6, 0], [7, 8, 0]]])
+    choice = pick(auto("lda", "text_prior"), seen, 0 * seen, count, np.zeros_like(count, bool), classes)
+    held, left = 0.9 + 0.8 + 0.7 + 0.5, (0.5 + 0.6 + 0.7 + 0.4) / 4
+    np.testing.assert_allclose(choice.expected, [100 * held / 6, 100 * (held + 2 * left) / 6])
+    assert choice.taken == 1
+
+
 def test_the_estimate_is_seen_cells_by_their_rows_and_unseen_ones_by_cells_left_out():
     count = np.array([[10, 10, 0], [10, 0, 20]])
     left = np.array([[True, False, False], [True, False, False]])

@@ -6,7 +6,8 @@ cells, how well on classes that nobody holds, where a head is among the candidat
 test row is looked at.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -112,11 +113,16 @@ def cell_folds(count: Int, n_folds: int, seed: int) -> list[Fold]:
 
 
 def class_folds(count: Int, n_folds: int, seed: int) -> list[Fold]:
-    """Classes to leave out together, each that somebody holds once, with all its cells; numbers go on after cells'."""
+    """Classes to leave out together, each that somebody holds once, with all its cells; of less than four, none.
+
+    Their numbers go on after those of cells.
+    """
     held = generator(seed, "classes").permutation(np.flatnonzero(count.any(axis=0)))
-    each = [held[k :: min(n_folds, len(held))] for k in range(min(n_folds, len(held)))]
-    names = np.arange(count.shape[1])
-    return [Fold(n_folds + k, (count > 0) & np.isin(names, mine), classes=True) for k, mine in enumerate(each)]
+    if len(held) < 4:  # too few would be left to tell apart
+        return []
+    parts = min(n_folds, len(held))
+    left = [np.isin(np.arange(count.shape[1]), held[k::parts]) for k in range(parts)]
+    return [Fold(n_folds + k, (count > 0) & classes, classes=True) for k, classes in enumerate(left)]
 
 
 def folds_of(count: Int, n_folds: int, seed: int, *, by_text: bool = False) -> list[Fold]:
@@ -178,7 +184,7 @@ def pick(
     count: Int,
     left: Bool,
     classes: Int | None = None,
-    lost: Collection[int] = (),
+    lost: Mapping[int, Unavailable] = MappingProxyType({}),
 ) -> Choice:
     """From right answers (candidates, D, C): on `rows` left out, on `cells` left out whole, which are those `left`.
 
@@ -195,7 +201,9 @@ def pick(
     parts += [] if classes is None else [(classes, here, unheld(count))]
     score = np.concatenate([right[:, of] / count[of] for right, of, _ in parts], axis=1)  # (candidates, cells)
     weight = np.concatenate([np.full(of.sum(), stands / max(of.sum(), 1)) for _, of, stands in parts])
-    able = np.array([i for i in range(len(score)) if i not in lost])
+    able = np.array([i for i in range(len(score)) if i not in lost], np.int64)
+    if not able.size:
+        raise lost[0]
     taken, *of_able = first_of_the_best(score[able], weight / sum(stands for *_, stands in parts))
     expected, error = (np.full(len(score), np.nan) for _ in of_able)
     expected[able], error[able] = (100 * array for array in of_able)
