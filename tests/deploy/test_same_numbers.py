@@ -56,6 +56,11 @@ def test_a_prior_from_text_is_the_simulations_and_needs_one_more_question(deploy
     assert deployment.sites[0].asked == ["query.hello", "query.statistics", "query.text", "query.score"]
 
 
+def test_a_prior_from_text_is_the_simulations_where_rows_are_standardised(deploy, language, both):
+    tree = {"train": {"method": "text_prior"}, "augment": {"kind": "none"}, "data": {"standardise": True}}
+    both(deploy(tree, table=language.table(("ant", "bee", "cat", "dog", "elk", "fox"))))
+
+
 @pytest.mark.parametrize("other", ["lda", "limit"])  # of pooled sums, and of every class
 def test_auto_chooses_by_classes_left_out_where_sites_have_text(deploy, language, both, other):
     names = ("ant", "bee", "cat", "dog", "elk", "fox")
