@@ -17,6 +17,7 @@ from ggeur.data.caches import cache_folder
 from ggeur.data.files import write_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.site.store import Store
+from ggeur.deploy.site.terms import Terms
 from ggeur.privacy.secure.keys import KnownSites, sign
 from ggeur.settings.schema import Settings
 
@@ -26,7 +27,8 @@ ALONE = "all"  # the one domain of a table that names none
 class Site:
     """What `config`, of `--node-config`, says of a site.
 
-    It has partition-id, and table or images; perhaps encoder, domain, store, own-methods; for secure sums roster, key.
+    It has partition-id, and table or images; perhaps encoder, domain, store, own-methods; for secure sums roster, key;
+    and what it holds out for: min-count, epsilon, delta.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -40,6 +42,7 @@ class Site:
         self._imports = config.get("own-methods") is True
         self.root = Path(str(config.get("store") or cache_folder() / "federate"))
         self.secure = "roster" in config  # it then sends no sum that is not masked
+        self.terms = Terms.of(config)
 
     @property
     def key(self) -> Path:

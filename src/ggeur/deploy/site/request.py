@@ -37,6 +37,7 @@ class Request:
             site.allowed(name, what)
         if site.secure and not p.privacy.secure_sum:
             raise GgeurError("this site was started with a roster, and answers under [privacy] secure_sum alone")
+        site.terms.check(p.privacy)
         self.seed = int(facts["seed"])
         self.store = Store(site.root, str(facts["run"]), int(facts["cell"]), site.client)
         self.masks = site.root / "masks" / self.store.identity  # what a sum under masks must remember between messages

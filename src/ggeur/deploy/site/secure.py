@@ -18,8 +18,8 @@ from ggeur.data.files import write_bytes
 from ggeur.deploy.site.addends import addend, by_domain
 from ggeur.deploy.site.book import Book
 from ggeur.deploy.site.data import test_rows
-from ggeur.deploy.site.release import note_spending
 from ggeur.deploy.site.request import Facts, Reply, Request
+from ggeur.deploy.site.terms import note_spending
 from ggeur.privacy.secure import FEWEST
 from ggeur.privacy.secure.fixed_point import encode
 from ggeur.privacy.secure.keys import Announced, Attempt, KnownSites, Secrets, announce, sign
@@ -70,6 +70,8 @@ def masked(request: Request) -> Reply:
         apart = {d: [s for s in attempt.sites if d in announced[s].domains] for one in holders for d in one}
         apart = apart if by_domain(request) else {}
         Book(request.site.root, known, request.site.client).check(attempt, joined=True, apart=apart)
+        if request.point.privacy.mechanism is not None:
+            request.site.terms.afford(request.site.root, request.point.privacy)
         facts, blocks, arrays = addend(request, holders)
         vector = encode(arrays, blocks, len(attempt.sites))
         mask(vector, request.site.client, kept.own, attempt, announced, question)
@@ -94,10 +96,13 @@ def seed(request: Request) -> Reply:
     for site, receipt in receipts.items():
         known.check(int(site), str(receipt), attempt.text("sent", kept.digest))
     book = Book(request.site.root, known, request.site.client)
-    once = request.point.privacy.mechanism is not None
-    book.check(attempt, joined=True, once=once, apart=kept.apart)
-    if book.add(attempt, kept.apart) and request.point.privacy.mechanism is not None:
-        note_spending(request)
+    site, privacy = request.site, request.point.privacy
+    book.check(attempt, joined=True, once=privacy.mechanism is not None, apart=kept.apart)
+    if not book.has(attempt):
+        if privacy.mechanism is not None:
+            site.terms.afford(site.root, privacy)
+            note_spending(site.root, request.store.identity, privacy)
+        book.add(attempt, kept.apart)
     return {"seed": kept.own.seed}, {}
 
 
