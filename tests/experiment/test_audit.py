@@ -16,6 +16,7 @@ from ggeur.experiment.setup import Setup
 from ggeur.federation import simulated
 from ggeur.federation.choosing import row_folds
 from ggeur.federation.settlement import settle
+from ggeur.runs.model import Model
 from ggeur.settings.schema import settings
 
 P = 16
@@ -169,7 +170,7 @@ def folded(path, candidates=None, **privacy):
 
 def test_under_secure_sums_the_totals_of_folds_are_attacked(one_domain):
     """Worked out from who holds what in which fold: a total of one row, or two, is these rows; so is what is left of it
-    for one of two holders."""
+    for any other client."""
     asked = folded(one_domain)
     dealer, setup = Dealer(), Setup.of(asked)
     c = dealer.clients(setup, 0)
@@ -179,8 +180,7 @@ def test_under_secure_sums_the_totals_of_folds_are_attacked(one_domain):
         np.add.at(count, (fold, k, c.y[rows]), 1)
     expected = np.zeros((5, 5), int)
     for f, k, y in np.argwhere(count):
-        holders = np.count_nonzero(count[f, :, y])
-        left = count[f, k, y] if holders <= 2 else count[f, :, y].sum()
+        left = count[f, :, y].sum() - np.delete(count[f, :, y], k).max()
         expected[k, y] += count[f, k, y] * (left <= 2)
     done = audit(asked, 0)
     got = np.zeros((5, 5), int)
@@ -189,6 +189,29 @@ def test_under_secure_sums_the_totals_of_folds_are_attacked(one_domain):
     np.testing.assert_array_equal(got, expected)
     assert got[:, 1].any() and not got[:, 0].any()  # of ten rows in one total, nothing would follow
     assert {f.found for f in done.of("server")} == {"not sent"}
+
+
+def test_one_of_three_holders_takes_itself_off(tmp_path):
+    """Five rows at the first site, one at each other: what is left for the first are these two."""
+    y, rng = np.repeat([0, 1], [7, 40]), np.random.default_rng(0)
+    d = np.array([0] * 5 + [1, 2] + [0, 1] * 20)
+    x = rng.normal(size=(len(y) + 20, P)).astype(np.float32)
+    test = np.arange(len(x)) >= len(y)
+    y, d = np.append(y, [0, 1] * 10), np.append(d, [0, 1] * 10)
+    EmbeddingTable(x=x, y=y, domain=d, test=test, domain_names=("a", "b", "c")).save(tmp_path / "t.npz")
+    done = {(f.client, f.label): f for f in audit(point(tmp_path / "t.npz"), 0).of("total")}
+    assert done[1, 0].recovered == done[2, 0].recovered == 1 and done[0, 0].recovered == 0
+
+
+def test_the_sum_behind_units_is_the_row_of_a_client_that_has_one(tmp_path):
+    y, d = np.repeat([0, 1], 21), np.array([0] * 20 + [1] + [0] * 21)
+    x = np.random.default_rng(0).normal(size=(62, P)).astype(np.float32)
+    y, d, test = np.append(y, [0, 1] * 10), np.append(d, [0] * 20), np.arange(62) >= 42
+    EmbeddingTable(x=x, y=y, domain=d, test=test, domain_names=("a", "b")).save(tmp_path / "t.npz")
+    plain = {"data": {"table": str(tmp_path / "t.npz"), "standardise": True}, "partition": {"kind": "domain"}}
+    model = Model({"W": np.zeros((2, P)), "b": np.zeros(2)}, "linear", P, ("0", "1"), {})
+    done = audit(settings({**plain, "augment": {"kind": "none"}}), 0, model=model)
+    assert [f.recovered for f in done.of("server") if f.client == 1] == [1] and done.exact == 1
 
 
 def test_a_pooled_moment_without_a_cell_gives_that_cell_away(path):

@@ -134,6 +134,8 @@ def audit(point: Settings, seed: int, min_count: int = 0, model: Model | None = 
             for c, cell in cells(message).items():
                 if len(mine := rows[table.y[rows] == c]):  # under noise, cells without a row are sent as well
                     seen.setdefault(c, []).append((cell, mine))
+        if setup.standardise and len(own) == 1 and not point.privacy.secure_sum:  # the sum behind the units is that row
+            seen.setdefault(int(table.y[own[0]]), []).append((Cell(1, table.x[own[0]].astype(np.float64)), own))
         for c in np.unique(table.y[own]).tolist():
             mine = own[table.y[own] == c]
             views: list[tuple[Party, Iterable[tuple[Cell | None, Int]], float]] = [

@@ -1,6 +1,6 @@
 """Who sees what of a federation before training, beside the server: another client, whoever holds the totals."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -24,17 +24,22 @@ class Total:
     def looks(self, k: int, c: int) -> Iterator[tuple[Cell, Int]]:
         """What is known of the rows of class `c` at client `k`, with those rows, by each sum that they are in.
 
-        With one other holder, that is what this one does not have.
+        The best placed of the others take off the most rows: of the class, or in all, which are pooled with it.
         """
         y = self._sent.clients.y
         for slot, rows in self._parts[k].items():
-            if len(mine := rows[y[rows] == c]):
-                others = [i for i, own in enumerate(self._parts) if i != k and (y[own.get(slot, rows[:0])] == c).any()]
-                cell = self._cells(slot, others).get(c)
-                if cell is not None:
+            if not len(mine := rows[y[rows] == c]):
+                continue
+            others = {i: own[slot] for i, own in enumerate(self._parts) if i != k and slot in own}
+            spies: list[int | None] = [None]
+            if others and self._sent.guard is None:  # of noisy messages, what is left is as the server saw it
+                of_class = max(others, key=lambda i: int((y[others[i]] == c).sum()))
+                spies += sorted({of_class, max(others, key=lambda i: len(others[i]))})
+            for spy in spies:
+                if (cell := self._cells(slot, spy).get(c)) is not None:
                     yield cell, mine
 
-    def _cells(self, slot: Slot, others: Sequence[int]) -> dict[int, Cell]:
+    def _cells(self, slot: Slot, spy: int | None) -> dict[int, Cell]:
         if slot not in self._opened:
             held = [k for k, own in enumerate(self._parts) if slot in own]
             total = Message.merge(self._message(k, slot) for k in held)
@@ -42,12 +47,11 @@ class Total:
                 total = self._sent.guard.repaired(total, len(held), "dropped")
             self._opened[slot] = total, cells(total)
         total, found = self._opened[slot]
-        if len(others) != 1 or self._sent.guard is not None:  # of noisy messages, what is left is as the server saw it
+        if spy is None:
             return found
-        key = slot, others[0]
-        if key not in self._without:
-            self._without[key] = cells(remainder(total, self._message(others[0], slot)))
-        return self._without[key]
+        if (slot, spy) not in self._without:
+            self._without[slot, spy] = cells(remainder(total, self._message(spy, slot)))
+        return self._without[slot, spy]
 
     def _message(self, k: int, slot: Slot) -> Message:
         return self._sent.message(k, slot, self._parts[k][slot])

@@ -101,7 +101,9 @@ class Sent:
         message = self._message(rows, self.center)
         if self.guard is None:
             return message
-        return self.guard.message(message, k, slot.domain, len(self.clients.parts))
+        parts, home = self.clients.parts, self.clients.domains
+        sharing = [rows for rows in parts if slot.domain == ALL or (home[rows] == slot.domain).any()]
+        return self.guard.message(message, k, slot.domain, len(sharing))
 
     def seen(self, k: int) -> Iterator[tuple[Int, Message]]:
         """What a server sees of client `k`, with the rows behind each; of secure sums it sees none."""
@@ -117,7 +119,8 @@ class Sent:
 
     def of_client(self, k: int) -> Message:
         """All that client `k` sends, added up."""
-        return Message.merge(self.message(k, slot, rows) for slot, rows in self.parts(k).items())
+        parts = self.parts(k) or {Slot(): self.clients.parts[k]}  # one without rows says that
+        return Message.merge(self.message(k, slot, rows) for slot, rows in parts.items())
 
     @cached_property
     def center(self) -> Float | None:

@@ -1,6 +1,7 @@
 """A site's data: the table or image folder its node was started with, split and labelled as the federation agreed."""
 
 import hmac
+import json
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -65,6 +66,27 @@ class Site:
         except GgeurError as error:
             raise GgeurError(f"The roster does not have this node's key as site {self.client}'s: {error}.") from error
 
+    def always(self, name: str, value: float | None) -> None:
+        """Raise where a site that holds out for something is asked with another `value` of `name` than the first time.
+
+        Sums of the same rows, cut or divided in many ways, would give each row away.
+        """
+        if not (self.secure or self.terms.min_count):
+            return
+        path = self.root / "asked.json"
+        try:
+            asked = json.loads(path.read_bytes()) if path.exists() else {}
+        except ValueError as error:
+            raise GgeurError(f"{path.name}, by which this site answers in one way, is damaged") from error
+        if asked.get(name, value) != value:
+            raise GgeurError(
+                f"this site was first asked with {name} = {asked[name]} and answers no other question; its {path.name} "
+                "has what it goes by"
+            )
+        if name not in asked:
+            self.root.mkdir(parents=True, exist_ok=True)
+            write_bytes(path, json.dumps(asked | {name: value}).encode())
+
     def salted(self, fingerprint: str) -> str:
         """A name for these data that nobody can guess who holds them, or a row less: a keyed hash of `fingerprint`."""
         key = self.root / "key"
@@ -106,6 +128,11 @@ class Site:
             name = f"node-{self.client}"  # where nodes are domains, a site whose table names none is one of its own
         if name is not None and table.n_domains < 2:
             table = replace(table, domain_names=(str(name),))
+        p = point.privacy
+        if table.test is None and (p.epsilon is not None or p.secure_sum or self.terms != Terms()):
+            # Drawn anew they would move with every row that is added, and a server that asks under many seeds would
+            # learn of each row as a test row what it may not as a training row.
+            raise GgeurError("this site's data mark no test rows, which they must where sums are protected: mark them")
         return table.split(seed)
 
     def _table(self, point: Settings, store: Store, *, fresh: bool) -> EmbeddingTable:

@@ -6,6 +6,7 @@ what was sent is kept, beyond the end of the run, and `privacy.jsonl` beside it 
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.types import Int
 from ggeur.data.files import read_arrays, write_atomically
 from ggeur.deploy.site.request import Request
-from ggeur.deploy.site.terms import note_spending
+from ggeur.deploy.site.terms import note_spending, spending
 from ggeur.deploy.wire.packing import Arrays, pack_message
 from ggeur.deploy.wire.wanted import Wanted
 from ggeur.federation.noisy import Guard
@@ -29,8 +30,15 @@ def released(request: Request, wanted: Wanted, rows: tuple[NDArray[Any], Int, In
     name = request.store.identity.rpartition("-")[0]  # of the run and the client: a cell is a number that a server says
     question = hashlib.sha256(asked.encode()).hexdigest()[:16]
     path = folder / f"{name}-{question}.npz"
-    if path.exists():
-        return read_arrays(path)
+    with spending(request.site.root):
+        if not path.exists():
+            _release(request, wanted, rows, path)
+    return read_arrays(path)
+
+
+def _release(request: Request, wanted: Wanted, rows: tuple[NDArray[Any], Int, Int], path: Path) -> None:
+    """Draw the noise of this run's one message, and keep it in `path`."""
+    folder, name = path.parent, path.stem.rpartition("-")[0]
     if wanted.folds or "center" in request.arrays or next(folder.glob(f"{name}-*.npz"), None) is not None:
         raise GgeurError("this site sends its statistics under epsilon once, and this would be a second message")
     request.site.terms.afford(request.site.root, request.point.privacy)
@@ -49,4 +57,3 @@ def released(request: Request, wanted: Wanted, rows: tuple[NDArray[Any], Int, In
     )  # of one never sent, not the reverse
     with write_atomically(path) as file:
         np.savez(file, allow_pickle=False, **arrays)
-    return read_arrays(path)
