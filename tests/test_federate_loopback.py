@@ -309,7 +309,7 @@ def test_an_unregistered_node_is_refused(tmp_path, up):
 def test_the_steps_that_the_docs_give_for_two_laptops(tmp_path):
     """Certificates, SuperLink, keys, registration, nodes and app, each by its own command; nodes embed pictures."""
     Image = pytest.importorskip("PIL.Image")
-    from ggeur.deploy.machines.processes import Machines, environment, free_ports, program, write_connection
+    from ggeur.deploy.machines.processes import CONNECTION, Machines, environment, free_ports, program, write_connection
 
     port, *ports = free_ports(3)
     federate("certificates", tmp_path / "keys", "--host", "127.0.0.1")
@@ -320,7 +320,7 @@ def test_the_steps_that_the_docs_give_for_two_laptops(tmp_path):
         machines.wait_for_port("link", port)
         for k in range(2):
             federate("key", tmp_path / f"node-{k}")
-            register = [program("flwr"), "supernode", "register", str(tmp_path / f"node-{k}.pub"), "ggeur"]
+            register = [program("flwr"), "supernode", "register", str(tmp_path / f"node-{k}.pub"), CONNECTION]
             machines.run({f"register-{k}": register}, env)
             for c, name in enumerate(("dark", "light")):
                 folder = tmp_path / f"photos-{k}" / name
@@ -330,6 +330,7 @@ def test_the_steps_that_the_docs_give_for_two_laptops(tmp_path):
                     Image.fromarray(shade.astype(np.uint8)).save(folder / f"{i}.png")
             words = ["--ca", tmp_path / "keys" / "ca.crt", "--key", tmp_path / f"node-{k}", "--partition", k]
             words += ["--images", tmp_path / f"photos-{k}", "--store", tmp_path / f"store-{k}", "--port", ports[k]]
+            words += ["--min-count", 2 + k]  # what the second holds out for is more than it is first asked under
             command = [*GGEUR, "federate", "node", f"127.0.0.1:{port}", *map(str, words)]
             machines.start(f"node-{k}", command, environment(tmp_path / f"home-{k}"))
         experiment = tmp_path / "e.toml"
@@ -337,13 +338,17 @@ def test_the_steps_that_the_docs_give_for_two_laptops(tmp_path):
             "data": {"dataset": "our photographs", "encoder": "builtin"},
             "partition": {"kind": "domain"},
             "train": {"rounds": 2},
-            "federate": {"nodes": 2},
+            "federate": {"nodes": 2, "min_nodes": 1, "wait": 5},
         }
-        experiment.write_text(to_toml(tree))
-        federate("app", experiment, tmp_path / "app", "--out", tmp_path / "run")
-        machines.run({"run": [program("flwr"), "run", str(tmp_path / "app"), "ggeur", "--stream"]}, env, patience=600)
-    assert Result.load(tmp_path / "run").cells[0].status == "ok"
-    assert (tmp_path / "run" / "model" / "cell-000").is_dir()
+        for min_count, run in ((2, "one"), (3, "both")):
+            experiment.write_text(to_toml(tree | {"privacy": {"min_count": min_count}}))
+            federate("app", experiment, tmp_path / f"app-{run}", "--out", tmp_path / run)
+            words = [program("flwr"), "run", str(tmp_path / f"app-{run}"), CONNECTION, "--stream"]
+            machines.run({run: words}, env, patience=300)
+    one, both = (Result.load(tmp_path / run).cells[0] for run in ("one", "both"))
+    assert (one.status, both.status) == ("ok", "ok") and (tmp_path / "both" / "model" / "cell-000").is_dir()
+    assert [*one.domains] == ["node-0"] and [*both.domains] == ["node-0", "node-1"]
+    assert "started with --min-count 3" in str(events(tmp_path / "one", "silent"))
 
 
 POISON = """\

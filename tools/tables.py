@@ -99,6 +99,7 @@ def make(page: Path, data: Path, runs: Path) -> None:
     text, given = page.read_text(encoding="utf-8"), described(page)
     rewritten(text, {table["name"]: "" for table in given["table"]})  # to be told before hours of runs, not after
     results = {name: run(name, one, data, runs / name).rows() for name, one in given["run"].items()}
+    text = page.read_text(encoding="utf-8")  # it may have changed while the runs went on
     new = rewritten(text, {table["name"]: drawn(table, results) for table in given["table"]})
     page.write_text(new, encoding="utf-8")
     print(f"{page}: {len(given['table'])} tables, " + ("as they were" if new == text else "changed"))

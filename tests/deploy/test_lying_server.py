@@ -1,6 +1,8 @@
 """What a server that lies once got out of sites, and gets no more: each of these laid somebody bare."""
 
 import copy
+import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +16,8 @@ from ggeur.deploy.site import secure
 from ggeur.deploy.site.data import Site
 from ggeur.deploy.site.opening import augment, statistics, sums
 from ggeur.deploy.site.request import Request
-from ggeur.deploy.site.solved import right
+from ggeur.deploy.site.solved import right, score
+from ggeur.deploy.wire.packing import tree_to_arrays
 from ggeur.privacy.secure.keys import Attempt, Secrets, announce, sign
 from ggeur.privacy.secure.masks import bound
 from ggeur.settings.grid import Experiment
@@ -22,6 +25,8 @@ from ggeur.settings.grid import Experiment
 SECURE = {"secure_sum": True, "radius": 20.0}
 NOISE = {"epsilon": 1.0, "radius": 20.0}
 CLASSES = ("ant", "bee")
+ASKED = {"kind": "pooled", "by_domain": False, "folds": 0}
+ATTEMPT = {"attempt": {"what": "one", "name": "a", "sites": [0, 1, 2]}}
 
 
 class Server:
@@ -147,3 +152,81 @@ def test_rows_of_a_rare_class_are_in_one_fold(tmp_path):
     together = {int(row_folds(y, domain, 4, 0, client, together=True)[0]) for client in range(20)}
     apart = {int(row_folds(y, domain, 4, 0, client)[0]) for client in range(20)}
     assert len(together) == 1 and len(apart) == 4
+
+
+def point_of(server, **privacy):
+    return {**server.common["point"], "privacy": {**server.common["point"]["privacy"], **privacy}}
+
+
+def test_a_seed_is_asked_for_under_another_epsilon_than_its_vector(tmp_path):
+    """The vector's counts: under a budget of one message, a second is refused whatever its seed is asked under."""
+    server = Server(tmp_path, ["art"] * 3, SECURE | NOISE)
+    for site in server.sites:
+        site["epsilon"] = "1.0"
+    honest, cheap = server.common["point"], point_of(server, epsilon=1e-6)
+    ask = server.ask
+
+    def lying(k, question, arrays=None, **facts):
+        return ask(k, question, arrays, **facts, point=cheap if question is secure.seed else honest)
+
+    server.ask = lying
+    server.opens("a", range(3), "one")
+    (line,) = (tmp_path / "at-0" / "privacy.jsonl").read_text().splitlines()
+    assert json.loads(line)["epsilon"] == 1.0
+    server.common["run"] = "cd" * 16
+    with pytest.raises(GgeurError, match="it has spent"):
+        server.opens("b", range(3), "one")
+
+
+def test_vectors_alone_are_asked_for_under_epsilon(tmp_path):
+    """Keys and seeds without it: a second sum of the run is a second message all the same."""
+    server = Server(tmp_path, ["art"] * 3, SECURE | NOISE)
+    noisy, exact = server.common["point"], point_of(server, epsilon=None)
+    ask = server.ask
+
+    def lying(k, question, arrays=None, **facts):
+        return ask(k, question, arrays, **facts, point=noisy if question is secure.masked else exact)
+
+    server.ask = lying
+    server.opens("a", range(3), "one")
+    assert (tmp_path / "at-0" / "privacy.jsonl").exists()
+    with pytest.raises(GgeurError, match="joins no second one"):
+        server.opens("b", range(3), "two")
+
+
+@pytest.mark.parametrize("privacy", [SECURE, NOISE])
+def test_rows_that_are_test_rows_under_a_seed_of_the_servers(tmp_path, privacy):
+    """A row more would move others between training and test, and each would be a test row under some seed."""
+    server = Server(tmp_path, ["art"] * 3, privacy)
+    table = EmbeddingTable.load(tmp_path / "0.npz")
+    replace(table, test=None).save(tmp_path / "0.npz")
+    with pytest.raises(GgeurError, match="mark no test rows"):
+        server.ask(0, secure.keys if privacy is SECURE else statistics, **ATTEMPT, **ASKED)
+
+
+def test_right_answers_to_many_heads(tmp_path):
+    """A site with a budget scores one head in a run, and only where it has been paid for statistics."""
+    server = Server(tmp_path, ["art"], NOISE)
+    server.sites[0]["epsilon"] = "1.0"
+    heads = [tree_to_arrays({"W": np.full((2, 4), v), "b": np.zeros(2)}, "head") for v in (0.0, 1.0)]
+    asked = [(arrays, {"kind": "linear", "head": shape}) for arrays, shape in heads]
+    with pytest.raises(GgeurError, match="sent statistics in"):
+        server.ask(0, score, asked[0][0], **asked[0][1])
+    server.ask(0, statistics, **ASKED)
+    first = server.ask(0, score, asked[0][0], **asked[0][1])[0]
+    assert server.ask(0, score, asked[0][0], **asked[0][1], cell=3)[0] == first
+    with pytest.raises(GgeurError, match="scores one"):
+        server.ask(0, score, asked[1][0], **asked[1][1], cell=1)
+
+
+def test_the_same_rows_divided_in_many_ways(tmp_path):
+    """Sums of folds under many seeds, or of many numbers of folds, are equations that give every row."""
+    server = Server(tmp_path, ["art"], {"min_count": 2, "radius": 20.0})
+    server.sites[0]["min-count"] = 2
+    folds = ASKED | {"folds": 2, "kind": "means"}
+    sums = [server.ask(0, statistics, **folds, seed=seed)[1]["-1.0.sum"] for seed in range(5)]
+    assert all(np.array_equal(sums[0], one) for one in sums)
+    with pytest.raises(GgeurError, match="first asked with folds = 2"):
+        server.ask(0, statistics, **folds | {"folds": 3})
+    with pytest.raises(GgeurError, match=r"first asked with radius = 20\.0"):
+        server.ask(0, statistics, **ASKED, point=point_of(server, radius=1.0))

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from ggeur.core.errors import GgeurError
+from ggeur.deploy.site.terms import Terms, note_spending
 from ggeur.deploy.wire.records import from_records
 from ggeur.experiment.runner import run
+from ggeur.privacy.calibration import gaussian_scale
 from ggeur.runs.model import Model
+from ggeur.settings.privacy import Privacy
 
 MIXED = {"kind": "dirichlet", "clients": 4, "beta": 0.5}
 FEW = {"auto": {"candidates": [["lda", "limit"]], "folds": 3}}
@@ -168,3 +171,61 @@ def test_what_no_site_can_do_ends_in_a_sentence(deploy):
         wide.run()
     assert all("99 is more than the" in event["why"] for event in wide.events("silent"))
     assert len(wide.events("silent")) == 4
+
+
+@pytest.mark.parametrize(
+    ("terms", "privacy", "why"),
+    [
+        ({"min-count": 5}, {}, "--min-count 5, and [privacy] min_count here is 0"),
+        ({"min-count": 5}, {"min_count": 4}, "min_count here is 4"),
+        ({"min-count": 5}, NOISE, "acts after the noise"),
+        ({"epsilon": "2.0"}, {"min_count": 2}, "answers under [privacy] epsilon alone"),
+        ({"epsilon": "2.0"}, {"epsilon": 2.1, "radius": 1.0}, "this message would cost"),
+        ({"epsilon": "2.0"}, {"epsilon": 2.0, "delta": 1e-4, "radius": 1.0}, "this message would cost"),
+    ],
+)
+def test_a_site_holds_out_for_what_it_was_started_with(deploy, terms, privacy, why):
+    deployment = deploy(tree("ridge", privacy, federate={"wait": 0.1}))
+    site = deployment.sites[1]
+    site.config = site.config | terms
+    assert deployment.run().cells[0].missing == {1: [0]}
+    assert any(why in event["why"] for event in deployment.events("silent") + deployment.events("refused"))
+
+
+def test_terms_that_are_met_change_nothing_and_a_budget_is_for_all_runs(deploy):
+    deployment = deploy(tree("ridge", {"epsilon": 100.0, "radius": 1.0}, federate={"wait": 0.1}))
+    deployment.sites[1].config = deployment.sites[1].config | {"min-count": 5, "epsilon": "100.0"}
+    assert not deployment.run().cells[0].missing
+    deployment.out = deployment.folder / "second"
+    assert deployment.run().cells[0].missing == {1: [0]}
+    assert "it has spent" in deployment.events("refused")[0]["why"]
+
+
+@pytest.mark.parametrize(
+    "config", [{"min-count": "many"}, {"epsilon": 0}, {"epsilon": "inf"}, {"epsilon": 1, "delta": 2}]
+)
+def test_terms_that_make_no_sense_are_refused(config):
+    with pytest.raises(GgeurError, match="min-count"):
+        Terms.of(config)
+
+
+def test_a_budget_lasts_for_as_many_messages_as_another_library_says(tmp_path):
+    """Messages of epsilon 0.5 each: dp-accounting composes five, and six."""
+    from dp_accounting import GaussianDpEvent
+    from dp_accounting.pld import PLDAccountant
+
+    asked, delta = Privacy(epsilon=0.5, radius=1.0), 1e-5
+    noise = gaussian_scale(0.5, delta)
+
+    def composed(messages):
+        return PLDAccountant().compose(GaussianDpEvent(noise), messages).get_epsilon(delta)
+
+    budget = Terms(epsilon=(composed(5) + composed(6)) / 2, delta=delta)
+    for number in range(5):
+        budget.afford(tmp_path, asked)
+        note_spending(tmp_path, str(number), asked)
+    with pytest.raises(GgeurError, match="it has spent"):
+        budget.afford(tmp_path, asked)
+    (tmp_path / "privacy.jsonl").write_text("{")
+    with pytest.raises(GgeurError, match="cannot be read"):
+        budget.afford(tmp_path, asked)

@@ -10,10 +10,13 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.server.round_zero import RoundZero
 from ggeur.experiment.audit import PARTIES, audit, table_settings
 from ggeur.experiment.dealing import Dealer
-from ggeur.experiment.parties import OtherClient, Sent, Total
+from ggeur.experiment.parties import OtherClient
+from ggeur.experiment.sent import Sent
 from ggeur.experiment.setup import Setup
 from ggeur.federation import simulated
+from ggeur.federation.choosing import row_folds
 from ggeur.federation.settlement import settle
+from ggeur.runs.model import Model
 from ggeur.settings.schema import settings
 
 P = 16
@@ -129,16 +132,105 @@ def test_another_client_is_credited_with_what_a_server_sends_it(path):
 def test_messages_and_total_are_those_of_a_run(path):
     made = sent(path)
     run = simulated.merged_total(made.clients, "per-class")
-    np.testing.assert_allclose(Total(made).message.second, run.second, rtol=1e-12)
-    ((rows, message),) = made.messages(1)
+    np.testing.assert_allclose(made.total().second, run.second, rtol=1e-12)
+    ((rows, message),) = made.seen(1)
     np.testing.assert_array_equal(message.sum, made.clients.message(rows, "per-class").sum)
 
 
 @pytest.mark.parametrize(("method", "parts"), [("lda", 1), ("auto", 4)])
 def test_a_solved_head_sends_others_nothing_and_a_chosen_one_sums_of_folds(path, method, parts):
     made = sent(path, method=method)
-    assert len(made.parts(2)) == parts and sum(map(len, made.parts(2))) == COUNT[2].sum()
+    assert len(made.parts(2)) == parts and sum(map(len, made.parts(2).values())) == COUNT[2].sum()
     assert set(found(audit(point(path, method=method), 0), "other client")[COUNT > 0]) == {"not sent"}
+
+
+@pytest.fixture(scope="module")
+def one_domain(tmp_path_factory):
+    """Five sites of one domain: class a has many rows, b ten, c five, d two and e one, test rows aside."""
+    rows, rng = np.array([400, 10, 5, 2, 1]), np.random.default_rng(1)
+    y = np.concatenate([np.repeat(np.arange(5), rows), np.repeat(np.arange(5), 30)])
+    x = 2 * rng.normal(size=(5, P))[y] + rng.normal(size=(len(y), P))
+    made = tmp_path_factory.mktemp("audit") / "one.npz"
+    EmbeddingTable(x=x.astype(np.float32), y=y, test=np.arange(len(y)) >= rows.sum()).save(made)
+    return made
+
+
+def folded(path, candidates=None, **privacy):
+    own = {} if candidates is None else {"method": {"auto": {"candidates": candidates}}}
+    return settings(
+        {
+            "data": {"table": str(path)},
+            "partition": {"kind": "dirichlet", "clients": 5, "beta": 5.0, "min_per_class": 0},
+            "train": {"method": "auto"},
+            "privacy": {"radius": 20.0, "secure_sum": True, **privacy},
+            **own,
+        }
+    )
+
+
+def test_under_secure_sums_the_totals_of_folds_are_attacked(one_domain):
+    """Worked out from who holds what in which fold: a total of one row, or two, is these rows; so is what is left of it
+    for any other client."""
+    asked = folded(one_domain)
+    dealer, setup = Dealer(), Setup.of(asked)
+    c = dealer.clients(setup, 0)
+    count = np.zeros((4, 5, 5), int)  # folds, clients, classes
+    for k, rows in enumerate(c.parts):
+        fold = row_folds(c.y[rows], c.domains[rows], 4, 0, k, together=True)
+        np.add.at(count, (fold, k, c.y[rows]), 1)
+    expected = np.zeros((5, 5), int)
+    for f, k, y in np.argwhere(count):
+        left = count[f, :, y].sum() - np.delete(count[f, :, y], k).max()
+        expected[k, y] += count[f, k, y] * (left <= 2)
+    done = audit(asked, 0)
+    got = np.zeros((5, 5), int)
+    for found_ in done.of("total"):
+        got[found_.client, found_.label] = found_.recovered
+    np.testing.assert_array_equal(got, expected)
+    assert got[:, 1].any() and not got[:, 0].any()  # of ten rows in one total, nothing would follow
+    assert {f.found for f in done.of("server")} == {"not sent"}
+
+
+def test_one_of_three_holders_takes_itself_off(tmp_path):
+    """Five rows at the first site, one at each other: what is left for the first are these two."""
+    y, rng = np.repeat([0, 1], [7, 40]), np.random.default_rng(0)
+    d = np.array([0] * 5 + [1, 2] + [0, 1] * 20)
+    x = rng.normal(size=(len(y) + 20, P)).astype(np.float32)
+    test = np.arange(len(x)) >= len(y)
+    y, d = np.append(y, [0, 1] * 10), np.append(d, [0, 1] * 10)
+    EmbeddingTable(x=x, y=y, domain=d, test=test, domain_names=("a", "b", "c")).save(tmp_path / "t.npz")
+    done = {(f.client, f.label): f for f in audit(point(tmp_path / "t.npz"), 0).of("total")}
+    assert done[1, 0].recovered == done[2, 0].recovered == 1 and done[0, 0].recovered == 0
+
+
+def test_the_sum_behind_units_is_the_row_of_a_client_that_has_one(tmp_path):
+    y, d = np.repeat([0, 1], 21), np.array([0] * 20 + [1] + [0] * 21)
+    x = np.random.default_rng(0).normal(size=(62, P)).astype(np.float32)
+    y, d, test = np.append(y, [0, 1] * 10), np.append(d, [0] * 20), np.arange(62) >= 42
+    EmbeddingTable(x=x, y=y, domain=d, test=test, domain_names=("a", "b")).save(tmp_path / "t.npz")
+    plain = {"data": {"table": str(tmp_path / "t.npz"), "standardise": True}, "partition": {"kind": "domain"}}
+    model = Model({"W": np.zeros((2, P)), "b": np.zeros(2)}, "linear", P, ("0", "1"), {})
+    done = audit(settings({**plain, "augment": {"kind": "none"}}), 0, model=model)
+    assert [f.recovered for f in done.of("server") if f.client == 1] == [1] and done.exact == 1
+
+
+def test_a_pooled_moment_without_a_cell_gives_that_cell_away(path):
+    """Moments without a class, taken off those with it, are that class's: its two rows follow, as per class."""
+    both = point(path, method="auto").model_copy(update={"method": {"auto": {"candidates": ["ncm", "ridge"]}}})
+    made = Sent(Setup.of(both), Dealer().clients(Setup.of(both), 0), 0)
+    assert made.kind == "pooled"
+    alone = [rows for k in range(3) for rows in made.cells_out(k).values() if len(set(made.clients.y[rows])) == 1]
+    assert any(len(rows) == 2 for rows in alone)
+    at = {(f.client, f.label): f for f in audit(both, 0).of("server")}
+    for rows in (rows for rows in alone if len(rows) == 2):
+        k = next(k for k in range(3) if rows[0] in made.clients.parts[k])
+        assert at[k, int(made.clients.y[rows[0]])].recovered == 2
+
+
+def test_under_noise_auto_sends_one_message_and_no_folds(one_domain):
+    asked = folded(one_domain, epsilon=1.0, rows=400, secure_sum=False)
+    made = Sent(Setup.of(asked), Dealer().clients(Setup.of(asked), 0), 0)
+    assert made.kind == "means" and [len(made.parts(k)) for k in range(5)] == [1] * 5
 
 
 def test_a_bound_is_no_federation(path):

@@ -13,6 +13,7 @@ from ggeur.federation.simulated import merged_total
 from ggeur.privacy.ball import Ball
 from ggeur.privacy.calibration import gaussian_scale
 from ggeur.runs.model import Model
+from ggeur.runs.promise import sentences
 from ggeur.settings.schema import settings
 
 NOISE = {"epsilon": 2.0, "radius": 1.0}
@@ -154,6 +155,15 @@ def test_training_is_covered_in_its_statistics_alone(table, tmp_path):
     assert Model.load(tmp_path / "run").privacy["covers"] == "statistics"
     card = (tmp_path / "run" / "model" / "cell-000" / "card.md").read_text(encoding="utf-8")
     assert "It covers the statistics alone" in card
+
+
+@pytest.mark.parametrize("method", ["local", "central"])
+def test_nothing_is_promised_of_a_bound(table, method):
+    trained = tree(table, NOISE, method)
+    trained["train"] |= {"rounds": 1, "local_epochs": 1}
+    made = ggeur.run(ggeur.Experiment.of(trained)).cells[0].privacy
+    assert made == {"radius": 1.0, "covers": "nothing"}
+    assert "trained on rows as they are" in sentences(made)[0]
 
 
 def test_auto_looks_at_what_is_public(table):

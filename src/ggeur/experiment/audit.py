@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurError
 from ggeur.core.message import Message, Statistics
 from ggeur.core.message import Total as MessageTotal
-from ggeur.core.types import Float, Int
+from ggeur.core.types import Bool, Float, Int
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.dealing import Dealer, task_of
-from ggeur.experiment.parties import OtherClient, Sent, Total
+from ggeur.experiment.parties import OtherClient, Total
 from ggeur.experiment.partitions import client_names, clients_of
+from ggeur.experiment.sent import Sent
 from ggeur.experiment.setup import Setup
 from ggeur.federation.start import solved_head
 from ggeur.methods import resolve_solved
@@ -121,13 +122,11 @@ def audit(point: Settings, seed: int, min_count: int = 0, model: Model | None = 
     sent = Sent(setup, clients_of(table, point.partition, seed, least), seed, least)
     held = _Held(table, everybody.homes)
     names, kind = client_names(table, everybody.parts), sent.kind
-    total = Total(sent) if kind is not None else None
     if model is not None:
         sure = _sureness(model, dealer.split(point.data, seed))
-    else:
-        assert total is not None  # what is audited without a model sends messages
-        sure = _sureness(_solved(total.message, table, seed), table)
-    other = OtherClient(sent)
+    else:  # what is audited without a model sends messages
+        sure = _sureness(_solved(sent.total(), table, seed), table)
+    total, other = Total(sent) if kind is not None else None, OtherClient(sent)
     findings: list[Finding] = []
     for k, own in enumerate(everybody.parts):
         seen: dict[int, list[tuple[Cell, Int]]] = {}
@@ -135,29 +134,31 @@ def audit(point: Settings, seed: int, min_count: int = 0, model: Model | None = 
             for c, cell in cells(message).items():
                 if len(mine := rows[table.y[rows] == c]):  # under noise, cells without a row are sent as well
                     seen.setdefault(c, []).append((cell, mine))
+        if setup.standardise and len(own) == 1 and not point.privacy.secure_sum:  # the sum behind the units is that row
+            seen.setdefault(int(table.y[own[0]]), []).append((Cell(1, table.x[own[0]].astype(np.float64)), own))
         for c in np.unique(table.y[own]).tolist():
             mine = own[table.y[own] == c]
             views: list[tuple[Party, Iterable[tuple[Cell | None, Int]], float]] = [
                 ("server", seen.get(c, []), 1e-6),
                 ("other client", [(other.cell(k, c), mine)], _FLOAT32),
-                ("total", [(total.cell(k, c) if total else None, mine)], 1e-6),
+                ("total", total.looks(k, c) if total else [], 1e-6),
             ]
             for party, looks, inside in views:
                 each = [held.look(cell, rows, k, inside) for cell, rows in looks if cell is not None]
                 findings.append(Finding(party, k, c, len(mine), *_worst(each)))
-            findings.append(Finding("model", k, c, len(mine), *held.told(sure[mine], sure, k, c)))
+            findings.append(Finding("model", k, c, len(mine), *_worst([held.told(sure[mine], sure, k, c)])))
     return Audit(findings, names, table.class_names, kind)
 
 
-Look = tuple[Found, int, float | None]
+Look = tuple[Found, Int, float | None]  # what, which rows exactly, and the AUC
 
 
-def _worst(looks: Sequence[Look]) -> Look:
-    """Of several messages about one cell."""
+def _worst(looks: Sequence[Look]) -> tuple[Found, int, float | None]:
+    """Of several messages about one cell; a row that two of them give away is one."""
     if not looks:
         return "not sent", 0, None
     found, _, sharp = max(looks, key=lambda look: (ORDER.index(look[0]), look[2] or 0.0))
-    return found, sum(look[1] for look in looks), sharp
+    return found, len(np.unique(np.concatenate([look[1] for look in looks]))), sharp
 
 
 class _Held(NamedTuple):
@@ -178,13 +179,13 @@ class _Held(NamedTuple):
         x: NDArray[Any] = self.table.x[members].astype(np.float64)
         others = self.table.x[self.others(k, int(self.table.y[members[0]]))]
         rows = recovered_rows(cell)
-        if rows is not None and len(rows) and (hits := _matched(rows, x)):
+        if rows is not None and len(rows) and len(hits := members[_matched(rows, x)]):
             return "exact rows", hits, None
         span = None if cell.spread is None else in_span(cell.mean, cell.spread, np.concatenate([x, others]), inside)
         if span is None:
             scores = likelihood_ratio(cell, np.concatenate([x, others]))
         elif len(others) and span[: len(x)].all() and not span[len(x) :].any():
-            return "span", 0, 1.0
+            return "span", members[:0], 1.0
         else:
             scores = span.astype(np.float64)
         return _membership(scores[: len(x)], scores[len(x) :])
@@ -195,17 +196,18 @@ class _Held(NamedTuple):
 
 
 def _membership(members: Float, others: Float) -> Look:
+    none = np.zeros(0, np.int64)
     if not len(others):
-        return "nothing found", 0, None
+        return "nothing found", none, None
     found = auc(members, others)
     sure = found > 0.5 + _SURE * chance(len(members), len(others))
-    return ("membership" if sure else "nothing found"), 0, found
+    return ("membership" if sure else "nothing found"), none, found
 
 
-def _matched(rows: Float, x: Float) -> int:
-    """How many of the rows `x` are among the recovered `rows`."""
+def _matched(rows: Float, x: Float) -> Bool:
+    """Which of the rows `x` are among the recovered `rows`."""
     far = np.linalg.norm(x[:, None] - rows[None], axis=2).min(axis=1)
-    return int((far <= _SAME * np.linalg.norm(x, axis=1)).sum())
+    return np.asarray(far <= _SAME * np.linalg.norm(x, axis=1))
 
 
 def _solved(total: Message, table: EmbeddingTable, seed: int) -> Model:

@@ -87,8 +87,10 @@ def row_folds(
 
     Sums of a fold are sent, or follow by subtraction, so that each has at `least` so many rows of a cell, or none.
     With `together` all clients begin to fill folds of a cell at the same one: where only totals over clients are seen,
-    a fold's is then of all clients that have few rows of it, and not of one.
+    a fold's is then of all clients that have few rows of it, and not of one. In both cases rows are divided the same
+    way under every seed: sums of many divisions would give the rows away.
     """
+    seed = 0 if least or together else seed
     rng = generator(seed, "folds", client)
     fold = np.zeros(len(y), np.int64)
     for cell in np.unique(np.stack([domains, y]), axis=1).T:

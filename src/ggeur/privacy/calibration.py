@@ -11,6 +11,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
+from ggeur.core.errors import GgeurError
+
 _LEAST, _MOST = -30.0, 30.0  # log s: far beyond anything that anybody would ask for
 
 
@@ -25,4 +27,8 @@ def gaussian_scale(epsilon: float, delta: float) -> float:
     >>> round(gaussian_scale(1.0, 1e-5), 2)
     3.73
     """
-    return float(np.exp(brentq(lambda log_s: spent_delta(np.exp(log_s), epsilon) - delta, _LEAST, _MOST, xtol=1e-13)))
+    try:
+        found = brentq(lambda log_s: spent_delta(np.exp(log_s), epsilon) - delta, _LEAST, _MOST, xtol=1e-13)
+    except ValueError as error:  # no sign changes
+        raise GgeurError(f"No noise is known for epsilon = {epsilon:g} and delta = {delta:g}: use others.") from error
+    return float(np.exp(found))

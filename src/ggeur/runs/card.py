@@ -55,15 +55,20 @@ def _encoder(model: Model) -> str:
     return f"- {', '.join(said)}"
 
 
+_UNREAD = 4  # rows of a cell from which on none is known to follow from its sums
+
+
 def _privacy(made: Mapping[str, Any]) -> str:
     if not made:
         return (
             "Sums are not anonymous: of a class with one row at a site they are that row, and a head may show it. "
             "Nothing was promised of privacy."
         )
+    few = made.get("min_count", 0) < _UNREAD
+    so = "Rows of smaller cells can still be read off the sums" if few else "So no row can be read off the sums"
     return (
-        f"{' '.join(sentences(made))} So no row can be read off the sums; who was among the rows still can be found "
-        "out from them, and they are not differentially private."
+        f"{' '.join(sentences(made))} {so}; who was among the rows still can be found out from them, and they are not "
+        "differentially private."
     )
 
 

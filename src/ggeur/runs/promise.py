@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ggeur.methods import kind_of
-from ggeur.methods.algorithm import Chosen, Solved
+from ggeur.methods.algorithm import Bound, Chosen, Given, Solved
 from ggeur.runs.result import Cell
 from ggeur.settings.schema import Settings
 
@@ -17,17 +17,17 @@ _NEIGHBOURS = {
 
 def promise(point: Settings, *, simulated: bool) -> dict[str, Any]:
     """The promise of a cell with these settings; nothing, where there is none."""
-    p = point.privacy
-    made: dict[str, Any] = {
-        "min_count": p.min_count or None,
-        "radius": p.radius,
-        "projection": p.projection,
-        "secure_sum": ("simulated" if simulated else True) if p.secure_sum else None,
-    }
+    p, kind = point.privacy, kind_of(point.train.method)
+    made: dict[str, Any] = {"min_count": p.min_count or None, "radius": p.radius, "projection": p.projection}
+    if kind in (Bound, Given):  # nobody sends anything
+        if kind is Bound and (p.mechanism is not None or p.secure_sum):
+            made["covers"] = "nothing"
+        return {key: value for key, value in made.items() if value is not None}
+    made["secure_sum"] = ("simulated" if simulated else True) if p.secure_sum else None
     if p.mechanism is not None:
         made |= {"epsilon": p.epsilon, "delta": p.delta, "unit": p.unit, "clip": p.clip}
         made |= {"mu": round(1 / p.mechanism.scale, 6), "neighbours": _NEIGHBOURS[p.unit]}
-        made["covers"] = "everything" if kind_of(point.train.method) in (Solved, Chosen) else "statistics"
+        made["covers"] = "everything" if kind in (Solved, Chosen) else "statistics"
         made["noise"] = "simulated" if simulated else "operating system"
     return {key: value for key, value in made.items() if value is not None}
 
@@ -43,6 +43,8 @@ def promised(cells: Iterable[Cell]) -> list[str]:
 def sentences(made: Mapping[str, Any]) -> list[str]:
     """A promise in words."""
     said = []
+    if made.get("covers") == "nothing":
+        said.append("A bound is trained on rows as they are: nothing of [privacy] but their clipping covers it.")
     if "epsilon" in made:
         said.append(
             f"Differentially private with epsilon = {made['epsilon']:g} and delta = {made['delta']:g} for "

@@ -15,6 +15,7 @@ from ggeur.settings.section import Above, Section, Size
 if TYPE_CHECKING:
     from ggeur.settings.schema import Settings
 
+_LEAST = 1e-30  # of a radius
 _WITH_EPSILON = ("delta", "unit", "clip", "rows")
 
 
@@ -25,7 +26,7 @@ class Privacy(Section):
     epsilon: Annotated[float, Field(strict=True, gt=0, le=1e15)] | None = None
     delta: Annotated[float, Field(strict=True, gt=0, le=0.1)] = 1e-5
     unit: Literal["record", "client"] = "record"  # of whom it cannot be told whether it took part
-    radius: Annotated[float, Field(strict=True, ge=1e-30, le=1e30)] | None = None  # longer rows are scaled down to it
+    radius: Annotated[float, Field(strict=True, gt=0, le=1e30)] | None = None  # longer rows are scaled down to it
     projection: Size | None = None  # dimensions of a public random subspace that rows are taken to first
     clip: Above | None = None  # the longest message of a client, in rows; with unit = "client"
     rows: Size | None = None  # how many training rows there are, as far as that is public
@@ -33,7 +34,9 @@ class Privacy(Section):
 
     @model_validator(mode="after")
     def together(self) -> Self:
-        """What only makes sense with something else."""
+        """What only makes sense with something else, or at all."""
+        if self.radius is not None and self.radius < _LEAST:
+            raise ValueError(f"radius = {self.radius:g} is too small to divide by; use {_LEAST:g} or more")
         if self.epsilon is None:
             for name in _WITH_EPSILON:
                 if name in self.model_fields_set:

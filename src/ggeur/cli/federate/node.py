@@ -22,6 +22,14 @@ def node(
     roster: Annotated[
         Path | None, typer.Option(help="All sites' public keys, for secure sums; it then answers under those alone.")
     ] = None,
+    min_count: Annotated[
+        int, typer.Option(min=0, help="Answer only where [privacy] min_count keeps cells of fewer rows here.")
+    ] = 0,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="Or only under [privacy] epsilon: what all messages of this site, run after run, may spend."),
+    ] = None,
+    delta: Annotated[float, typer.Option(help="The delta of that budget.")] = 1e-5,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Loopback port for the node's own processes.")] = 9094,
     own_methods: Annotated[
         bool, typer.Option("--own-methods", help='Allow methods named "package.module:name", which are imported here.')
@@ -45,6 +53,8 @@ def node(
     config |= {name: str(path.absolute()) for name, path in paths.items() if path is not None}
     config |= {name: text for name, text in (("encoder", encoder), ("domain", domain)) if text is not None}
     config |= {"own-methods": True} if own_methods else {}
+    config |= {"min-count": min_count} if min_count else {}
+    config |= {"epsilon": repr(epsilon), "delta": repr(delta)} if epsilon is not None else {}
     config |= {"roster": str(roster.absolute()), "key": str(key)} if roster is not None else {}
     site = Site(config)  # better now than at the first message
     if roster is not None:

@@ -38,9 +38,7 @@ class Book:
 
         One that was opened may be asked again for what it sent; under the same name it would not be the same.
         """
-        whole = attempt.run.rpartition("-")[
-            0
-        ]  # `once` is for the run: a cell, and what is added up, are a server's words
+        whole = attempt.run.rpartition("-")[0]  # `once` is for the run: a cell and a sum are a server's words
         before = [
             one["name"]
             for one in self._opened
@@ -63,10 +61,12 @@ class Book:
                 f"let the same sites take part, or at least {FEWEST} more or fewer; {self._path} has those sums"
             )
 
-    def add(self, attempt: Attempt, apart: Apart = MappingProxyType({})) -> bool:
-        """Note that `attempt` is opened, before this site's seed is shown; False if that stands there already."""
-        if any((one["run"], one["what"], one["name"]) == attempt[:3] for one in self._opened):
-            return False
+    def has(self, attempt: Attempt) -> bool:
+        """Whether it stands there that `attempt` was opened."""
+        return any((one["run"], one["what"], one["name"]) == attempt[:3] for one in self._opened)
+
+    def add(self, attempt: Attempt, apart: Apart = MappingProxyType({})) -> None:
+        """Note that `attempt` is opened, before this site's seed is shown."""
         date, (run, what, name, _) = datetime.now(UTC).isoformat(timespec="seconds"), attempt
         line = {
             "date": date,
@@ -80,7 +80,6 @@ class Book:
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())
-        return True
 
     def _names(self, sites: Sequence[int]) -> list[str]:
         return [self._known.names[site] for site in sites]

@@ -1,6 +1,7 @@
 """A site's data: the table or image folder its node was started with, split and labelled as the federation agreed."""
 
 import hmac
+import json
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,6 +18,7 @@ from ggeur.data.caches import cache_folder
 from ggeur.data.files import write_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.site.store import Store
+from ggeur.deploy.site.terms import Terms
 from ggeur.privacy.secure.keys import KnownSites, sign
 from ggeur.settings.schema import Settings
 
@@ -26,7 +28,8 @@ ALONE = "all"  # the one domain of a table that names none
 class Site:
     """What `config`, of `--node-config`, says of a site.
 
-    It has partition-id, and table or images; perhaps encoder, domain, store, own-methods; for secure sums roster, key.
+    It has partition-id, and table or images; perhaps encoder, domain, store, own-methods; for secure sums roster, key;
+    and what it holds out for: min-count, epsilon, delta.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -40,6 +43,7 @@ class Site:
         self._imports = config.get("own-methods") is True
         self.root = Path(str(config.get("store") or cache_folder() / "federate"))
         self.secure = "roster" in config  # it then sends no sum that is not masked
+        self.terms = Terms.of(config)
 
     @property
     def key(self) -> Path:
@@ -61,6 +65,27 @@ class Site:
             known.check(self.client, sign(self.key, text), text)
         except GgeurError as error:
             raise GgeurError(f"The roster does not have this node's key as site {self.client}'s: {error}.") from error
+
+    def always(self, name: str, value: float | None) -> None:
+        """Raise where a site that holds out for something is asked with another `value` of `name` than the first time.
+
+        Sums of the same rows, cut or divided in many ways, would give each row away.
+        """
+        if not (self.secure or self.terms.min_count):
+            return
+        path = self.root / "asked.json"
+        try:
+            asked = json.loads(path.read_bytes()) if path.exists() else {}
+        except ValueError as error:
+            raise GgeurError(f"{path.name}, by which this site answers in one way, is damaged") from error
+        if asked.get(name, value) != value:
+            raise GgeurError(
+                f"this site was first asked with {name} = {asked[name]} and answers no other question; its {path.name} "
+                "has what it goes by"
+            )
+        if name not in asked:
+            self.root.mkdir(parents=True, exist_ok=True)
+            write_bytes(path, json.dumps(asked | {name: value}).encode())
 
     def salted(self, fingerprint: str) -> str:
         """A name for these data that nobody can guess who holds them, or a row less: a keyed hash of `fingerprint`."""
@@ -103,6 +128,11 @@ class Site:
             name = f"node-{self.client}"  # where nodes are domains, a site whose table names none is one of its own
         if name is not None and table.n_domains < 2:
             table = replace(table, domain_names=(str(name),))
+        p = point.privacy
+        if table.test is None and (p.epsilon is not None or p.secure_sum or self.terms != Terms()):
+            # Drawn anew they would move with every row that is added, and a server that asks under many seeds would
+            # learn of each row as a test row what it may not as a training row.
+            raise GgeurError("this site's data mark no test rows, which they must where sums are protected: mark them")
         return table.split(seed)
 
     def _table(self, point: Settings, store: Store, *, fresh: bool) -> EmbeddingTable:

@@ -6,7 +6,7 @@ what was sent is kept, beyond the end of the run, and `privacy.jsonl` beside it 
 
 import hashlib
 import json
-from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.types import Int
 from ggeur.data.files import read_arrays, write_atomically
 from ggeur.deploy.site.request import Request
+from ggeur.deploy.site.terms import note_spending, spending
 from ggeur.deploy.wire.packing import Arrays, pack_message
 from ggeur.deploy.wire.wanted import Wanted
 from ggeur.federation.noisy import Guard
@@ -29,10 +30,18 @@ def released(request: Request, wanted: Wanted, rows: tuple[NDArray[Any], Int, In
     name = request.store.identity.rpartition("-")[0]  # of the run and the client: a cell is a number that a server says
     question = hashlib.sha256(asked.encode()).hexdigest()[:16]
     path = folder / f"{name}-{question}.npz"
-    if path.exists():
-        return read_arrays(path)
+    with spending(request.site.root):
+        if not path.exists():
+            _release(request, wanted, rows, path)
+    return read_arrays(path)
+
+
+def _release(request: Request, wanted: Wanted, rows: tuple[NDArray[Any], Int, Int], path: Path) -> None:
+    """Draw the noise of this run's one message, and keep it in `path`."""
+    folder, name = path.parent, path.stem.rpartition("-")[0]
     if wanted.folds or "center" in request.arrays or next(folder.glob(f"{name}-*.npz"), None) is not None:
         raise GgeurError("this site sends its statistics under epsilon once, and this would be a second message")
+    request.site.terms.afford(request.site.root, request.point.privacy)
     x, y, domains = rows
     mechanism = request.point.privacy.mechanism
     assert mechanism is not None
@@ -43,15 +52,8 @@ def released(request: Request, wanted: Wanted, rows: tuple[NDArray[Any], Int, In
         message = summarise(x[mine], y[mine], len(request.facts["classes"]), wanted.kind)
         arrays |= pack_message(guard.message(message, request.site.client, part.domain, clients), part.prefix)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    note_spending(
+        request.site.root, request.store.identity, request.point.privacy
+    )  # of one never sent, not the reverse
     with write_atomically(path) as file:
         np.savez(file, allow_pickle=False, **arrays)
-    note_spending(request)
-    return read_arrays(path)
-
-
-def note_spending(request: Request) -> None:
-    """Write into the site's book what a message has cost."""
-    book, p = request.site.root / "privacy.jsonl", request.point.privacy
-    spent = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "message": request.store.identity}
-    with book.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(spent | {"epsilon": p.epsilon, "delta": p.delta, "unit": p.unit}) + "\n")

@@ -37,6 +37,10 @@ class Request:
             site.allowed(name, what)
         if site.secure and not p.privacy.secure_sum:
             raise GgeurError("this site was started with a roster, and answers under [privacy] secure_sum alone")
+        site.terms.check(p.privacy)
+        if p.privacy.epsilon is None:
+            site.always("radius", p.privacy.radius)
+            site.always("projection", p.privacy.projection)
         self.seed = int(facts["seed"])
         self.store = Store(site.root, str(facts["run"]), int(facts["cell"]), site.client)
         self.masks = site.root / "masks" / self.store.identity  # what a sum under masks must remember between messages
@@ -71,6 +75,7 @@ class Request:
 
         if not 2 <= number <= MOST_FOLDS:  # a row would be a fold
             raise GgeurError(f"this site divides its rows into 2 to {MOST_FOLDS} folds, and not {number}")
+        self.site.always("folds", number)
         privacy = self.point.privacy
         return row_folds(
             y, domains, number, self.seed, self.site.client, privacy.least_rows, together=privacy.secure_sum

@@ -18,12 +18,13 @@ from ggeur.data.files import write_bytes
 from ggeur.deploy.site.addends import addend, by_domain
 from ggeur.deploy.site.book import Book
 from ggeur.deploy.site.data import test_rows
-from ggeur.deploy.site.release import note_spending
 from ggeur.deploy.site.request import Facts, Reply, Request
+from ggeur.deploy.site.terms import note_spending, spending
 from ggeur.privacy.secure import FEWEST
 from ggeur.privacy.secure.fixed_point import encode
 from ggeur.privacy.secure.keys import Announced, Attempt, KnownSites, Secrets, announce, sign
 from ggeur.privacy.secure.masks import bound, mask
+from ggeur.settings.privacy import Privacy
 
 
 class _Kept(NamedTuple):
@@ -35,6 +36,7 @@ class _Kept(NamedTuple):
     digest: str = ""
     facts: Mapping[str, Any] = {}
     apart: Mapping[str, Any] = {}  # of sums by domain, the sites of each
+    privacy: Mapping[str, Any] = {}  # under which the vector was made: a seed is asked for by another message
 
 
 def keys(request: Request) -> Reply:
@@ -69,13 +71,18 @@ def masked(request: Request) -> Reply:
         holders = [one.domains for one in announced.values()]
         apart = {d: [s for s in attempt.sites if d in announced[s].domains] for one in holders for d in one}
         apart = apart if by_domain(request) else {}
-        Book(request.site.root, known, request.site.client).check(attempt, joined=True, apart=apart)
+        privacy = request.point.privacy
+        book, noisy = Book(request.site.root, known, request.site.client), privacy.mechanism is not None
+        book.check(attempt, joined=True, once=noisy, apart=apart)
+        if noisy:
+            request.site.terms.afford(request.site.root, privacy)
         facts, blocks, arrays = addend(request, holders)
         vector = encode(arrays, blocks, len(attempt.sites))
         mask(vector, request.site.client, kept.own, attempt, announced, question)
         np.save(path, vector)
         receipt = sign(request.site.key, attempt.text("sent", digest.hex()))
         kept = kept._replace(digest=digest.hex(), facts=facts | {"receipt": receipt}, apart=apart)
+        kept = kept._replace(privacy=privacy.model_dump(exclude_unset=True))
         _save(request, kept)
     if kept.digest != digest.hex():
         raise GgeurError("this site has sent its vector for other keys or another question, and sends no second one")
@@ -93,11 +100,15 @@ def seed(request: Request) -> Reply:
         raise GgeurError("not every site of this attempt has sent its vector")
     for site, receipt in receipts.items():
         known.check(int(site), str(receipt), attempt.text("sent", kept.digest))
-    book = Book(request.site.root, known, request.site.client)
-    once = request.point.privacy.mechanism is not None
-    book.check(attempt, joined=True, once=once, apart=kept.apart)
-    if book.add(attempt, kept.apart) and request.point.privacy.mechanism is not None:
-        note_spending(request)
+    site, privacy = request.site, Privacy.model_validate(dict(kept.privacy))
+    with spending(site.root):
+        book = Book(site.root, known, site.client)
+        book.check(attempt, joined=True, once=privacy.mechanism is not None, apart=kept.apart)
+        if not book.has(attempt):
+            if privacy.mechanism is not None:
+                site.terms.afford(site.root, privacy)
+                note_spending(site.root, request.store.identity, privacy)
+            book.add(attempt, kept.apart)
     return {"seed": kept.own.seed}, {}
 
 
@@ -151,13 +162,12 @@ def _load(request: Request, attempt: Attempt) -> _Kept | None:
         return None
     run, what, name, sites = told["attempt"]
     found = Attempt(run, what, name, tuple(sites))
+    if found != attempt:
+        return None
     public, domains, signature = told["announced"]
     announced = Announced(public, tuple(domains), signature)
-    return (
-        _Kept(found, Secrets(*told["own"]), announced, told["digest"], told["facts"], told.get("apart", {}))
-        if found == attempt
-        else None
-    )
+    made = {name: told.get(name, {}) for name in ("apart", "privacy")}
+    return _Kept(found, Secrets(*told["own"]), announced, told["digest"], told["facts"], **made)
 
 
 def _save(request: Request, kept: _Kept) -> None:
