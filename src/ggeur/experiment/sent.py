@@ -19,7 +19,7 @@ from ggeur.federation.choosing import folds_of, row_folds
 from ggeur.federation.noisy import ALL, Guard
 from ggeur.federation.settlement import about_center, by_home
 from ggeur.federation.simulated import Clients
-from ggeur.methods.algorithm import Algorithm, Bound, Chosen, Solved, Trained
+from ggeur.methods.algorithm import Algorithm, Bound, Chosen, Solved, Task, Trained
 
 
 class Slot(NamedTuple):
@@ -37,11 +37,14 @@ class Sent:
     clients: Clients
     seed: int
     least: int = 0
+    task: Task | None = None  # where there is text, `auto` leaves classes out by it, too
 
     @cached_property
     def algorithm(self) -> Algorithm:
         """What the messages are for; under noise, what `auto` takes by a rule before anything is sent."""
         found = self.setup.algorithm
+        if isinstance(found, Chosen) and self.task is not None:
+            found = found.of_task(self.task)
         if isinstance(found, Chosen) and self.setup.settings.privacy.epsilon is not None:
             choice = chosen_by_rule(self.setup, self.clients.n_classes, len(self.clients.parts))
             return found.candidates[choice.taken].solved
@@ -76,7 +79,9 @@ class Sent:
         if not isinstance(algorithm, Chosen) or self.kind != "pooled":  # of every class, cells are in sums of folds
             return {}
         y, home, found = self.clients.y[rows], self.clients.domains[rows], {}
-        left = enumerate(fold.cells for fold in folds_of(self._count, algorithm.folds, self.seed))
+        by_text = self.task is not None and bool(self.task.text) and algorithm.wants_text
+        folds = folds_of(self._count, algorithm.folds, self.seed, by_text=by_text)
+        left = enumerate(fold.cells for fold in folds)
         for number, cells in ((number, cells) for number, cells in left if cells is not None):
             for d in np.unique(home).tolist():
                 if len(mine := rows[(home == d) & cells[home, y]]):
