@@ -13,7 +13,8 @@ import pytest
 from PIL import Image
 
 from ggeur.core.errors import GgeurError, GgeurWarning
-from ggeur.data.readers import ImageSet, Split, image_folder, pixels
+from ggeur.data.image_set import ImageSet, Split, pixels
+from ggeur.data.readers import image_folder
 from ggeur.encode import job
 from ggeur.encode.builtin import BuiltinEncoder
 from ggeur.encode.cache import EmbeddingCache
