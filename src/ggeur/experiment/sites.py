@@ -76,7 +76,9 @@ def read_sites(
             raise GgeurError("Pictures need an encoder: say what is to embed them (--encoder), or give tables (.npz).")
         return load_encoder(encoder) if isinstance(encoder, str) else encoder
 
-    sites = [_site(name, one, tower, partial(on_pictures, name)) for name, one in named.items()]
+    sites: list[Site] = []
+    for name, one in named.items():
+        sites.append(_site(name, one, tower, partial(on_pictures, name)))
     check_alike(sites)
     return sorted(sites, key=lambda s: s.name)
 
