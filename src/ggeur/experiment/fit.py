@@ -64,6 +64,7 @@ def fit(
     `helping_` who helps whom, where that was asked for and there are rows to tell by, and `calibration_` the
     temperature of its probabilities with what rows say of them.
 
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> sites = [(rng.normal(size=(40, 3)) + 4 * np.eye(3)[np.arange(40) % 3], np.arange(40) % 3) for _ in range(2)]
     >>> classifier = fit(sites, method="lda")

@@ -214,7 +214,7 @@ def load_model(path: str | os.PathLike[str], *, cell: int | str = "last", own: b
     >>> import tempfile
     >>> params = {"W": np.eye(2, dtype=np.float32), "b": np.zeros(2, np.float32)}
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     Model(params, "linear", 2, ("cat", "dog"), {}).save(Path(folder))
+    ...     Model(params, "linear", 2, ("cat", "dog"), {}).save(folder)
     ...     load_model(folder).predict([[3.0, 0.0]]).top(1)
     [[('cat', 0.95)]]
     """
