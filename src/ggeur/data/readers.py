@@ -14,11 +14,26 @@ from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.data.files import cannot
 from ggeur.data.image_set import DomainPictures, ImageSet, Item, Part, Picture, Split, pixels
 
-__all__ = [  # what datasets of users' own look for here, and what is defined here
-    *("DomainPictures", "ImageSet", "Item", "Part", "Picture", "Split", "pixels"),
-    *("domain_folders", "files", "folder_name", "folders", "image_folder", "is_unlabelled", "picture_files"),
-    *("plain_name", "printable", "unlabelled"),
+__all__ = [  # what datasets of users' own look for here, too
+    "DomainPictures",
+    "ImageSet",
+    "Item",
+    "Part",
+    "Picture",
+    "Split",
+    "domain_folders",
+    "files",
+    "folder_name",
+    "folders",
+    "image_folder",
+    "is_unlabelled",
+    "picture_files",
+    "pixels",
+    "plain_name",
+    "printable",
+    "unlabelled",
 ]
+
 _LEFT_BY_THE_SYSTEM = {"thumbs.db", "desktop.ini"}  # besides hidden files
 
 
