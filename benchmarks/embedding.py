@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from benchmarks.timing import Line, best
 
-from ggeur.data.readers import ImageSet, Item, Part, Split, image_folder
+from ggeur.data.image_set import ImageSet, Item, Part, Split
+from ggeur.data.readers import image_folder
 from ggeur.encode.encoder import Encoder, load_encoder
 from ggeur.encode.job import BATCH, embed
 from ggeur.encode.pictures import to_rgb

@@ -4,6 +4,9 @@ import os
 import re
 import subprocess
 import sys
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -57,3 +60,40 @@ def test_search_and_reference_know_the_public_names(site):
     index, reference = ((site / path).read_text(encoding="utf-8") for path in ("search/search_index.json", "api.html"))
     for name in ggeur.__all__:
         assert f"ggeur.{name}" in index and f"ggeur.{name}" in reference, name
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """A server of files that writes no log."""
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def address(site):
+    """The site on loopback: browsers load no search index from files."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("screen", [(1280, 900), (390, 844)])
+def test_search_finds_a_page_and_goes_there(chromium, address, screen):
+    context = chromium.new_context(viewport={"width": screen[0], "height": screen[1]})
+    page, errors, asked = context.new_page(), [], []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{address}index.html")
+    assert page.evaluate("document.documentElement.scrollWidth") <= screen[0]
+    if screen[0] < 800:
+        page.locator("label.md-header__button[for=__search]").click()
+    page.locator("input.md-search__input").click()
+    page.keyboard.type("temperature", delay=20)
+    page.locator(".md-search-result__link", has_text="Models").first.click()
+    page.locator("#how-far-probabilities-can-be-trusted").wait_for()
+    assert "models.html" in page.url and errors == [] and all(url.startswith(address) for url in asked)
+    context.close()

@@ -13,7 +13,7 @@ import ggeur
 from ggeur.core.errors import GgeurError
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.own_head import frozen, shown
-from ggeur.experiment import runner
+from ggeur.experiment import computing
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import resolve
 from ggeur.methods.algorithm import Task
@@ -126,13 +126,13 @@ def test_fedtpg_transfers_to_names_it_has_not_seen(language, tmp_path, monkeypat
     EmbeddingTable(x=x, y=y, domain=y % 2, **common).save(tmp_path / "base.npz")
     states = []
 
-    class Watched(runner.Simulation):
+    class Watched(computing.Simulation):
         def rounds(self, state=None):
             for found in super().rounds(state):
                 states.append(found.state)
                 yield found
 
-    monkeypatch.setattr(runner, "Simulation", Watched)
+    monkeypatch.setattr(computing, "Simulation", Watched)
     train = {"method": "fedtpg", "rounds": 60, "local_epochs": 4, "batch": 256}
     ggeur.run(experiment(tmp_path / "base.npz", train=train, method={"fedtpg": {"clip": language.folder}}))
     task = Task(good.shape[1], NAMES[half:])

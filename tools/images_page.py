@@ -17,7 +17,7 @@ import numpy as np
 
 import ggeur
 from ggeur.cli.screen import progress
-from ggeur.data.readers import ImageSet, Split, pixels
+from ggeur.data.image_set import ImageSet, Split, pixels
 from ggeur.data.svhn import as_benchmark
 from ggeur.encode.encoder import load_encoder
 from ggeur.encode.job import embed

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ggeur.core.message import Message
     from ggeur.core.statistics import ClassStatistics
     from ggeur.data import partition
+    from ggeur.data.image_set import ImageSet
     from ggeur.data.image_table import ImageTable
-    from ggeur.data.readers import ImageSet
     from ggeur.data.table import EmbeddingTable
     from ggeur.demo import digits
     from ggeur.encode.encoder import Encoder, load_encoder
@@ -45,7 +45,7 @@ _HOME = {
     "Solved": "ggeur.methods.algorithm",
     "Method": "ggeur.methods.method",
     "Message": "ggeur.core.message",
-    "ImageSet": "ggeur.data.readers",
+    "ImageSet": "ggeur.data.image_set",
     "Head": "ggeur.heads.head",
     "Encoder": "ggeur.encode.encoder",
     "Augmentation": "ggeur.federation.augmentation",

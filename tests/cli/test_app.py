@@ -29,7 +29,7 @@ HEAVY = (
 )
 DECLARED = {f"ggeur.cli.{f.__name__}": f for f in app.COMMANDS}
 DECLARED |= {f"ggeur.cli.federate.{f.__name__}": f for f in FEDERATE}
-NOT_COMMANDS = {f"ggeur.cli.{name}" for name in ("app", "federate", "following", "options", "screen")}
+NOT_COMMANDS = {f"ggeur.cli.{name}" for name in ("app", "federate", "following", "opening", "options", "screen")}
 
 
 def words(module):

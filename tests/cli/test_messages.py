@@ -133,3 +133,28 @@ def test_an_ascii_terminal_gets_plain_characters(place):
         )
         assert done.returncode == 0, done.stderr.decode()
         assert says in done.stdout.decode("ascii") and b"Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", [["methods"], ["--version"]], ids=" ".join)
+def test_a_full_disk_is_a_sentence(place, words, unbuffered):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "ggeur", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )
+    assert done.returncode == 2 and done.stderr == "error: Cannot print: No space left on device.\n"
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_who_reads_no_more_hears_no_more(place, unbuffered):
+    command = [sys.executable, "-m", "ggeur", "--help"]
+    env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as process:
+        process.stdout.close()  # before anything is printed
+        assert process.stderr.read() == b"" and process.wait() in (0, 1)

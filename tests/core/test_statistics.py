@@ -238,10 +238,12 @@ def test_statistics_of_different_worlds_do_not_merge():
         of() - of(n_classes=3)
     with pytest.raises(GgeurError, match="different centers"):
         of() + of(center=[1.0, 0.0])
-    with pytest.raises(TypeError):
+    with pytest.raises(GgeurError, match="What is added to statistics is 1; it must be statistics"):
         of() + 1
-    with pytest.raises(TypeError):
-        of() - 1
+    with pytest.raises(GgeurError, match="What is taken from statistics is None"):
+        of() - None
+    with pytest.raises(GgeurError, match="`merge` adds up a list"):
+        sum([of(), of()])
 
 
 def test_what_was_never_added_cannot_be_removed():

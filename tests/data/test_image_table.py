@@ -5,8 +5,8 @@ import pytest
 from PIL import Image
 
 from ggeur.core.errors import GgeurError
+from ggeur.data.image_set import ImageSet, Split, pixels
 from ggeur.data.image_table import ImageTable, is_image_table, load_any
-from ggeur.data.readers import ImageSet, Split, pixels
 from ggeur.data.svhn import as_benchmark, garbled
 from ggeur.data.table import EmbeddingTable
 

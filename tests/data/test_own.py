@@ -10,7 +10,7 @@ from ggeur.data.datasets import load, paper_partition
 OWN = """
 import numpy as np
 from dataclasses import replace
-from ggeur.data.readers import ImageSet, Part, Split, pixels
+from ggeur.data.image_set import ImageSet, Part, Split, pixels
 
 def part(n):
     return pixels(np.zeros((n, 2, 2, 3), np.uint8), np.arange(n) % 2, "memory")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ggeur.core.errors import GgeurError, GgeurWarning
-from ggeur.data.readers import ImageSet, Split, image_folder, pixels
+from ggeur.data.image_set import ImageSet, Split, pixels
+from ggeur.data.readers import image_folder
 
 
 def lay_out(root, *paths):

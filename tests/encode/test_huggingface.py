@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from ggeur.core.errors import GgeurError
-from ggeur.data.readers import ImageSet, Split, pixels
+from ggeur.data.image_set import ImageSet, Split, pixels
 from ggeur.encode.encoder import DEFAULT, TextEncoder, load_encoder
 from ggeur.encode.job import embed
 from ggeur.encode.prompts import Prompts

@@ -13,8 +13,9 @@ import pytest
 from PIL import Image
 
 from ggeur.core.errors import GgeurError, GgeurWarning
-from ggeur.data.readers import ImageSet, Split, image_folder, pixels
-from ggeur.encode import job
+from ggeur.data.image_set import ImageSet, Split, pixels
+from ggeur.data.readers import image_folder
+from ggeur.encode import reading
 from ggeur.encode.builtin import BuiltinEncoder
 from ggeur.encode.cache import EmbeddingCache
 from ggeur.encode.encoder import Encoder
@@ -241,7 +242,7 @@ def test_no_more_than_a_few_batches_are_read_ahead(folder, tmp_path, monkeypatch
     forward = encoder.forward
     encoder.forward = lambda prepared: (ahead.append(len(started) - sum(encoder.batches)), forward(prepared))[1]
     embed(replace(images, items=items), encoder, batch=4, cache=tmp_path / "cache")
-    assert max(ahead) <= (job._AHEAD + 1) * 4 + 1 and max(ahead) > 4
+    assert max(ahead) <= (reading._AHEAD + 1) * 4 + 1 and max(ahead) > 4
 
 
 def replace_read(item, started):

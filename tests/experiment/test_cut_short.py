@@ -170,7 +170,7 @@ def test_a_full_disk_leaves_the_model_as_it_was(tables, tmp_path, monkeypatch):
     def fail(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ggeur.experiment.fit.save_ledger", fail)
+    monkeypatch.setattr("ggeur.experiment.fitted.save_ledger", fail)
     with pytest.raises(GgeurError, match="No space left"):
         add_site(model, *tables("zoo"))
     assert state(model) == before

@@ -120,7 +120,7 @@ def test_a_command_that_was_cut_short_is_mended_by_giving_it_again(tables, tmp_p
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr("ggeur.experiment.fit.save_ledger", fail)
+        broken.setattr("ggeur.experiment.fitted.save_ledger", fail)
         with pytest.raises(GgeurError, match="No space left"):
             forget_site(model, "zoo")
     forget_site(model, "zoo")
@@ -185,6 +185,10 @@ def test_the_name_of_a_site_is_no_path(tables, tmp_path):
     victim.write_bytes(b"mine")
     with pytest.raises(GgeurError, match="cannot be a file's name"):
         ggeur.fit({"../victim": tables("art")[0]}, method="lda", out=model)
+    for name in (".hidden", "a" * 300):
+        with pytest.raises(GgeurError, match="cannot be a file's name"):
+            ggeur.fit({name: tables("art")[0]}, method="lda", out=model, sealed=True)
+    assert not model.exists(), "it is seen before anything is made"
     ggeur.fit(tables("art", "photo"), method="lda", out=model)
     tree = json.loads((model / "ledger.json").read_bytes())
     tree["sites"][0]["name"] = "../../victim"

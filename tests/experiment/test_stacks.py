@@ -6,7 +6,7 @@ import pytest
 import ggeur
 from ggeur import Experiment
 from ggeur.core.virtual import BankPiece
-from ggeur.experiment import dealing, runner, stacks
+from ggeur.experiment import computing, dealing, stacks
 from ggeur.experiment.runner import _cells
 
 SWEEP = {"train": {"rate": [0.02, 0.05, 0.2], "rounds": 2}, "augment": {"kind": "ggeur"}}
@@ -180,8 +180,8 @@ def test_a_sweep_that_was_stopped_goes_on_to_the_same_end(tree, swept, tmp_path,
     folder = tmp_path / "run"
     stopped(Experiment.of(tree(**SWEEP)), folder, cell=5)
     begun = []
-    begin = runner._begin
-    monkeypatch.setattr(runner, "_begin", lambda *a: begun.append(a) or begin(*a))
+    begin = computing._begin
+    monkeypatch.setattr(computing, "_begin", lambda *a: begun.append(a) or begin(*a))
     resumed = ggeur.run(Experiment.of(tree(**SWEEP)), out=folder, resume=True)
     assert not begun, "it went on from the checkpoint"
     assert [c.rounds for c in resumed.cells] == [c.rounds for c in swept[0].cells]

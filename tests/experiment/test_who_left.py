@@ -39,7 +39,7 @@ def test_what_the_card_says_of_who_left_and_of_test_rows(tables, tmp_path):
     assert "| a\\|b | " in (model / "card.md").read_text()
     forget_site(model, "zoo")
     card = (model / "card.md").read_text()
-    assert "zoo" not in card and "help of: art, a|b, 1 more, no longer in" in card
+    assert "zoo" not in card and "help of: art, a\\|b, 1 more, no longer in" in card
     assert "No test rows were scored again" in card and "were given" not in card
 
 

@@ -106,3 +106,46 @@ def test_a_site_that_left_takes_the_temperature_with_it(tmp_path):
     forget_site(tmp_path / "m", "south")
     assert ggeur.load_model(tmp_path / "m").calibration == {}
     assert "uncalibrated since a site joined or left" in (tmp_path / "m" / "card.md").read_text()
+
+
+def test_where_the_rows_of_all_are_here_again_the_temperature_is_too(tmp_path):
+    """To choose again takes all rows, so what is fitted on them is that of a fit to the same sites from the start."""
+    from ggeur.experiment.joining import add_site
+
+    paths = {}
+    for name, table in {**sites(), "west": sites(seed=2)["south"]}.items():
+        paths[name] = tmp_path / f"{name}.npz"
+        table.save(paths[name])
+    options = {"method": "auto", "parameters": {"candidates": ["lda", "ridge"]}}
+    ggeur.fit([paths["north"], paths["south"]], out=tmp_path / "m", **options)
+    add_site(tmp_path / "m", paths["west"], [paths["north"], paths["south"]], choose_again=True)
+    anew = ggeur.fit(list(paths.values()), out=tmp_path / "anew", **options)
+    found = ggeur.load_model(tmp_path / "m").calibration
+    assert found["temperature"] == pytest.approx(anew.calibration_["temperature"]) and found["test"]["rows"] == 45
+    assert "uncalibrated" not in (tmp_path / "m" / "card.md").read_text()
+    ggeur.fit([paths["north"], paths["south"]], out=tmp_path / "plain", calibrate=False, **options)
+    add_site(tmp_path / "plain", paths["west"], [paths["north"], paths["south"]], choose_again=True)
+    assert ggeur.load_model(tmp_path / "plain").calibration == {}, "nobody asked for one"
+
+
+@pytest.mark.real
+def test_of_few_rows_the_temperature_is_that_of_a_head_of_all(shared, monkeypatch):
+    """400 rows in 320 dimensions: a head of three fourths of them is far less sure of new rows than that of all."""
+    from ggeur.experiment import calibrating
+
+    whole = ggeur.EmbeddingTable.load(shared / "data/embeddings/cifar10.tinyvit.npz")
+    rng = np.random.default_rng(0)
+    rows = np.concatenate(
+        [rng.permutation(np.flatnonzero(whole.test == t))[:n] for t, n in ((False, 400), (True, 2000))]
+    )
+    table = whole.subset(rows)
+    found = ggeur.fit([table], method="gated").calibration_
+    assert found["folds"] == 16 and found["left_out"]["rows"] == 400
+    assert abs(found["test"]["error"] - found["left_out"]["error"]) < 4, "what the card says is what there is"
+    monkeypatch.setattr(calibrating, "_MANY", 0)  # as if there were rows enough for four folds
+    four = ggeur.fit([table], method="gated").calibration_
+    assert four["test"]["error"] > four["left_out"]["error"] + 15
+    monkeypatch.setattr(calibrating, "_MANY", 8)
+    monkeypatch.setattr(calibrating, "_MOST", 0.1)
+    with pytest.warns(ggeur.GgeurWarning, match="400 rows in 320 dimensions are too few"):
+        assert ggeur.fit([table], method="gated").calibration_ == {}

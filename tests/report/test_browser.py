@@ -39,16 +39,19 @@ def opened(chromium, report):
         context.close()
 
 
+def is_sound(page, path, width, least):
+    """Silent, self-contained, no wider than the screen, and with at `least` so many figures, none of them tiny."""
+    assert page.said == [] and page.asked == [path.as_uri()]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    figures = page.locator("figure svg")
+    boxes = [figures.nth(i).bounding_box() for i in range(figures.count())]
+    assert len(boxes) >= least and all(box and box["width"] > 250 and box["height"] > 80 for box in boxes)
+
+
 @pytest.mark.parametrize("screen", SCREENS)
 def test_silent_self_contained_and_nothing_cut_off(opened, report, screen):
     page = opened(*screen)
-    assert page.said == [] and page.asked == [report.as_uri()]
-    assert page.evaluate("document.documentElement.scrollWidth") <= screen[0]
-    figures = page.locator("figure svg")
-    assert figures.count() >= 12
-    for i in range(figures.count()):
-        box = figures.nth(i).bounding_box()
-        assert box and box["width"] > 250 and box["height"] > 80
+    is_sound(page, report, screen[0], 12)
     letters = page.evaluate("[...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height)")
     assert min(height for height in letters if height) > 5
 
@@ -65,13 +68,7 @@ def model_page(build_table, tmp_path_factory):
 @pytest.mark.parametrize("screen", SCREENS)
 def test_the_page_of_a_model_too(opened, model_page, screen):
     page = opened(*screen, path=model_page)
-    assert page.said == [] and page.asked == [model_page.as_uri()]
-    assert page.evaluate("document.documentElement.scrollWidth") <= screen[0]
-    figures = page.locator("figure svg")
-    assert figures.count() >= 6
-    for i in range(figures.count()):
-        box = figures.nth(i).bounding_box()
-        assert box and box["width"] > 250 and box["height"] > 80
+    is_sound(page, model_page, screen[0], 6)
     dots = page.evaluate(
         "[...document.querySelectorAll('#helps-map [id*=PathCollection] use')].map(u => getComputedStyle(u).fill)"
     )

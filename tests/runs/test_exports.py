@@ -171,6 +171,15 @@ def test_the_hub_card_begins_with_metadata(tmp_path):
     assert "uncalibrated" in text and "Not for:" in text and "art 91.2 ± 1.4 (400 rows)" in text
 
 
+def test_a_temperature_of_ones_own_needs_no_rows_to_be_told(tmp_path):
+    model = replace(trained("linear"), calibration={"temperature": 2.0})
+    write_hub(model, tmp_path / "hub")
+    assert "logits are divided by 2, and nothing says" in (tmp_path / "hub" / "README.md").read_text()
+    assert ggeur.load_model(tmp_path / "hub").temperature == 2.0
+    with pytest.raises(GgeurError, match="temperature is -1"):
+        replace(model, calibration={"temperature": -1})
+
+
 @pytest.mark.parametrize("damage", ["config", "weights", "other"])
 def test_a_damaged_export_is_refused_in_a_sentence(tmp_path, damage):
     write_hub(trained("linear"), tmp_path / "hub")

@@ -59,6 +59,39 @@ def test_pictures_in_every_form_get_the_same_answers(model, folder, wanted):
         assert found.labels == [NAMES[c] for c in probabilities.argmax(axis=1)]
 
 
+def test_frames_and_tensors_are_taken_as_the_arrays_that_they_hold(model, folder, wanted):
+    pandas, torch = pytest.importorskip("pandas"), pytest.importorskip("torch")
+    x = BuiltinEncoder().encode(PHOTOS)
+    forms = {
+        "a frame": (pandas.DataFrame(x), wanted),
+        "a tensor": (torch.tensor(x), wanted),
+        "a list of tensors": ([torch.tensor(row) for row in x], wanted),
+        "one row": (torch.tensor(x[1]), wanted[[1]]),
+        "a column of paths": (pandas.Series([str(folder / "d.png"), str(folder / "b.png")]), wanted[:2]),
+        "pixels": (torch.tensor(PHOTOS), wanted),
+        "a picture": (torch.tensor(PHOTOS[2]), wanted[[2]]),
+    }
+    for what, (given, probabilities) in forms.items():
+        np.testing.assert_allclose(model.predict(given).probabilities, probabilities, atol=1e-6, err_msg=what)
+    with pytest.raises(GgeurError, match="colours last"):
+        model.predict(torch.tensor(PHOTOS[0]).permute(2, 0, 1))
+    with pytest.raises(GgeurError, match="cannot become an array of NumPy"):
+        model.predict(torch.tensor(x, requires_grad=True))
+    with pytest.raises(GgeurError, match="numbers"):
+        model.predict(pandas.DataFrame({"a": ["x"], "b": [1.0]}))
+
+
+def test_numbers_that_are_not_the_heads_are_refused(model):
+    with pytest.raises(GgeurError, match="not those of the head 'linear' of 3 classes"):
+        replace(model, params={"W": np.zeros((3, P - 1), np.float32), "b": np.zeros(3, np.float32)}).predict(PHOTOS)
+
+
+def test_a_model_alone_has_no_cells(model, tmp_path):
+    model.save(tmp_path / "m")
+    with pytest.raises(GgeurError, match="is a model and not a run, so it has no cell 3"):
+        ggeur.load_model(tmp_path / "m", cell=3)
+
+
 def test_below_the_least_probability_there_is_no_answer(model, wanted):
     sure = np.sort(wanted.max(axis=1))
     found = model.predict(PHOTOS, reject=float(sure[1] + sure[2]) / 2)

@@ -32,6 +32,9 @@ def test_photographs_are_answered_and_nothing_is_asked_elsewhere(chromium, runni
     assert "not an image" in page.locator("article.failed h2").text_content()
     assert page.locator("article:not(.failed) li").count() == 9
     assert page.evaluate("document.documentElement.scrollWidth") <= screen[0]
+    certain = """e => { const [text, before] = [e.textContent, e.offsetHeight]; e.textContent = "100.0 %";
+      const fits = e.offsetHeight === before && e.scrollWidth <= e.clientWidth; e.textContent = text; return fits; }"""
+    assert page.locator("article:not(.failed) li b").first.evaluate(certain), "on one line, as any other"
     page.locator("#least").evaluate("e => { e.value = 99; e.dispatchEvent(new Event('input')); }")
     page.locator("#shown", has_text="99 %").wait_for()
     sure = [text != "I do not know" for text in page.locator("article:not(.failed) h2").all_text_contents()]

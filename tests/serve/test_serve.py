@@ -3,6 +3,9 @@
 import http.client
 import io
 import json
+import socket
+import threading
+import time
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -19,8 +22,9 @@ from starlette.testclient import TestClient  # noqa: E402
 
 from ggeur.encode.encoder import Encoder, about  # noqa: E402
 from ggeur.runs.model import Model  # noqa: E402
-from ggeur.serve.app import application  # noqa: E402
+from ggeur.serve.app import LOOPBACK, application  # noqa: E402
 from ggeur.serve.limits import Limits  # noqa: E402
+from ggeur.serve.server import server_of  # noqa: E402
 from ggeur.serve.service import Service  # noqa: E402
 
 NAMES = ("ant", "bee", "cat")
@@ -230,3 +234,64 @@ def test_2000_malformed_uploads_leave_no_traceback_and_no_growth(running):
     assert grown < 16 * 2**20, f"{grown / 2**20:.1f} MiB more than before"
     assert upload(running.address, png(), "image/png") == 200
     assert "Traceback" not in running.end()
+
+
+@pytest.fixture
+def quick():
+    """A server in a thread that gives a request a third of a second, and takes four connections: its address."""
+    server = server_of(service(seconds=0.3, connections=4), LOOPBACK)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        yield listening.getsockname()
+        server.should_exit = True
+        thread.join(timeout=20)
+    assert not thread.is_alive()
+
+
+def ended_after(connection, send=b"", seconds=5.0):
+    """How long it takes until the server hangs up on who sends these bytes, one by one, and no more."""
+    began = time.monotonic()
+    connection.settimeout(0.05)
+    for place in range(10**6):
+        if time.monotonic() - began > seconds:
+            return None
+        try:
+            if place < len(send):
+                connection.sendall(send[place : place + 1])
+            if connection.recv(4096) == b"":
+                return time.monotonic() - began
+        except TimeoutError:
+            continue
+        except OSError:
+            return time.monotonic() - began
+    return None
+
+
+@pytest.mark.parametrize("send", [b"", b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n" + b"x-slow: 1\r\n" * 20])
+def test_a_connection_that_brings_no_request_ends(quick, send):
+    with socket.create_connection(quick) as idle:
+        found = ended_after(idle, send)
+    assert found is not None and 0.2 < found < 3
+
+
+def test_after_an_answer_a_connection_does_not_stay_open_by_single_letters(quick):
+    with socket.create_connection(quick) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+        assert b"200 OK" in connection.recv(4096)
+        found = ended_after(connection, b"GET /healthz HTTP/1.1\r\n" * 100)
+    assert found is not None and found < 3
+
+
+def test_beyond_so_many_connections_one_is_told_and_ended(quick):
+    idle = [socket.create_connection(quick) for _ in range(4)]
+    with socket.create_connection(quick, timeout=5) as more:
+        said = more.recv(4096)
+        assert b" 503 " in said and json.loads(said.partition(b"\r\n\r\n")[2])["error"].startswith("Too many")
+        assert more.recv(4096) == b""
+    for one in idle:
+        assert ended_after(one) is not None
+        one.close()
+    with socket.create_connection(quick, timeout=5) as later:
+        later.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+        assert b"200 OK" in later.recv(4096), "and there is room again"

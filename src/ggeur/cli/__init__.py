@@ -5,8 +5,11 @@ Modules import nothing heavy before a command runs. A user's mistake is one sent
 
 import codecs
 import io
+import os
 import sys
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 # Of one letter each, so that tables stay in line.
 _PLAIN = {"±": "~", "…": ".", "–": "-", "—": "-", "’": "'", "×": "x", "β": "b", "★": "*", "━": "-", "·": "."}
@@ -26,22 +29,67 @@ def write_plainly_where_needed() -> None:
             stream.reconfigure(errors="ggeur-plain")
 
 
+class Printed(io.TextIOWrapper):
+    """Standard output that remembers that it `failed`."""
+
+    failed = False
+
+    def write(self, text: str, /) -> int:
+        with self._watched():
+            return super().write(text)
+
+    def flush(self) -> None:
+        with self._watched():
+            super().flush()
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            self.failed = True
+            raise
+
+
+def watch_printing() -> None:
+    """Know from now on whether it is printing that fails: onto a full disk, or to who reads no more."""
+    out = sys.stdout
+    if type(out) is io.TextIOWrapper and out is sys.__stdout__:
+        how = {"line_buffering": out.line_buffering, "write_through": out.write_through}
+        encoding, errors = out.encoding, out.errors
+        sys.stdout = Printed(out.detach(), encoding, errors, **how)  # type: ignore[arg-type]  # its buffer is binary
+
+
 def main() -> None:
     """Entry point of the `ggeur` command."""
     from ggeur.cli.app import app
     from ggeur.core.errors import GgeurError
     from ggeur.runs.interrupt import stop_on_signals
 
+    watch_printing()
     write_plainly_where_needed()
     stop_on_signals()  # before anything heavy is imported
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # while what goes wrong can still be said
     except GgeurError as error:
-        from rich.console import Console
-        from rich.markup import escape
-
-        console = Console(stderr=True, soft_wrap=True, emoji=False, highlight=False)
-        console.print(f"[bold red]error:[/] {escape(str(error))}")
+        _say_error(str(error))
+        sys.exit(2)
+    except OSError as error:
+        if not isinstance(sys.stdout, Printed) or not sys.stdout.failed:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # lest Python fails on the rest as it ends
+        _say_error(f"Cannot print: {error.strerror or error}.")
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _say_error(text: str) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(stderr=True, soft_wrap=True, emoji=False, highlight=False)
+    console.print(f"[bold red]error:[/] {escape(text)}")

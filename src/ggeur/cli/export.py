@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from ggeur.cli.options import Cell, OwnHead, check_out_file, chosen_cell
+from ggeur.cli.opening import open_model
+from ggeur.cli.options import Cell, OwnHead, check_out_file
 from ggeur.cli.screen import mark, notes, say
 from ggeur.core.errors import GgeurError
 
@@ -39,15 +40,10 @@ def export(
         check_out_file(onnx)
     from ggeur.runs.exports.export_folder import write_hub, write_torch
     from ggeur.runs.exports.onnx_graph import write_onnx
-    from ggeur.runs.model import Model
     from ggeur.runs.own_encoder import encoder_of
-    from ggeur.runs.places import model_folder
 
     with notes():
-        place = model_folder(model, chosen_cell(cell))
-        head = Model.load(place.folder, own=own)
-        if place.why:
-            mark("note", place.why)
+        head, folder = open_model(model, cell, own)
         if onnx is not None:
             tower = None if encoder is None else encoder_of(head, encoder)
             write_onnx(head, onnx, tower)  # type: ignore[arg-type]  # onnx:PATH is one of ONNX
@@ -55,10 +51,10 @@ def export(
             say(f"{onnx} takes {takes} and gives label (B,) and probabilities (B, {len(head.class_names)})")
             if tower is None and str(head.encoder.get("encoder", "")).startswith("onnx:"):
                 mark("note", "the encoder is ONNX too; with --encoder onnx:PATH both become one graph.")
-        for folder, write in ((torch, write_torch), (hub, write_hub)):
-            if folder is not None:
-                write(head, folder)
-                say(f"{folder} holds {', '.join(sorted(p.name for p in folder.iterdir() if p.is_file()))}")
+        for new, write in ((torch, write_torch), (hub, write_hub)):
+            if new is not None:
+                write(head, new)
+                say(f"{new} holds {', '.join(sorted(p.name for p in new.iterdir() if p.is_file()))}")
         if sklearn:
-            say(f'classifier = ggeur.load_model("{place.folder}").to_sklearn()', soft_wrap=True)
+            say(f'classifier = ggeur.load_model("{folder}").to_sklearn()', soft_wrap=True)
             say(f"is a {type(head.to_sklearn()).__name__} of embeddings; nothing was written, as a pickle runs code.")

@@ -41,11 +41,6 @@ OwnHead = Annotated[bool, typer.Option("--own", help="The model's head is your o
 Cell = Annotated[str, typer.Option("--cell", help="Of a run folder: a cell's number, an arm's name, or last.")]
 
 
-def chosen_cell(cell: str) -> int | str:
-    """A cell as it was named."""
-    return int(cell) if cell.isdecimal() else cell
-
-
 def _speak(form: Voice) -> Callable[[bool], bool]:
     def chosen(wanted: bool) -> bool:
         if wanted:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ggeur.cli.options import Cell, OwnHead, PictureEncoder, check_out_file, chosen_cell
-from ggeur.cli.screen import console, embedding_bar, mark, notes, say, tell_skipped
+from ggeur.cli.opening import open_model
+from ggeur.cli.options import Cell, OwnHead, PictureEncoder, check_out_file
+from ggeur.cli.screen import console, embedding_bar, notes, say, tell_skipped
 from ggeur.core.errors import GgeurError
 
 if TYPE_CHECKING:
@@ -45,14 +46,9 @@ def predict(
         check_out_file(out)
     from ggeur.data.files import write_bytes
     from ggeur.data.readers import unlabelled
-    from ggeur.runs.model import Model
-    from ggeur.runs.places import model_folder
 
     with notes():
-        place = model_folder(model, chosen_cell(cell))
-        head = Model.load(place.folder, own=own)
-        if place.why:
-            mark("note", place.why)
+        head = open_model(model, cell, own).model
         with embedding_bar(0 if given.suffix == ".npz" else len(unlabelled(given))) as on_batch:
             found = head.predict(
                 given, encoder=encoder, reject=reject, skip_unreadable=skip_unreadable, on_batch=on_batch

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from ggeur.cli.options import Cell, OwnHead, PictureEncoder, chosen_cell
+from ggeur.cli.opening import open_model
+from ggeur.cli.options import Cell, OwnHead, PictureEncoder
 from ggeur.cli.screen import mark, notes, say
 from ggeur.core.errors import GgeurError
 
@@ -28,19 +29,14 @@ def serve(
 
     if not (find_spec("starlette") and find_spec("uvicorn")):
         raise GgeurError("Serving a model needs an extra: pip install 'ggeur[serve]'.")
-    from ggeur.runs.model import Model
     from ggeur.runs.own_encoder import encoder_of
-    from ggeur.runs.places import model_folder
     from ggeur.serve.app import is_loopback
     from ggeur.serve.limits import Limits
     from ggeur.serve.server import serve as serve_model
     from ggeur.serve.service import Service
 
     with notes():
-        place = model_folder(model, chosen_cell(cell))
-        head = Model.load(place.folder, own=own)
-        if place.why:
-            mark("note", place.why)
+        head = open_model(model, cell, own).model
         service = Service(head, encoder_of(head, encoder), Limits(max_mb, rate), reject)
     if not is_loopback(host):
         mark("note", f"{host} is not loopback: whoever reaches it can use the model, and nothing is encrypted.")

@@ -63,6 +63,7 @@ class Geometry:
         centred : False for Eq. 1 as printed, X X' / n, which is good for `similarity` only.
         """
         check_is("statistics", statistics, ClassStatistics, "a ClassStatistics")
+        check_is("centred", centred, bool | np.bool_, "true or false")
         sigma = statistics.covariance if centred else statistics.uncentred
         return cls.from_covariance(
             sigma, statistics.present, rank, energy=energy, centred=centred, rounding=statistics.rounding
@@ -82,7 +83,7 @@ class Geometry:
         """Eigendecompose `covariance` (C, p, p), or one (1, p, p) that serves all classes.
 
         `present` (C,) marks the classes that have a shape; `rank`, `energy` and `centred` are as in `from_statistics`.
-        An eigenvalue below minus its class's `rounding` (C,) is refused; what else is negative becomes zero.
+        An eigenvalue below minus its covariance's `rounding` (C,) is refused; what else is negative becomes zero.
         """
         covariance = check_numbers("covariance", covariance, (None, None, None))
         classes, p, q = covariance.shape
@@ -96,8 +97,10 @@ class Geometry:
             raise GgeurError(f"rank is {rank}; it must be between 1 and the {p} dimensions of the embeddings.")
         if energy is not None:
             check_share("energy", energy)
+        check_is("centred", centred, bool | np.bool_, "true or false")
+        slack = np.inf if rounding is None else check_numbers("rounding", rounding, (classes,))
         values, vectors = _eigh(covariance)
-        if rounding is not None and (below := values[:, 0] < -rounding).any():
+        if (below := values[:, 0] < -slack).any():
             c = int(np.argmax(below))
             raise GgeurError(
                 f"The covariance of class {c} has the eigenvalue {values[c, 0]:.3g}, and no data has a negative "

@@ -8,7 +8,7 @@ paper's "local covariances plus scatter of the local means" is the same number w
 from __future__ import annotations
 
 import os
-import warnings
+import reprlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
@@ -16,19 +16,21 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.errors import GgeurError
+from ggeur.core.moments import class_moments
 from ggeur.core.storage import read_arrays, write_atomically
 from ggeur.core.types import Float
 from ggeur.core.validate import (
     check_all,
     check_embeddings,
+    check_is,
     check_labels,
     check_numbers,
     check_path,
     check_whole,
-    fits_memory,
 )
 
+_SAME = "statistics of the same kind"
 _ROUNDING = 1e-9  # of a second moment's trace: an eigenvalue of what is left below minus it is no rounding
 
 
@@ -88,28 +90,7 @@ class ClassStatistics:
         y = check_labels(y, check_whole("n_classes", n_classes, most=10**18), rows=len(x))
         p = x.shape[1]
         center = np.zeros(p) if center is None else check_numbers("center", center, (p,))
-        with fits_memory(f"the second moments of {n_classes:,} classes in {p} dimensions"):
-            count = np.bincount(y, minlength=n_classes).astype(np.float64)
-            total, second = np.zeros((n_classes, p)), np.zeros((n_classes, p, p))
-        far = False
-        rows_by_class = np.split(np.argsort(y, kind="stable"), np.cumsum(count[:-1]).astype(int))
-        for c, rows in enumerate(rows_by_class):
-            if len(rows):  # in float64 class by class, so that a float16 table is never copied whole
-                with np.errstate(over="ignore", invalid="ignore"):  # said below, once
-                    z = x[rows].astype(np.float64) - center
-                    total[c], second[c] = z.sum(axis=0), z.T @ z
-                    mean, spread = total[c] / len(z), z.var(axis=0).sum()
-                    far |= bool(mean @ mean > 1e8 * spread > 0)
-        if not np.isfinite(second).all():
-            raise GgeurError("The embeddings are so large that their squares overflow; scale them down.")
-        if far:
-            warnings.warn(
-                "The mean is so far from the center that the covariance loses more than half of its digits; "
-                "pass a center near the mean, the same at every client.",
-                GgeurWarning,
-                stacklevel=2,
-            )
-        return cls(count, total, second, center)
+        return cls(*class_moments(x, y, n_classes, center), center)
 
     @classmethod
     def merge(cls, parts: Iterable[Self]) -> Self:
@@ -174,7 +155,13 @@ class ClassStatistics:
         return self.about(np.zeros(self.dimension)).second / self._n[:, None, None]
 
     def __add__(self, other: Any) -> Self:
-        return self.merge([self, other]) if isinstance(other, type(self)) else NotImplemented
+        return self.merge([self, check_is("What is added to statistics", other, type(self), _SAME)])
+
+    def __radd__(self, other: Any) -> Self:
+        raise GgeurError(f"Cannot add statistics to {reprlib.repr(other)}: `merge` adds up a list of them.")
+
+    def __rsub__(self, other: Any) -> Self:
+        raise GgeurError(f"Cannot take statistics from {reprlib.repr(other)}: only statistics hold any.")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the statistics to `path` (.npz), whole or not at all: what a site may send by any means it likes.
@@ -207,9 +194,7 @@ class ClassStatistics:
             raise GgeurError(f"{path}: {error}") from error
 
     def __sub__(self, other: Any) -> Self:
-        if not isinstance(other, ClassStatistics):
-            return NotImplemented
-        self._check_alike(other)
+        self._check_alike(check_is("What is taken from statistics", other, ClassStatistics, _SAME))
         count = self.count - other.count
         if (count < 0).any():
             c = int(np.argmin(count))

@@ -5,6 +5,7 @@ import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import UnionType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,7 +18,7 @@ _MOST_CLASSES = 1_000_000  # a label beyond it, where nothing names the classes,
 T = TypeVar("T")
 
 
-def check_is(name: str, value: T, kind: type | tuple[type, ...], what: str) -> T:
+def check_is(name: str, value: T, kind: type | UnionType, what: str) -> T:
     """`value`, where it is of a `kind`; else a GgeurError that says `what` it must be."""
     if not isinstance(value, kind):
         raise GgeurError(f"{name} is {reprlib.repr(value)}; it must be {what}.")

@@ -10,7 +10,8 @@ import numpy as np
 from ggeur.core.errors import GgeurError
 from ggeur.core.names import build_own, is_own, load_own
 from ggeur.data.datasets_paper import DATASETS, Dataset, Source
-from ggeur.data.readers import DomainPictures, ImageSet, Split, folders, image_folder, pixels, plain_name, printable
+from ggeur.data.image_set import DomainPictures, ImageSet, Split, pixels
+from ggeur.data.readers import folders, image_folder, plain_name, printable
 from ggeur.data.readers_hub import read_hub
 
 MINI_DIGITS = "mini-digits"  # built in

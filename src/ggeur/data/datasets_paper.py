@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from ggeur.core.packaged import packaged_toml
 from ggeur.data import readers_native as native
-from ggeur.data.readers import DomainPictures, domain_folders, folders, plain_name
+from ggeur.data.image_set import DomainPictures
+from ggeur.data.readers import domain_folders, folders, plain_name
 from ggeur.data.readers_hub import Hub
 
 Recognise = Callable[[Path], bool]  # are the native files in this folder?

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ggeur.core.errors import GgeurError
-from ggeur.data.readers import DomainPictures, Item, Part, Picture, Split
+from ggeur.data.image_set import DomainPictures, Item, Part, Picture, Split
 
 
 class Hub(NamedTuple):

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import cannot
-from ggeur.data.readers import Part, Split, files, folders, picture_files, pixels, plain_name, printable
+from ggeur.data.image_set import Part, Split, pixels
+from ggeur.data.readers import files, folders, picture_files, plain_name, printable
 
 DIGITS = tuple(map(str, range(10)))
 Domain = tuple[tuple[str, ...], Split]  # class names and the pictures

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
-from ggeur.data.readers import ImageSet, Item, Picture
+from ggeur.data.image_set import ImageSet, Item, Picture
 
 _SIDE = 32
 

@@ -55,7 +55,7 @@ class EmbeddingTable:
         put("x", self._checked(self.x))
         rows = len(self.x)
         for names in ("class_names", "domain_names"):
-            check_is(names, getattr(self, names), (Sequence, np.ndarray), "a list of names")
+            check_is(names, getattr(self, names), Sequence | np.ndarray, "a list of names")
         check_is("meta", self.meta, Mapping, "a mapping of names to values")
         put("y", check_labels(self.y, len(self.class_names) or None, rows))
         put("class_names", _names(self.class_names, self.y, "class"))

@@ -20,7 +20,8 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.types import FloatArray
 from ggeur.data.caches import cache_folder
 from ggeur.data.files import cannot
-from ggeur.data.readers import Picture, printable
+from ggeur.data.image_set import Picture
+from ggeur.data.readers import printable
 from ggeur.encode.encoder import Encoder
 
 

@@ -1,33 +1,28 @@
 """Embedding as a job: batch after batch through the encoder while threads read ahead; what is cached is not redone."""
 
-import os
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeGuard, TypeVar
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.types import FloatArray
+from ggeur.data.image_set import ImageSet, Item
 from ggeur.data.image_table import ImageTable
-from ggeur.data.readers import ImageSet, Item, Picture
 from ggeur.data.table import EmbeddingTable
 from ggeur.encode.cache import EmbeddingCache, digest_of
 from ggeur.encode.encoder import Encoder, TextEncoder, about
 from ggeur.encode.pictures import Unreadable, to_rgb
 from ggeur.encode.pixels import Pixels
 from ggeur.encode.prompts import Prompts, prompt_sets
+from ggeur.encode.reading import cannot_read, read_ahead, read_item
 
 BATCH = 64
-_AHEAD = 3  # batches that may be read, decoded and waiting
-Prepared = TypeVar("Prepared")
-
 OnBatch = Callable[[int, int], None]  # images done, and how many of them were computed just now
 
 
@@ -117,13 +112,13 @@ def encode_items(
         if on_batch is not None:
             on_batch(len(digests), computed)
 
-    for item, future in _read_ahead(items, partial(_prepare, encoder=encoder, store=store), batch):
+    for item, future in read_ahead(items, partial(_prepare, encoder=encoder, store=store), batch):
         try:
             picture = future.result()
         except Unreadable as error:
             if not skip_unreadable:
                 flush()  # what was decoded is not lost
-                raise _cannot_read(item, error) from error
+                raise cannot_read(item, error) from error
             unreadable.append(f"{item.where}: {error}")
             digests.append(None)
             continue
@@ -147,13 +142,13 @@ def _image_table(
     x = np.empty((len(images), encoder.side, encoder.side, 3), np.uint8)
     rows: list[int] = []
     unreadable: list[str] = []
-    for i, (item, future) in enumerate(_read_ahead(images.items, partial(_picture, encoder=encoder), batch)):
+    for i, (item, future) in enumerate(read_ahead(images.items, partial(_picture, encoder=encoder), batch)):
         try:
             x[len(rows)] = future.result()
             rows.append(i)
         except Unreadable as error:
             if not skip_unreadable:
-                raise _cannot_read(item, error) from error
+                raise cannot_read(item, error) from error
             unreadable.append(f"{item.where}: {error}")
         if on_batch is not None and ((i + 1) % batch == 0 or i + 1 == len(images)):
             on_batch(i + 1, len(rows))
@@ -176,46 +171,14 @@ class _Stack:
         return np.stack(images, out=self._memory[: len(images)])
 
 
-def _read_ahead(
-    items: Sequence[Item], prepare: Callable[[Item], Prepared], batch: int
-) -> Iterator[tuple[Item, Future[Prepared]]]:
-    """The items in order, read and prepared by threads, never more than a few batches ahead."""
-    # Decoding releases the interpreter's lock and reading waits for disks, so both gain from threads; more than there
-    # are cores would only take turns with an encoder that runs on the same.
-    pool = ThreadPoolExecutor(max(2, min(8, os.cpu_count() or 1)), "ggeur-read")
-    queue: deque[tuple[Item, Future[Prepared]]] = deque()
-    with pool, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module="PIL")  # what it cannot read is reported by us
-        try:
-            for item in items:
-                queue.append((item, pool.submit(prepare, item)))
-                if len(queue) > _AHEAD * batch:
-                    yield queue.popleft()
-            yield from queue
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
 def _prepare(item: Item, encoder: Encoder, store: EmbeddingCache | Unkept) -> _PreparedPicture:
-    picture = _read(item)
+    picture = read_item(item)
     digest = digest_of(picture)
     return _PreparedPicture(digest, None if digest in store else encoder.prepare(to_rgb(picture)))
 
 
 def _picture(item: Item, encoder: Pixels) -> NDArray[np.uint8]:
-    return encoder.picture(to_rgb(_read(item)))
-
-
-def _read(item: Item) -> Picture:
-    try:
-        return item.read()
-    except OSError as error:
-        raise Unreadable(error.strerror or str(error)) from error
-
-
-def _cannot_read(item: Item, error: Unreadable) -> GgeurError:
-    advice = "mend or remove it, or skip it with --skip-unreadable"
-    return GgeurError(f"Cannot read the image {item.where}: {error}; {advice}.")
+    return encoder.picture(to_rgb(read_item(item)))
 
 
 def _checked(x: NDArray[np.float32], encoder: Encoder) -> FloatArray:

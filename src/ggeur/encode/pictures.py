@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
-from ggeur.data.readers import Picture
+from ggeur.data.image_set import Picture
 
 
 class Unreadable(GgeurError):

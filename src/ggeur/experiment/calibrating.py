@@ -15,7 +15,9 @@ from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import Params, double_logits
 from ggeur.methods.algorithm import Candidate, Chosen, Task
 
-_FOLDS = 4
+_FOLDS, _MORE = (4,), (8, 16)  # where rows are many, and where they are few
+_MANY = 8  # rows for each dimension; below, a head of three fourths of them is another than that of all
+_MOST = 0.25  # of log T, from the first of these numbers of folds to the second
 
 
 def calibrated(
@@ -23,26 +25,39 @@ def calibrated(
 ) -> dict[str, Any]:
     """What model.json says of the calibration of the head `params`; nothing where rows left out cannot tell.
 
-    A fold has at `least` so many rows of a cell, or none, as those that heads are chosen by.
+    Heads that are asked for rows left out have seen a share f fewer than the one that is served, and are less sure or
+    more for it. Where rows are few, log T is therefore found for two such shares, f and f / 2, and followed on to none,
+
+        log T = log T(f/2) + (log T(f/2) - log T(f)),
+
+    but not where it moves so far that this is no more than a guess. A fold has at `least` so many rows of a cell, or
+    none, as those that heads are chosen by.
     """
     clients, _, _ = together(sites, names)
-    one = Chosen((Candidate(solution.method, solution.constants, solution.solved),), _FOLDS)
+    candidate = Candidate(solution.method, solution.constants, solution.solved)
+    few = len(clients.y) < _MANY * clients.x.shape[1]
+    each = []
     try:
-        folds = SimulatedFolds.of(clients, one, solution.seed, least)
-        scores = left_out_scores(folds, Task(clients.x.shape[1], names), solution.seed)
+        for n in _MORE if few else _FOLDS:
+            folds = SimulatedFolds.of(clients, Chosen((candidate,), n), solution.seed, least)
+            each.append(left_out_scores(folds, Task(clients.x.shape[1], names), solution.seed))
     except (GgeurError, np.linalg.LinAlgError) as error:
         warnings.warn(f"The probabilities are not calibrated: {error}", GgeurWarning, stacklevel=3)
         return {}
-    t = temperature(scores)
-    left_out = trusted(scores, t)
-    if left_out["error"] > left_out["error_before"]:
+    first, last = temperature(each[0]), temperature(each[-1])
+    moved = np.log(last / first)
+    if abs(moved) > _MOST:
         warnings.warn(
-            "The probabilities are not calibrated: no temperature makes those of rows left out better.",
+            f"The probabilities are not calibrated: {len(clients.y):,} rows in {clients.x.shape[1]} dimensions are too "
+            "few to tell from heads that have seen fewer of them.",
             GgeurWarning,
             stacklevel=3,
         )
         return {}
-    found: dict[str, Any] = {"temperature": t, "folds": _FOLDS, "left_out": left_out}
+    t = float(last * np.exp(moved))
+    found: dict[str, Any] = {"temperature": t, "folds": folds.chosen.folds, "left_out": trusted(each[-1], last)}
+    if len(clients.y) < clients.x.shape[1]:
+        found["rough"] = True  # rows left out then say less of new ones than their number promises
     tested = [s for s in sites if s.test.any()]
     if tested:
         c = together(tested, names, test=True).clients

@@ -17,6 +17,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.message import Message, Statistics, largest
 from ggeur.core.statistics import ClassStatistics
 from ggeur.core.types import Float
+from ggeur.core.validate import check_all, check_is
 from ggeur.experiment.sites import GivenSite, Site, check_labels, class_names_of, read_sites, site_of_rows
 from ggeur.experiment.solution import Solution, check_method, decide
 from ggeur.federation.sums import Sums
@@ -119,10 +120,13 @@ class OneMessageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         `classes` (C,) are the names or numbers of the classes, default 0, 1, ...; `method` and `parameters` are the
         classifier's. How much the statistics hold, per class or pooled, is how much it may need.
         """
-        named = (
-            statistics if isinstance(statistics, Mapping) else {f"site-{i:06d}": s for i, s in enumerate(statistics)}
-        )
         with _value_errors():
+            named: Any = statistics
+            if not isinstance(named, Mapping):
+                several = check_all("statistics", statistics, ClassStatistics, "statistics")
+                named = {f"site-{i:06d}": s for i, s in enumerate(several)}
+            for name, s in named.items():
+                check_is(f"What {name} sent", s, ClassStatistics, "statistics")
             each = {str(name): Message(s.count, s.sum, s.second, s.center) for name, s in named.items()}
             if not each:
                 raise GgeurError("There are no statistics to solve a head from.")

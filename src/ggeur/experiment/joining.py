@@ -11,7 +11,8 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.names import is_own, one_line
-from ggeur.experiment.fit import Fitted, keep, scores
+from ggeur.experiment.calibrating import calibrated
+from ggeur.experiment.fitted import Fitted, keep, scores
 from ggeur.experiment.sites import Site, check_alike, class_names_of, name_of_path, read_sites
 from ggeur.experiment.solution import Solution, decide
 from ggeur.federation.ledger import Entry, Ledger
@@ -175,6 +176,10 @@ def _settle(
     total = load_total(opened.folder, opened.kept) if only_total and not choose_again else None
     whole = solution.whole([*before, *changed], names, total)
     params = solution.head(whole)
+    calibration: dict[str, Any] = {}
+    if set(ledger.names) == set(given) and model.settings.get("calibrate", True):  # the rows of all are here
+        sites = sorted(given.values(), key=lambda s: s.name)
+        calibration = calibrated(sites, names, solution, params, opened.min_count)
     fitted = Fitted(
         solution,
         params,
@@ -182,6 +187,7 @@ def _settle(
         ledger.encoder(model.encoder),
         model.settings,
         scores([*given.values()], names, solution, params),
+        calibration,
     )
     more: dict[str, Any] = {
         "note": _note(name, opened.solution, choose_again),

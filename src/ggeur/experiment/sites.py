@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.message import Statistics
 from ggeur.core.types import Bool, Int
-from ggeur.core.validate import check_embeddings, check_is
+from ggeur.core.validate import as_array, check_embeddings, check_is
 from ggeur.data.readers import folder_name, image_folder
 from ggeur.data.table import EmbeddingTable
 from ggeur.encode.encoder import Encoder, load_encoder
@@ -68,11 +68,7 @@ def read_sites(
     on_pictures: OnPictures = lambda site, done, total, computed: None,
 ) -> list[Site]:
     """The sites, by name: those of a mapping have its keys, of paths their stems, and others are numbered."""
-    several = check_is("sites", given, Iterable, "a list of sites, or a mapping of names to them")
-    named = list(given.items()) if isinstance(given, Mapping) else [(None, one) for one in several]
-    if not named:
-        raise GgeurError("There are no sites: name at least one table (.npz) or folder of pictures.")
-    sites: list[Site] = []
+    named = named_sites(given)
 
     @cache
     def tower() -> Encoder:
@@ -80,13 +76,26 @@ def read_sites(
             raise GgeurError("Pictures need an encoder: say what is to embed them (--encoder), or give tables (.npz).")
         return load_encoder(encoder) if isinstance(encoder, str) else encoder
 
-    for number, (name, one) in enumerate(named):
-        found = str(name) if name is not None else _name_of(one, number, len(named))
-        if found in {s.name for s in sites}:
-            raise GgeurError(f"Two sites are called '{found}'; a site goes by its file or folder, so rename one.")
-        sites.append(_site(found, one, tower, partial(on_pictures, found)))
+    sites: list[Site] = []
+    for name, one in named.items():
+        sites.append(_site(name, one, tower, partial(on_pictures, name)))
     check_alike(sites)
     return sorted(sites, key=lambda s: s.name)
+
+
+def named_sites(given: Sequence[GivenSite] | Mapping[str, GivenSite]) -> dict[str, GivenSite]:
+    """What is given, by the names that sites go by; GgeurError where two have the same."""
+    several = check_is("sites", given, Iterable, "a list of sites, or a mapping of names to them")
+    pairs = list(given.items()) if isinstance(given, Mapping) else [(None, one) for one in several]
+    if not pairs:
+        raise GgeurError("There are no sites: name at least one table (.npz) or folder of pictures.")
+    named: dict[str, GivenSite] = {}
+    for number, (key, one) in enumerate(pairs):
+        name = str(key) if key is not None else _name_of(one, number, len(pairs))
+        if name in named:
+            raise GgeurError(f"Two sites are called '{name}'; a site goes by its file or folder, so rename one.")
+        named[name] = one
+    return named
 
 
 def name_of_path(path: str | os.PathLike[str]) -> str:
@@ -116,7 +125,7 @@ def _site(
 
 def site_of_rows(name: str, x: Any, labels: Any) -> Site:
     """The site `name` of rows `x` (n, p), whose classes are its `labels` (n,) in order."""
-    x, labels = check_embeddings(x), np.asarray(labels)
+    x, labels = check_embeddings(x), as_array("labels", labels)
     if labels.shape != (len(x),) or not len(x):
         raise GgeurError(f"The site {name} has labels of shape {labels.shape}; its rows need ({len(x)},), one or more.")
     check_labels(labels, f"The site {name}")

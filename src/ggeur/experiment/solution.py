@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.message import Statistics, largest
 from ggeur.core.parameters import parameters as declared_by
+from ggeur.core.validate import check_is
 from ggeur.experiment.sites import Site, class_names_of
 from ggeur.federation.choosing import choose
 from ggeur.federation.left_out import SimulatedFolds
@@ -43,6 +44,7 @@ class Solution:
     @classmethod
     def given(cls, method: str, parameters: Mapping[str, Any], statistics: Statistics, seed: int = 0) -> Self:
         """The solved head `method` with these `parameters`, and its defaults for others."""
+        check_is("parameters", parameters, Mapping, "a mapping of names to values")
         if resolve_solved(method, parameters, statistics).by_text:  # which says what is wrong with them
             raise GgeurError(
                 f"'{method}' goes by text, and fit, add and forget know rows alone: use it with `ggeur run` or `ggeur "
@@ -100,6 +102,7 @@ class Solution:
 
 def check_method(method: str, statistics: str) -> None:
     """GgeurError unless a head of that name can be solved from such sums."""
+    check_is("method", method, str, "a method's name")
     if statistics not in KINDS:
         raise GgeurError(f"The statistics are '{statistics}'; they can be {' or '.join(KINDS)}.")
     if kind_of(method) not in (Solved, Chosen):
@@ -132,6 +135,7 @@ def decide(
     check_method(method, statistics)
     if kind_of(method) is Solved:
         return Solution.given(method, parameters, statistics, seed)
+    check_is("parameters", parameters, Mapping, "a mapping of names to values")
     chosen = auto(**checked_parameters("auto", parameters, statistics))
     clients, names, _ = together(sites)
     check_several(np.bincount(clients.y, minlength=len(names)), names)

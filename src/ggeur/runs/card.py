@@ -1,7 +1,9 @@
 """`card.md`: what a model is, whose rows are in it and what it promises, for people who did not make it."""
 
+import html
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ _ENCODER = (("Encoder:", "encoder"), ("weights", "weights"), ("preprocessing", "
 def card(model: Model, ledger: Ledger, sealed: bool, history: Sequence[Mapping[str, Any]]) -> str:
     """The card of a solved `model` of the sites in the `ledger`; `history` are its receipts."""
     a = model.algorithm
-    constants = ", ".join(f"{key} = {value}" for key, value in a["constants"].items()) or "none"
+    constants = _pairs(a["constants"]) or "none"
     many = "one site" if len(ledger.entries) == 1 else f"{len(ledger.entries)} sites"
     lines = [
         "# Model card",
@@ -24,15 +26,15 @@ def card(model: Model, ledger: Ledger, sealed: bool, history: Sequence[Mapping[s
         f"A classifier of {len(model.class_names)} classes on frozen embeddings of {model.dimension} dimensions, "
         f"solved by `ggeur fit` from sums that {many} sent once. {_privacy(model.privacy)}",
         "",
-        f"- Classes: {', '.join(model.class_names)}",
+        f"- Classes: {_texts(model.class_names)}",
         _encoder(model),
-        f"- Method: {a['method']} ({constants}), from {a['statistics']} statistics",
-        *([f"- Why: {a['why']}"] if a["why"] else []),
+        f"- Method: {_text(a['method'])} ({constants}), from {a['statistics']} statistics",
+        *([f"- Why: {_text(a['why'])}"] if a["why"] else []),
         *([f"- Chosen with the help of: {_chosen_by(a['chosen_by'], ledger)}"] if a["chosen_by"] else []),
         "",
         "| site | rows | classes |",
         "|---|---|---|",
-        *(f"| {_cell(e.name)} | {e.rows} | {len(e.class_names)} |" for e in ledger.entries),
+        *(f"| {_text(e.name)} | {e.rows} | {len(e.class_names)} |" for e in ledger.entries),
         "",
         *_scores(model.metrics, bool(history)),
         *calibration_words(model.calibration, "since a site joined or left" if history else ""),
@@ -51,7 +53,7 @@ def card(model: Model, ledger: Ledger, sealed: bool, history: Sequence[Mapping[s
 
 
 def _encoder(model: Model) -> str:
-    said = (f"{what} {model.encoder.get(key, 'not known')}" for what, key in _ENCODER)
+    said = (f"{what} {_text(model.encoder.get(key, 'not known'))}" for what, key in _ENCODER)
     return f"- {', '.join(said)}"
 
 
@@ -72,15 +74,21 @@ def _privacy(made: Mapping[str, Any]) -> str:
     )
 
 
-def _cell(text: str) -> str:
-    """As a table of Markdown can hold it."""
-    return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|")
+def _text(value: Any) -> str:
+    """What others named, as Markdown shows it: no table, link, tag or page of theirs comes of it."""
+    plain = " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())
+    plain = re.sub(r"[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", plain)
+    return html.escape(plain, quote=False).replace("://", "&#58;//")
+
+
+def _texts(names: Iterable[str]) -> str:
+    return ", ".join(map(_text, names))
 
 
 def _chosen_by(names: Sequence[str], ledger: Ledger) -> str:
     there = [name for name in names if name in ledger.names]
     gone = len(names) - len(there)
-    return ", ".join([*there, *([f"{gone} more, no longer in"] if gone else [])])
+    return ", ".join([*map(_text, there), *([f"{gone} more, no longer in"] if gone else [])])
 
 
 def _scores(metrics: Mapping[str, Any], changed: bool) -> list[str]:
@@ -96,7 +104,7 @@ def _scores(metrics: Mapping[str, Any], changed: bool) -> list[str]:
 def _score(name: str, percent: float, rows: int) -> str:
     """With the standard error that so many rows leave."""
     spread = f" ± {np.sqrt(percent * (100 - percent) / rows):.1f} ({rows:,} rows)" if rows else ""
-    return f"{name} {percent:.1f}{spread}"
+    return f"{_text(name)} {percent:.1f}{spread}"
 
 
 def calibration_words(said: Mapping[str, Any], why: str = "") -> list[str]:
@@ -104,20 +112,22 @@ def calibration_words(said: Mapping[str, Any], why: str = "") -> list[str]:
     if "temperature" not in said:
         none = f"Its probabilities are uncalibrated{f' {why}' if why else ''}: take them as an order, not as chances."
         return [none, ""]
-    left, test = said["left_out"], said.get("test")
-    words = (
-        f"Its probabilities are calibrated: logits are divided by {said['temperature']:.3g}, fitted on "
-        f"{left['rows']:,} answers of heads solved without the row, which changes no answer. The expected calibration "
-        f"error there is {left['error']:.1f} points ({left['error_before']:.1f} before)"
+    words = f"Its probabilities are calibrated: logits are divided by {said['temperature']:.3g}"
+    if (left := said.get("left_out")) is None:
+        return [f"{words}, and nothing says by which rows that was fitted.", ""]
+    words += (
+        f", fitted on {left['rows']:,} answers of heads solved without the row, which changes no answer. The expected "
+        f"calibration error there is {left['error']:.1f} points ({left['error_before']:.1f} before)"
+        + (", a rough guess, as there are fewer rows than dimensions" if said.get("rough") else "")
     )
-    if test is not None:
+    if (test := said.get("test")) is not None:
         words += f", and {test['error']:.1f} ({test['error_before']:.1f}) on {test['rows']:,} test rows"
     return [f"{words}.", ""]
 
 
 def _not_for(model: Model) -> list[str]:
     """What it may not be used for."""
-    few = ", ".join(model.metrics.get("domains", {})) or "none"
+    few = _texts(model.metrics.get("domains", {})) or "none"
     return [
         "Not for:",
         "",
@@ -135,11 +145,11 @@ def model_card(model: Model) -> str:
     a = model.algorithm
     said = {
         "Head": f"{model.head}, on embeddings of {model.takes} dimensions",
-        "Method": a.get("method", "not known") + (f", which took {a['taken']}" if a.get("taken") else ""),
+        "Method": _text(a.get("method", "not known")) + (f", which took {_text(a['taken'])}" if a.get("taken") else ""),
         "Constants": _pairs(a.get("constants", {})),
-        "Augmentation": a.get("augmentation"),
+        "Augmentation": _text(a.get("augmentation", "")),
         "Seed": a.get("seed"),
-        "Data": model.settings.get("dataset"),
+        "Data": _text(model.settings.get("dataset", "")),
         "Skew": _pairs(model.settings.get("partition", {})),
         "Training": _pairs(model.settings.get("train", {})),
         "Privacy": " ".join(sentences(model.privacy)) or "Nothing was promised of it.",
@@ -150,7 +160,7 @@ def model_card(model: Model) -> str:
         f"A classifier of {len(model.class_names)} classes on frozen embeddings, made by ggeur for sites whose rows "
         "did not move.",
         "",
-        f"- Classes: {', '.join(model.class_names)}",
+        f"- Classes: {_texts(model.class_names)}",
         _encoder(model),
         *(f"- {key}: {value}" for key, value in said.items() if value not in (None, "")),
         "",
@@ -188,14 +198,14 @@ def hub_card(model: Model) -> str:
 
 def _pairs(tree: Mapping[str, Any]) -> str:
     """Keys that have a value, in a line."""
-    return ", ".join(f"{key} = {value}" for key, value in tree.items() if value not in (None, "", [], {}))
+    return ", ".join(f"{_text(key)} = {_text(value)}" for key, value in tree.items() if value not in (None, "", [], {}))
 
 
 def _history(history: Sequence[Mapping[str, Any]], ledger: Ledger) -> list[str]:
     """Without the names of those who have left: the card is handed on, the receipts, which have them, are not."""
     said = []
     for r in history:
-        site = r.get("site") if r.get("site") in ledger.names else "a site that is no longer in"
-        note = f": {r['note']}" if r.get("note") else ""
-        said.append(f"{r.get('date', '')} {r.get('what', '')} {site}{note}".strip())
+        site = _text(r["site"]) if r.get("site") in ledger.names else "a site that is no longer in"
+        note = f": {_text(r['note'])}" if r.get("note") else ""
+        said.append(f"{_text(r.get('date', ''))} {_text(r.get('what', ''))} {site}{note}".strip())
     return ["History:", "", *(f"- {line}" for line in said), ""] if said else []

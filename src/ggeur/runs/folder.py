@@ -6,7 +6,6 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,12 +14,11 @@ from ggeur.core.units import Units
 from ggeur.data.files import CannotWrite, lock_file, write_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.simulate import State
-from ggeur.heads import described, sizes
 from ggeur.heads.head import Params
 from ggeur.runs.card import model_card
+from ggeur.runs.cell_model import model_of_cell
 from ggeur.runs.checkpoint import Checkpoints, InFlight, Snapshot
 from ggeur.runs.interrupt import uninterrupted
-from ggeur.runs.model import Model
 from ggeur.runs.result import Cell, Result
 from ggeur.runs.resuming import check_same, check_startable, lines_kept, note_other_versions
 from ggeur.runs.sealed import sealed_line
@@ -127,20 +125,10 @@ class RunFolder:
         solved: str | None = None,
         test_rows: Mapping[str, int] | None = None,
     ) -> None:
-        """Keep the cell, and its head under `model/` with what is needed to use it, and a card.
-
-        `solved` is the kind of head that was solved for, if not trained as [train] says; `test_rows` are how many of
-        each domain its accuracy is of.
-        """
+        """Keep the cell, and its head under `model/` with what is needed to use it (`model_of_cell`), and a card."""
         with uninterrupted():
             if params is not None:
-                about = ("encoder", "weights", "preprocessing", "dimension")
-                encoder = {k: table.meta[k] for k in about if k in table.meta}
-                head = solved or point.train.head
-                parameters = sizes(head, params) if solved else described(head, point.head_parameters)
-                model = Model(params, head, table.dimension, table.class_names, encoder, parameters, units)
-                model = replace(model, ball=point.privacy.ball, privacy=cell.privacy, **_said(cell, point, table))
-                model = replace(model, metrics={**model.metrics, "rows": dict(test_rows or {})} if cell.domains else {})
+                model = model_of_cell(cell, params, point, table, units, solved, test_rows)
                 model.save(self._model(number))
                 write_bytes(self._model(number) / CARD, model_card(model).encode())
             self._checkpoints.finish_cell(number, cell)
@@ -213,18 +201,6 @@ class RunFolder:
             kept = lines_kept(path, self.finished, self.snapshot)
             write_bytes(path, b"".join(kept))
         return path.open("ab")
-
-
-def _said(cell: Cell, point: Settings, table: EmbeddingTable) -> dict[str, Any]:
-    """What a model says of how its cell was made; no path of the machine it was made on."""
-    method = {"method": cell.method, "augmentation": cell.augment, "seed": cell.seed, "taken": cell.taken}
-    tree = point.model_dump(mode="json", exclude_none=True)
-    settings = {"dataset": table.meta.get("dataset"), "partition": tree["partition"], "train": tree["train"]}
-    return {
-        "algorithm": {key: value for key, value in method.items() if value != ""},
-        "settings": {key: value for key, value in settings.items() if value is not None},
-        "metrics": {"domains": cell.domains, "avg": cell.avg},
-    }
 
 
 @contextmanager

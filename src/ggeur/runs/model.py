@@ -3,43 +3,32 @@
 from __future__ import annotations
 
 import os
-import zipfile
-from collections.abc import Mapping
-from contextlib import suppress
+import reprlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import keystr, tree_flatten_with_path
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 from scipy.special import softmax
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.names import build_own, is_own, one_line
-from ggeur.core.types import Tree
 from ggeur.core.units import Units
-from ggeur.core.validate import check_path
-from ggeur.data.files import read_arrays, write_atomically
+from ggeur.core.validate import check_is, check_path, check_whole
 from ggeur.data.table import EmbeddingTable
 from ggeur.heads import resolve as resolve_head
-from ggeur.heads import sizes
 from ggeur.heads.head import Params, double_logits, in_blocks
 from ggeur.privacy.ball import Ball
-from ggeur.runs.change import current, settled
-from ggeur.runs.places import CONFIG, WEIGHTS, is_export, model_folder, read_config, read_weights
-from ggeur.runs.sealed import sealed, unsealed
+from ggeur.runs.change import settled
+from ggeur.runs.model_files import MORE, built, by_path, read_model, write_model
+from ggeur.runs.places import model_folder
 
 if TYPE_CHECKING:
     from ggeur.encode.encoder import Encoder
     from ggeur.encode.job import OnBatch
     from ggeur.runs.prediction import Answers
-
-_MORE = ("algorithm", "settings", "metrics", "privacy", "calibration")  # which older models do not say
-_KEYS = {"head", "parameters", "dimension", "class_names", "encoder", "units", "ball", *_MORE}
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +60,29 @@ class Model:
     ball: Ball | None = None
     calibration: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        check_is("head", self.head, str, "the name of a head")
+        check_whole("dimension", self.dimension)
+        check_is("class_names", self.class_names, Sequence, "a list of names")
+        for key in ("encoder", "parameters", *MORE):
+            for name in check_is(key, getattr(self, key), Mapping, "a mapping of names to values"):
+                check_is(f"A name in {key}", name, str, "text")
+        t = self.calibration.get("temperature", 1.0)
+        if not isinstance(t, float | int) or not 0 < t < np.inf:
+            raise GgeurError(f"The temperature is {reprlib.repr(t)}; it must be a positive number.")
+
+    @cached_property
+    def _sizes(self) -> dict[str, Any]:
+        """The parameters of the head, or those that its numbers show; whether these are its own is seen here, once."""
+        numbers = {name: np.asarray(leaf) for name, leaf in by_path(self.params).items()}
+        found = built(self.head, self.parameters, numbers, self.dimension, len(self.class_names))
+        if found.params is None:
+            raise GgeurError(
+                f"The model's params are not those of the head '{self.head}' of {len(self.class_names)} classes in "
+                f"{self.dimension} dimensions."
+            )
+        return found.parameters
+
     @property
     def temperature(self) -> float:
         """What logits are divided by."""
@@ -84,6 +96,7 @@ class Model:
 
     def probabilities(self, table: EmbeddingTable) -> NDArray[np.float32]:
         """(N, C) class probabilities of the rows of `table`, as they come from the model's encoder."""
+        check_is("table", table, EmbeddingTable, "an EmbeddingTable")
         self.check_encoder("The table", table.dimension, table.meta)
         return self.probabilities_of(table.x)
 
@@ -93,7 +106,7 @@ class Model:
 
     def logits_of(self, x: NDArray[Any]) -> NDArray[Any]:
         """(N, C): what the head says of the rows `x` (N, p), before the temperature."""
-        head = resolve_head(self.head, **self.parameters)
+        head = resolve_head(self.head, **self._sizes)
         x = x if self.ball is None else self.ball.apply(x)
         x = x if self.units is None else self.units.apply(x)
         logits: Any = double_logits(head, self.params, x)
@@ -131,8 +144,8 @@ class Model:
 
         Parameters
         ----------
-        given : a picture (path, bytes, or uint8 pixels), several, a folder of them; or embeddings (N, p), an
-            EmbeddingTable, or the path of one (.npz).
+        given : a picture (path, bytes, or uint8 pixels), several, a folder of them; or embeddings (N, p), as an array
+            or what gives one (a frame of pandas, a tensor of torch), an EmbeddingTable, or the path of one (.npz).
         encoder : what embeds pictures, default the model's own: builtin, onnx:PATH, a Hugging Face model, an Encoder.
         reject : the least probability of an answer; below it the answer is None, "I do not know".
         skip_unreadable : leave pictures out that cannot be read, and list them.
@@ -145,7 +158,7 @@ class Model:
         """
         from ggeur.runs.prediction import answers
 
-        return answers(self, given, encoder, reject, skip_unreadable, on_batch)
+        return answers(self, given, reject, encoder=encoder, skip_unreadable=skip_unreadable, on_batch=on_batch)
 
     def to_sklearn(self) -> Any:
         """The head as an object of scikit-learn, which takes embeddings: `predict` and `predict_proba`.
@@ -156,19 +169,9 @@ class Model:
 
         return to_sklearn(self)
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: str | os.PathLike[str]) -> None:
         """Write `head.npz` and `model.json` to `folder`, which is made where it is not there."""
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise GgeurError(f"Cannot write {folder}: {error.strerror or error}.") from error
-        # As np.savez, which would take an array called "file" for an argument of its own.
-        with write_atomically(folder / "head.npz") as file, zipfile.ZipFile(file, "w") as archive:
-            for name, leaf in by_path(self.params).items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    npy.write_array(member, np.asarray(leaf), allow_pickle=False)
-        with write_atomically(folder / "model.json") as file:
-            file.write(sealed(self.about()))  # a date as text, which a date is read from
+        write_model(check_path("folder", folder), self.params, self.about())
 
     def about(self) -> dict[str, Any]:
         """All but the numbers of the head, as model.json has it."""
@@ -178,7 +181,7 @@ class Model:
             "dimension": self.dimension,
             "class_names": list(self.class_names),
             "encoder": dict(self.encoder),
-            **{key: dict(getattr(self, key)) for key in _MORE if getattr(self, key)},
+            **{key: dict(getattr(self, key)) for key in MORE if getattr(self, key)},
         }
         if self.units is not None:
             about["units"] = {"shift": self.units.shift.tolist(), "scale": self.units.scale}
@@ -197,54 +200,9 @@ class Model:
         package.module:name. Its module is then imported, which runs code: say so only of a model that you trust.
         Without its `numbers` it is of no use but to say what it is, and is read even where they are damaged.
         """
-        folder = model_folder(path, cell).folder
+        folder = model_folder(check_path("path", path), cell).folder
         # Both from before a change of the folder, or both from after it.
-        return settled(folder, ("model.json", "head.npz"), lambda: cls._read(folder, own, numbers))
-
-    @classmethod
-    def _read(cls, folder: Path, own: bool, numbers: bool) -> Self:
-        exported = is_export(folder)
-        try:
-            about = read_config(folder) if exported else unsealed(current(folder, "model.json").read_bytes(), _KEYS)
-            names, dimension = tuple(map(str, about["class_names"])), int(about["dimension"])
-            head, encoder = str(about["head"]), dict(about["encoder"])
-            parameters = dict(about.get("parameters", {}))
-            if dimension < 1:
-                raise ValueError("its dimension is not positive")
-            units = _units(about["units"], dimension) if "units" in about else None
-            more: dict[str, Any] = {key: dict(about.get(key, {})) for key in _MORE}
-            more["ball"] = _ball(about["ball"], dimension) if "ball" in about else None
-            if not 0 < float(more["calibration"].get("temperature", 1.0)) < np.inf:
-                raise ValueError("its temperature is not positive")
-        except FileNotFoundError as error:
-            raise GgeurError(f"There is no trained model at {folder}.") from error
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            place = folder / (CONFIG if exported else "model.json")
-            raise GgeurError(f"{place} is damaged: {one_line(error)}.") from error
-        if is_own(head) and not own:
-            raise GgeurError(
-                f"The model at {folder} has the head '{head}', and to load it is to import that module; "
-                "if you trust it, use Model.load(path, own=True)."
-            )
-        if not numbers:
-            return cls(None, head, dimension, names, encoder, parameters, units, **more)
-        arrays = read_weights(folder) if exported else read_arrays(current(folder, "head.npz"))
-        if not parameters:  # older models do not say
-            with suppress(KeyError):  # of an array that is not there, which is seen below
-                parameters = sizes(head, arrays)
-        built = resolve_head(head, **parameters)
-        key = jax.random.key(0)
-        expected = build_own(
-            head, "head", lambda: jax.eval_shape(lambda key: built.init(key, dimension, len(names)), key)
-        )
-        shapes = {name: leaf.shape for name, leaf in by_path(expected).items()}
-        if {name: a.shape for name, a in arrays.items()} != shapes or not all(
-            a.dtype.kind == "f" and np.isfinite(a).all() for a in arrays.values()
-        ):
-            where = folder / (WEIGHTS if exported else "head.npz")
-            raise GgeurError(f"{where} does not hold the head that {CONFIG if exported else 'model.json'} describes.")
-        params = jax.tree.unflatten(jax.tree.structure(expected), [arrays[name] for name in shapes])
-        return cls(params, head, dimension, names, encoder, parameters, units, **more)
+        return cls(**settled(folder, ("model.json", "head.npz"), lambda: read_model(folder, own, numbers)))
 
 
 def load_model(path: str | os.PathLike[str], *, cell: int | str = "last", own: bool = False) -> Model:
@@ -256,33 +214,8 @@ def load_model(path: str | os.PathLike[str], *, cell: int | str = "last", own: b
     >>> import tempfile
     >>> params = {"W": np.eye(2, dtype=np.float32), "b": np.zeros(2, np.float32)}
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     Model(params, "linear", 2, ("cat", "dog"), {}).save(Path(folder))
+    ...     Model(params, "linear", 2, ("cat", "dog"), {}).save(folder)
     ...     load_model(folder).predict([[3.0, 0.0]]).top(1)
     [[('cat', 0.95)]]
     """
-    return Model.load(check_path("path", path), cell=cell, own=own)
-
-
-def _units(about: Mapping[str, Any], dimension: int) -> Units:
-    """As model.json has them."""
-    units = Units(np.array(about["shift"], np.float64), float(about["scale"]))
-    if units.shift.shape != (dimension,) or not np.isfinite(units.shift).all() or not 0 < units.scale < np.inf:
-        raise ValueError("its units are not a shift and a scale")
-    return units
-
-
-def _ball(about: Mapping[str, Any], dimension: int) -> Ball:
-    """As model.json has it."""
-    radius, projection = about["radius"], about["projection"]
-    if not (radius is None or 0 < float(radius) < np.inf) or projection not in (None, dimension):
-        raise ValueError("its ball is not a radius and a projection")
-    return Ball(None if radius is None else float(radius), projection)
-
-
-def by_path(tree: Tree) -> dict[str, Any]:
-    """The leaves by where they are: those of {"W": w, "deep": [{"b": b}]} are "W" and "deep/0/b"."""
-
-    def name(step: Any) -> str:
-        return keystr((step,), simple=True).replace("~", "~0").replace("/", "~1")  # as in a JSON pointer: no two alike
-
-    return {"/".join(map(name, path)): leaf for path, leaf in tree_flatten_with_path(tree)[0]}
+    return Model.load(path, cell=cell, own=own)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.validate import check_is
 from ggeur.runs.result import Result
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"  # of a model that was exported, as the hub wants them named
@@ -26,11 +27,16 @@ class Place(NamedTuple):
 def model_folder(path: str | os.PathLike[str], cell: int | str = "last") -> Place:
     """Where the model at `path` lies: there, or in a run folder that of its `cell` (a number, an arm, or "last")."""
     folder = Path(path)
+    check_is("cell", cell, int | str, "a cell's number, an arm's name, or last")
     if folder.is_file():
         inside = folder.name in _INSIDE and folder.parent
         advice = f"name the folder {inside}" if inside else "name a folder"
         raise GgeurError(f"{folder} is a file, and a model is a folder: {advice}.")
-    return _of_cell(folder, cell) if (folder / "result.json").exists() else Place(folder)
+    if (folder / "result.json").exists():
+        return _of_cell(folder, cell)
+    if cell != "last" and folder.is_dir():
+        raise GgeurError(f"{folder} is a model and not a run, so it has no cell {cell!r}: leave --cell out.")
+    return Place(folder)
 
 
 def _of_cell(run: Path, cell: int | str) -> Place:

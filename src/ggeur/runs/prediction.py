@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.names import one_line
 from ggeur.core.validate import as_array, check_whole
-from ggeur.data.readers import Item, unlabelled
+from ggeur.data.image_set import Item
+from ggeur.data.readers import unlabelled
 from ggeur.data.rows import Rows
 from ggeur.data.table import EmbeddingTable
 from ggeur.encode.cache import EmbeddingCache
@@ -71,18 +73,11 @@ class Answers:
         ]
 
 
-def answers(
-    model: Model,
-    given: Any,
-    encoder: str | Encoder | None = None,
-    reject: float = 0.0,
-    skip_unreadable: bool = False,
-    on_batch: OnBatch | None = None,
-) -> Answers:
+def answers(model: Model, given: Any, reject: float, **embedding: Any) -> Answers:
     """The answers of `model`; the rest is explained at `Model.predict`."""
     if not isinstance(reject, int | float) or not 0 <= reject <= 1:
         raise GgeurError(f"The least probability of an answer is {reject}; it must be between 0 and 1.")
-    rows, unreadable = _rows(model, given, encoder, skip_unreadable, on_batch)
+    rows, unreadable = _rows(model, given, **embedding)
     model.check_encoder("The table", rows.x.shape[1], rows.meta)
     sure = model.probabilities_of(rows.x)
     from_folders = bool(rows.labels) and not isinstance(given, EmbeddingTable | Rows) and not _is_table(given)
@@ -102,6 +97,7 @@ def _rows(
         return Rows.of(given), []
     if isinstance(given, Rows):
         return given, []
+    given = [_plain(one) for one in given] if isinstance(given, list | tuple) else _plain(given)
     items, kept = _pictures(given)
     if items is None:
         return Rows(np.atleast_2d(as_array("embeddings", given))), []
@@ -120,6 +116,19 @@ def _folders(names: Sequence[str], classes: Sequence[str]) -> tuple[str, ...]:
     """The folders in which the pictures lie, where every one is called as a class is."""
     folders = tuple(Path(name).parent.name for name in names)
     return folders if set(folders) <= set(classes) else ()
+
+
+def _plain(given: Any) -> Any:
+    """`given`, where it has an array to give (a frame of pandas, a tensor of torch) as one of NumPy's, or as names."""
+    if isinstance(given, np.ndarray) or hasattr(given, "convert") or not hasattr(given, "__array__"):
+        return given
+    try:
+        array = np.asarray(given)
+    except Exception as error:  # each library has its own: a tensor on a device, or one that a gradient is asked of
+        raise GgeurError(f"What is given cannot become an array of NumPy: {one_line(error)}.") from error
+    if array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] != 3:  # one picture, or several grey ones?
+        raise GgeurError(f"The pixels have the shape {array.shape}: put the colours last, (H, W, 3).")
+    return array.tolist() if array.dtype.kind in "OU" else array
 
 
 def _pictures(given: Any) -> tuple[list[Item] | None, bool]:

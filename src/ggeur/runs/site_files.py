@@ -23,6 +23,7 @@ SUMS, LEDGER, TOTAL, RECEIPTS = "sums", "ledger.json", "total.npz", "receipts"
 PAGE, HELPS = "report.html", "helps.json"
 HEAD, ABOUT, CARD = "head.npz", "model.json", "card.md"
 WRITTEN = (HEAD, ABOUT, CARD, LEDGER, TOTAL, SUMS)  # by a fit
+_LONGEST = 200  # bytes of a site's name: a file's may have 255, its ending and a temporary one included
 _SCHEMA = 2  # the first had no facts about encoders
 
 
@@ -71,14 +72,21 @@ def save_ledger(folder: Path, kept: Kept) -> None:
 
 def save_sums(folder: Path, sums: Sums) -> None:
     """Write the sums of a site to a file of its name; `folder` is the model's."""
-    if not _is_file_name(sums.name):
-        raise GgeurError(f"The site '{sums.name}' cannot be a file's name; give it another.")
+    check_site_name(sums.name)
     (folder / SUMS).mkdir(parents=True, exist_ok=True)
     _write(folder / SUMS / f"{sums.name}.npz", sums.class_names, list(sums.messages), list(sums.messages.values()))
 
 
+def check_site_name(name: str) -> None:
+    """GgeurError where no file can have the `name` of a site, as that of its sums has."""
+    if not _is_file_name(name):
+        raise GgeurError(f"The site '{name}' cannot be a file's name; give it another.")
+
+
 def _is_file_name(name: Any) -> bool:
-    return isinstance(name, str) and name != "" and not name.startswith(".") and not any(c in name for c in "/\\\0")
+    if not isinstance(name, str) or not 0 < len(name.encode(errors="replace")) <= _LONGEST:
+        return False
+    return not name.startswith(".") and not any(c in name for c in "/\\\0")
 
 
 def load_sums(folder: Path, entry: Entry) -> Sums:

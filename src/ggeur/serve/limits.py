@@ -16,7 +16,8 @@ class Limits:
     rate: float = 10.0
     pixels: int = 60_000_000  # of a picture once it is open
     rows: int = 64  # embeddings in a request
-    seconds: float = 20.0  # to send a request in
+    seconds: float = 20.0  # to send a request in, after which a connection without one ends
+    connections: int = 128  # that are open, idle ones included
     waiting: int = 16  # requests that are being read or answered
 
     @property

@@ -4,25 +4,36 @@ import errno
 import socket
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ggeur.core.errors import GgeurError
 from ggeur.serve.app import LOOPBACK, application, is_loopback
 from ggeur.serve.service import Service
 
+if TYPE_CHECKING:
+    import uvicorn
+
 
 def serve(service: Service, host: str, port: int, on_ready: Callable[[str], None]) -> None:
     """Answer on `host` and `port` (0: any that is free) until interrupted; `on_ready` is told the address."""
-    import uvicorn
-
     warnings.filterwarnings("ignore", module="PIL")  # of damaged uploads, whose senders are told
     with _bound(host, port) as listening:
         names = (*LOOPBACK, host) if is_loopback(host) else None
         shown = f"[{host}]" if ":" in host else host
         on_ready(f"http://{shown}:{listening.getsockname()[1]}/")
-        config: dict[str, Any] = {"log_level": "error", "access_log": False, "server_header": False, "ws": "none"}
-        config |= {"lifespan": "off", "timeout_keep_alive": 5, "h11_max_incomplete_event_size": 16_384, "http": "h11"}
-        uvicorn.Server(uvicorn.Config(application(service, names), **config)).run(sockets=[listening])
+        server_of(service, names).run(sockets=[listening])
+
+
+def server_of(service: Service, names: tuple[str, ...] | None) -> "uvicorn.Server":
+    """uvicorn's, of a model that goes by these `names`, within its limits."""
+    import uvicorn
+
+    from ggeur.serve.connections import limited
+
+    config: dict[str, Any] = {"log_level": "error", "access_log": False, "server_header": False, "ws": "none"}
+    config |= {"lifespan": "off", "h11_max_incomplete_event_size": 16_384, "http": limited(service.limits)}
+    config |= {"timeout_keep_alive": 5, "timeout_graceful_shutdown": 5}
+    return uvicorn.Server(uvicorn.Config(application(service, names), **config))
 
 
 def _bound(host: str, port: int) -> socket.socket:

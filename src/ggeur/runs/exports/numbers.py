@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
-from ggeur.runs.model import Model, by_path
+from ggeur.runs.model import Model
+from ggeur.runs.model_files import by_path
 
 EXPORTED = ("linear", "mlp", "mixture", "blend", "cosine", "adapter")
 

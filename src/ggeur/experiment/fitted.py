@@ -1,0 +1,153 @@
+"""A head that was solved for sites: scored on their test rows, and kept as a folder that sites can join and leave."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.data.files import CannotWrite, cannot, write_bytes
+from ggeur.data.table import EmbeddingTable
+from ggeur.experiment.evaluation import TestSet, mean_accuracy
+from ggeur.experiment.sites import Site
+from ggeur.experiment.solution import Solution, together
+from ggeur.federation.ledger import Ledger
+from ggeur.federation.sums import Sums, Whole
+from ggeur.heads import resolve as resolve_head
+from ggeur.heads import sizes
+from ggeur.heads.head import Params
+from ggeur.runs.card import card
+from ggeur.runs.change import LOCK, NEXT, PART, Command, drop, locked, pending, staged
+from ggeur.runs.interrupt import uninterrupted
+from ggeur.runs.model import Model
+from ggeur.runs.site_files import (
+    CARD,
+    WRITTEN,
+    Kept,
+    read_receipts,
+    save_ledger,
+    save_sums,
+    save_total,
+    settle,
+    write_receipt,
+)
+
+
+class Fitted(NamedTuple):
+    """A head, how it was solved and from what, and what a model says of it."""
+
+    solution: Solution
+    params: Params
+    whole: Whole
+    encoder: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+    calibration: Mapping[str, Any]  # none where a site has joined or left, and the rows of the others are not at hand
+
+    @property
+    def model(self) -> Model:
+        """The model of it."""
+        head = self.solution.solved.head
+        return Model(
+            self.params,
+            head,
+            self.whole.message.dimension,
+            self.whole.class_names,
+            self.encoder,
+            sizes(head, self.params),
+            algorithm=self.solution.to_json(),
+            settings=self.settings,
+            metrics=self.metrics,
+            calibration=self.calibration,
+            privacy={"min_count": least} if (least := self.settings.get("min_count")) else {},
+        )
+
+
+def scores(sites: Sequence[Site], names: tuple[str, ...], solution: Solution, params: Params) -> dict[str, Any]:
+    """Percent right on the test rows of `sites`, by domain and on average; nothing where there are none.
+
+    `cells` are how many rows of each domain and class are right, and how many there are.
+    """
+    tested = [s for s in sites if s.test.any()]
+    if not tested:
+        return {}
+    rows = together(tested, names, test=True)
+    c = rows.clients
+    table = EmbeddingTable(
+        x=c.x,
+        y=c.y,
+        domain=c.domains,
+        test=np.ones(len(c.y), np.bool_),
+        class_names=rows.class_names,
+        domain_names=rows.domain_names,
+    )
+    kind = solution.solved.head
+    tests = TestSet(table, resolve_head(kind, **sizes(kind, params)))
+    domains = tests.accuracy(params)
+    cells = {d: {names[k]: list(n) for k, n in own.items()} for d, own in tests.cells(params).items()}
+    return {"domains": domains, "avg": mean_accuracy(domains), "test_rows": len(c.y), "cells": cells}
+
+
+def keep(
+    folder: Path,
+    fitted: Fitted,
+    changed: Sequence[Sums],
+    ledger: Ledger,
+    command: Command,
+    *,
+    sealed: bool,
+    more: Mapping[str, Any] | None = None,
+) -> Command:
+    """Write the model, the sums that have `changed` or the sealed total, the ledger, the card and a receipt of `more`.
+
+    All of it becomes the model's at once, so that whatever is cut short here is mended by giving the same `command`
+    again, which is returned with its receipt. The folder is locked, and at rest.
+    """
+    model, apart = fitted.model, fitted.solution.solved.apart
+    if sealed and apart is not None:
+        what = "the class means" if apart.kind == "means" else "second moments"
+        warnings.warn(
+            f"{fitted.solution.method} needs {what} of every domain, so the sealed total holds them too: where a "
+            "domain is one site, they are that site's own.",
+            GgeurWarning,
+            stacklevel=2,
+        )
+    with cannot(f"write {folder}", CannotWrite), uninterrupted():
+        with staged(folder, lambda: command) as new:
+            for sums in () if sealed else changed:
+                save_sums(new, sums)
+            model.save(new)
+            save_ledger(new, Kept(ledger, save_total(new, fitted.whole) if sealed else ""))
+            if more is not None:
+                receipt = write_receipt(folder, new, command.what, command.site, ledger, more)
+                command = command._replace(receipt=receipt)
+            history = [*read_receipts(folder), *read_receipts(new)]
+            write_bytes(new / CARD, card(model, ledger, sealed, history).encode())
+        settle(folder)
+    return command
+
+
+def check_new(path: Path) -> None:
+    """GgeurError where something lies there already, other than what a fit that was cut short has left."""
+    if path.exists() and not path.is_dir():
+        raise GgeurError(f"{path} is not a folder; name a new one with --out.")
+    if path.exists() and not _is_unfinished(path) and {p.name for p in path.iterdir()} - {LOCK, PART}:
+        raise GgeurError(f"{path} is not empty; name a new folder with --out.")
+
+
+def _is_unfinished(path: Path) -> bool:
+    cut = pending(path)
+    return cut is not None and cut.what == "fit" and not {p.name for p in path.iterdir()} - {LOCK, PART, NEXT, *WRITTEN}
+
+
+def claim(folder: Path, held: ExitStack) -> None:
+    """Lock the new `folder`, in which another may have begun since it was looked at, and clear what was left there."""
+    with cannot(f"write {folder}", CannotWrite):
+        folder.mkdir(parents=True, exist_ok=True)
+    held.enter_context(locked(folder))
+    check_new(folder)
+    with cannot(f"write {folder}", CannotWrite):
+        drop(folder, WRITTEN)

@@ -1,0 +1,125 @@
+"""A model on disk: `head.npz` and `model.json`, or as it was exported; read without trust."""
+
+import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.tree_util import keystr, tree_flatten_with_path
+from numpy.lib import format as npy
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.names import build_own, is_own, one_line
+from ggeur.core.types import Tree
+from ggeur.core.units import Units
+from ggeur.data.files import cannot, read_arrays, write_atomically
+from ggeur.heads import resolve as resolve_head
+from ggeur.heads import sizes
+from ggeur.heads.head import Params
+from ggeur.privacy.ball import Ball
+from ggeur.runs.change import current
+from ggeur.runs.places import CONFIG, WEIGHTS, is_export, read_config, read_weights
+from ggeur.runs.sealed import sealed, unsealed
+
+MORE = ("algorithm", "settings", "metrics", "privacy", "calibration")  # which older models do not say
+_KEYS = {"head", "parameters", "dimension", "class_names", "encoder", "units", "ball", *MORE}
+
+
+def write_model(folder: Path, params: Params, about: dict[str, Any]) -> None:
+    """Write the numbers of a head and what model.json says `about` it to `folder`, which is made if need be."""
+    with cannot(f"write {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+    # As np.savez, which would take an array called "file" for an argument of its own.
+    with write_atomically(folder / "head.npz") as file, zipfile.ZipFile(file, "w") as archive:
+        for name, leaf in by_path(params).items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                npy.write_array(member, np.asarray(leaf), allow_pickle=False)
+    with write_atomically(folder / "model.json") as file:
+        file.write(sealed(about))  # a date as text, which a date is read from
+
+
+def read_model(folder: Path, own: bool, numbers: bool) -> dict[str, Any]:
+    """The fields of the model in `folder`; the rest is explained at `Model.load`."""
+    exported = is_export(folder)
+    try:
+        about = read_config(folder) if exported else unsealed(current(folder, "model.json").read_bytes(), _KEYS)
+        names, dimension = tuple(map(str, about["class_names"])), int(about["dimension"])
+        head, encoder = str(about["head"]), dict(about["encoder"])
+        parameters = dict(about.get("parameters", {}))
+        if dimension < 1:
+            raise ValueError("its dimension is not positive")
+        units = _units(about["units"], dimension) if "units" in about else None
+        more: dict[str, Any] = {key: dict(about.get(key, {})) for key in MORE}
+        more["ball"] = _ball(about["ball"], dimension) if "ball" in about else None
+        if not 0 < float(more["calibration"].get("temperature", 1.0)) < np.inf:
+            raise ValueError("its temperature is not positive")
+    except FileNotFoundError as error:
+        raise GgeurError(f"There is no trained model at {folder}.") from error
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        place = folder / (CONFIG if exported else "model.json")
+        raise GgeurError(f"{place} is damaged: {one_line(error)}.") from error
+    if is_own(head) and not own:
+        raise GgeurError(
+            f"The model at {folder} has the head '{head}', and to load it is to import that module; "
+            "if you trust it, use Model.load(path, own=True)."
+        )
+    params = None
+    if numbers:
+        arrays = read_weights(folder) if exported else read_arrays(current(folder, "head.npz"))
+        parameters, params = built(head, parameters, arrays, dimension, len(names))
+        if params is None:
+            where, said = folder / (WEIGHTS if exported else "head.npz"), CONFIG if exported else "model.json"
+            raise GgeurError(f"{where} does not hold the head that {said} describes.")
+    fields = {"head": head, "dimension": dimension, "class_names": names, "encoder": encoder, "parameters": parameters}
+    return {"params": params, **fields, "units": units, **more}
+
+
+class Built(NamedTuple):
+    """The parameters of a head, and its numbers as the tree that it takes; None where they are not its."""
+
+    parameters: dict[str, Any]
+    params: Params
+
+
+def built(kind: str, parameters: Mapping[str, Any], arrays: Mapping[str, Any], dimension: int, classes: int) -> Built:
+    """The head `kind` of so many dimensions and classes, whose numbers are the `arrays`, by path."""
+    known = dict(parameters)
+    if not known:  # older models do not say
+        with suppress(KeyError):  # of an array that is not there, which is seen below
+            known = sizes(kind, arrays)
+    head, key = resolve_head(kind, **known), jax.random.key(0)
+    expected = build_own(kind, "head", lambda: jax.eval_shape(lambda key: head.init(key, dimension, classes), key))
+    shapes = {name: leaf.shape for name, leaf in by_path(expected).items()}
+    if {name: a.shape for name, a in arrays.items()} != shapes or not all(
+        a.dtype.kind == "f" and np.isfinite(a).all() for a in arrays.values()
+    ):
+        return Built(known, None)
+    return Built(known, jax.tree.unflatten(jax.tree.structure(expected), [arrays[name] for name in shapes]))
+
+
+def _units(about: Mapping[str, Any], dimension: int) -> Units:
+    """As model.json has them."""
+    units = Units(np.array(about["shift"], np.float64), float(about["scale"]))
+    if units.shift.shape != (dimension,) or not np.isfinite(units.shift).all() or not 0 < units.scale < np.inf:
+        raise ValueError("its units are not a shift and a scale")
+    return units
+
+
+def _ball(about: Mapping[str, Any], dimension: int) -> Ball:
+    """As model.json has it."""
+    radius, projection = about["radius"], about["projection"]
+    if not (radius is None or 0 < float(radius) < np.inf) or projection not in (None, dimension):
+        raise ValueError("its ball is not a radius and a projection")
+    return Ball(None if radius is None else float(radius), projection)
+
+
+def by_path(tree: Tree) -> dict[str, Any]:
+    """The leaves by where they are: those of {"W": w, "deep": [{"b": b}]} are "W" and "deep/0/b"."""
+
+    def name(step: Any) -> str:
+        return keystr((step,), simple=True).replace("~", "~0").replace("/", "~1")  # as in a JSON pointer: no two alike
+
+    return {"/".join(map(name, path)): leaf for path, leaf in tree_flatten_with_path(tree)[0]}

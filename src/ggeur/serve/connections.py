@@ -1,0 +1,51 @@
+"""Connections that end: how many there may be, and how long one may say nothing. The library leaves both open."""
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ggeur.serve.limits import Limits
+
+_ANSWERS = 10  # times the limit of a request, in which its answer must be ready and taken
+_FULL = b'{"error": "Too many connections are open; try again."}'
+_REFUSED = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\n"
+    b"content-length: %d\r\n\r\n%s" % (len(_FULL), _FULL)
+)
+
+
+def limited(limits: Limits) -> type[H11Protocol]:
+    """HTTP/1.1 as uvicorn has it, of which a connection ends that brings no whole request in the time it has.
+
+    Whether it is silent, or sends its headers letter by letter, or never reads its answer.
+    """
+
+    class Limited(H11Protocol):
+        _looks = 0  # in a row at which nothing was new
+        _last: Any = None  # request that was seen
+        _clock: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            if len(self.connections) > limits.connections:
+                transport.write(_REFUSED)
+                transport.close()
+                return
+            self._clock = self.loop.call_later(limits.seconds, self._look)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            if self._clock is not None:
+                self._clock.cancel()
+            super().connection_lost(exc)
+
+        def _look(self) -> None:
+            answering = self.cycle is not None and not self.cycle.response_complete
+            self._looks = self._looks + 1 if self.cycle is self._last else 0
+            self._last = self.cycle
+            if self._looks >= (_ANSWERS if answering else 1):
+                self.transport.abort()
+                return
+            self._clock = self.loop.call_later(limits.seconds, self._look)
+
+    return Limited
