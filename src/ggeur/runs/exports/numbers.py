@@ -26,6 +26,13 @@ def picture_shape(model: Model) -> tuple[int, int, int]:
     return s, s, 3
 
 
+def input_of(model: Model) -> str:
+    """What an exported head takes, in words."""
+    if model.head in IMAGES:
+        return f"pictures (B, {', '.join(map(str, picture_shape(model)))}), bytes,"
+    return f"embeddings (B, {model.takes})"
+
+
 def colours_of(model: Model) -> tuple[NDArray[Any], NDArray[Any]]:
     """What a network on images takes off its pictures, and divides them by."""
     return colours(model.parameters.get("normalise", "imagenet"))
