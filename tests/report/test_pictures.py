@@ -42,7 +42,7 @@ def test_runs_have_their_curves_in_one_figure_and_pictures_no_spectra(build_run,
     runs = [read_run(folder) for folder in folders]
     (found,) = together(runs)
     (ax,) = (ax for ax in found.figure.axes if ax.lines)
-    assert [line.get_label() for line in ax.lines] == [Variant.PLAIN, runs[1].title, runs[2].title]
+    assert [line.get_label() for line in ax.lines] == [Variant.PICTURES, Variant.PLAIN, runs[2].title]
     assert all(line.get_ydata().tolist() == [75, 79, 80] for line in ax.lines)
     assert together(runs[:1]) == []
     text = write_report(folders[1:], tmp_path / "page.html").read_text(encoding="utf-8")
