@@ -6,7 +6,7 @@ import pytest
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.low_rank import LowRank
-from ggeur.engine import chunks, simulate
+from ggeur.engine import chunks, fleet
 from ggeur.engine.chunks import Chunks
 from ggeur.engine.local import batch_order, local_training
 from ggeur.engine.simulate import Simulation
@@ -204,7 +204,7 @@ def test_clients_per_round_trains_that_many_and_another_choice_each_round(federa
 def test_filling_up_a_group_changes_nothing(federation, monkeypatch):
     train = training(clients_per_round=2, rounds=2, local_steps=4)
     expected = simulated([federation(sizes=TWO, weights=(1, 0, 2))], train)[-1]
-    monkeypatch.setattr(simulate, "few_sizes", lambda n: n + 2)
+    monkeypatch.setattr(fleet, "few_sizes", lambda n: n + 2)
     found = simulated([federation(sizes=TWO, weights=(1, 0, 2))], train)[-1]
     assert_same_head(found.params[0], expected.params[0])
     assert found.loss == pytest.approx(expected.loss)

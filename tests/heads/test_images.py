@@ -1,6 +1,7 @@
 """Networks on images against torch's: the same numbers, pictures and batches give the same after local steps."""
 
 import runpy
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -42,28 +43,73 @@ def federation(head, pixels, sizes, seed=3):
     )
 
 
-def in_torch(name, run, pixels, rate):
-    """FedAvg's round in plain torch: SGD from the same numbers on the same batches, and the mean by rows."""
-    torch = pytest.importorskip("torch")
-    torch_images = SimpleNamespace(**runpy.run_path(str(ROOT / "benchmarks" / "torch_images.py")))
-    ends = []
-    for k, s in enumerate(run.sets):
-        net = torch_images.network(name, pixels, CLASSES)
-        torch_images.put(net, run.params)
-        sgd = torch.optim.SGD(net.parameters(), rate, momentum=0.9, weight_decay=1e-3)
-        for at in batch_order(run.seed, 1, k, len(s.y), STEPS, BATCH).reshape(STEPS, BATCH):
+class InTorch:
+    """The same networks, batches and pictures in plain torch, a client after the other."""
+
+    def __init__(self, name, run, pixels):
+        self.torch = pytest.importorskip("torch")
+        self.parts = SimpleNamespace(**runpy.run_path(str(ROOT / "benchmarks" / "torch_images.py")))
+        self.net, self.run, self.pixels = self.parts.network(name, pixels, CLASSES), run, pixels
+        self.start = self.laid_out(run.params)
+
+    def laid_out(self, params):
+        """Our arrays in the order and layout of the network's."""
+        return [np.array(a) for a in self.parts.ordered(self.net, jax.tree.map(np.asarray, params))]
+
+    def trained(self, start, k, number, steps, rate, *, momentum=0.9, decay=1e-3, added=None):
+        """Where SGD of client `k` ends in round `number`; `added(w)` is added to its gradients at w."""
+        torch, own = self.torch, list(self.net.parameters())
+        with torch.no_grad():
+            for theirs, value in zip(own, start, strict=True):
+                theirs.copy_(torch.from_numpy(value))
+        sgd = torch.optim.SGD(own, rate, momentum=momentum, weight_decay=decay)
+        s = self.run.sets[k]
+        for at in batch_order(self.run.seed, number, k, len(s.y), steps, BATCH).reshape(steps, BATCH):
             at = at[at >= 0]
-            pictures = torch.from_numpy(run.table[s.row[at]].reshape(-1, pixels, pixels, 3))
-            loss = torch.nn.functional.cross_entropy(
-                net(torch_images.inputs(pictures)), torch.from_numpy(s.y[at].astype(np.int64))
-            )
+            pictures = torch.from_numpy(self.run.table[s.row[at]].reshape(-1, self.pixels, self.pixels, 3))
+            found = self.net(self.parts.inputs(pictures))
             sgd.zero_grad()
-            loss.backward()
+            torch.nn.functional.cross_entropy(found, torch.from_numpy(s.y[at].astype(np.int64))).backward()
+            for w, term in zip(own, added([p.detach().numpy() for p in own]) if added else (), strict=bool(added)):
+                w.grad += torch.from_numpy(term)
             sgd.step()
-        ends.append([p.detach().numpy() for p in net.parameters()])
-    share = run.weights / run.weights.sum()
-    mean = [sum(w * leaf for w, leaf in zip(share, leaves, strict=True)) for leaves in zip(*ends, strict=True)]
-    return mean, lambda params: torch_images.ordered(net, jax.tree.map(np.asarray, params))
+        return [p.detach().numpy().copy() for p in own]
+
+
+def each(f, *lists):
+    return [f(*arrays) for arrays in zip(*lists, strict=True)]
+
+
+def scaffold_in_torch(other, rounds, steps, rate, server_rate=0.25):
+    """Karimireddy et al., Algorithm 1 with option II: plain steps, each corrected by c - c_i."""
+    x, zero = other.start, each(np.zeros_like, other.start)
+    c, own = zero, [zero for _ in steps]
+    for number in range(1, rounds + 1):
+        ends, new = [], []
+        for k, K in enumerate(steps):
+            turn = each(np.subtract, c, own[k])
+            added = partial(lambda turn, w: turn, turn)
+            ends.append(other.trained(x, k, number, K, rate, momentum=0.0, decay=0.0, added=added))
+            new.append(each(lambda t, x, y, scale: (x - y) / scale - t, turn, x, ends[k], [K * rate] * len(x)))
+        x = each(lambda x, *y: x + server_rate * (sum(y) / len(y) - x), x, *ends)
+        c, own = each(lambda *c_i: sum(c_i) / len(c_i), *new), new
+    return x
+
+
+def feddyn_in_torch(other, rounds, steps, rate, alpha=0.5):
+    """Acar et al., Algorithm 1, all clients: the regulariser's gradient is alpha (w - w_t) - g_k."""
+
+    def pull(x, g, w):
+        return each(lambda x, g, w: alpha * (w - x) - g, x, g, w)
+
+    x, zero = other.start, each(np.zeros_like, other.start)
+    g = [zero for _ in steps]
+    for number in range(1, rounds + 1):
+        ends = [other.trained(x, k, number, K, rate, added=partial(pull, x, g[k])) for k, K in enumerate(steps)]
+        g = [each(lambda x, g, w: g - alpha * (w - x), x, g_k, end) for g_k, end in zip(g, ends, strict=True)]
+        own = [each(lambda w, g: w - g / alpha, end, g_k) for end, g_k in zip(ends, g, strict=True)]
+        x = each(lambda *a: sum(a) / len(a), *own)  # h is the mean of the g_k
+    return x
 
 
 @pytest.mark.parametrize(
@@ -74,12 +120,28 @@ def test_five_local_steps_of_fedavg_are_torchs(name, pixels):
     run = federation(head, pixels, (7, 5) if name == "simplecnn" else (7,))  # with short last batches
     training = Training(rounds=1, batch=BATCH, rate=0.02, local_steps=STEPS, optimiser=OPTIMISER)
     (found,) = Simulation([run], resolve_method("fedavg", head, {}), training).rounds()
-    expected, laid_out = in_torch(name, run, pixels, 0.02)
+    other = InTorch(name, run, pixels)
+    ends = [other.trained(other.start, k, 1, STEPS, 0.02) for k in range(len(run.sets))]
+    share = run.weights / run.weights.sum()
+    check_same(other, found.params[0], each(lambda *a: sum(w * v for w, v in zip(share, a, strict=True)), *ends))
+
+
+def check_same(other, params, expected):
     moved = 0.0
-    for ours, theirs, before in zip(laid_out(found.params[0]), expected, laid_out(run.params), strict=True):
+    for ours, theirs, before in zip(other.laid_out(params), expected, other.start, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-4)
         moved = max(moved, float(np.abs(theirs - before).max()))
-    assert moved > 1e-2, "five steps must go somewhere for this to mean anything"
+    assert moved > 1e-2, "the steps must go somewhere for this to mean anything"
+
+
+@pytest.mark.parametrize("method, in_torch", [("scaffold", scaffold_in_torch), ("feddyn", feddyn_in_torch)])
+def test_rounds_with_states_of_clients_are_torchs_where_clients_take_different_steps(method, in_torch):
+    head, rate = resolve("simplecnn"), 0.05
+    run = federation(head, 16, (15, 9))  # 8 and 6 steps: one program
+    training = Training(rounds=3, batch=BATCH, rate=rate, local_epochs=2, optimiser=OPTIMISER)
+    *_, found = Simulation([run], resolve_method(method, head, {}), training).rounds()
+    other = InTorch("simplecnn", run, 16)
+    check_same(other, found.params[0], in_torch(other, 3, [8, 6], rate))
 
 
 def test_the_small_cnn_has_the_benchmarks_parameters_and_features():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ggeur import methods
-from ggeur.engine import simulate
+from ggeur.engine import fleet
 from ggeur.engine.simulate import Simulation
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import has_own_head, names, resolve
@@ -71,8 +71,8 @@ def test_what_a_server_sends_need_not_be_copied_for_every_client(toy, name, monk
     runs = [usual.runs[0], usual.runs[0]._replace(seed=1)]
     built = [resolve(name, HEAD, values) for values in ({}, others(resolve(name, HEAD, {})))]
     expected = list(Simulation(runs, built, usual.training).rounds())[-1].params
-    monkeypatch.setattr(simulate, "_SENT_BYTES", 0)
-    monkeypatch.setattr(simulate.trees, "stack", None)
+    monkeypatch.setattr(fleet, "_SENT_BYTES", 0)
+    monkeypatch.setattr(fleet.trees, "stack", None)
     found = list(Simulation(runs, built, usual.training).rounds())[-1].params
     jax.tree.map(toy.same, found, expected)
 

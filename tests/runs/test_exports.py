@@ -5,6 +5,7 @@ import json
 import pickle
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 from scipy.special import softmax
@@ -12,12 +13,14 @@ from scipy.special import softmax
 import ggeur
 from ggeur.core.errors import GgeurError
 from ggeur.core.units import Units
+from ggeur.heads import IMAGES
+from ggeur.heads import resolve as resolve_head
 from ggeur.privacy.ball import Ball
 from ggeur.runs.exports.export_folder import write_hub, write_torch
 from ggeur.runs.exports.onnx_graph import write_onnx
 from ggeur.runs.model import Model
 
-P, NAMES = 6, ("ant", "bee", "cat")
+P, SIDE, NAMES = 6, 16, ("ant", "bee", "cat")
 RNG = np.random.default_rng(1)
 FAR = 2e4  # how far from zero the rows of a solved head lie, in units of their spread
 
@@ -59,6 +62,18 @@ def solved(method):
     return Model(found.params_, kind, P, NAMES, {}, sizes(kind, found.params_), calibration=calibrated(1.7))
 
 
+def network(name, **parameters):
+    """A network on small pictures, of random numbers that keep its layers' values about as large as they come."""
+    rng, init = np.random.default_rng(0), resolve_head(name, **parameters).init
+    shapes = jax.eval_shape(lambda key: init(key, SIDE * SIDE * 3, len(NAMES)), jax.random.key(0))
+    fans = {1: lambda a: 1, 2: lambda a: a.shape[1], 4: lambda a: a.size // a.shape[3]}
+    params = jax.tree.map(
+        lambda a: (rng.normal(size=a.shape) * np.sqrt(2 / fans[a.ndim](a))).astype(np.float32), shapes
+    )
+    x = rng.integers(0, 256, (20, SIDE * SIDE * 3)).astype(np.float32)
+    return Model(params, name, x.shape[1], NAMES, {"encoder": f"pixels:{SIDE}"}, parameters), x
+
+
 MODELS = {
     "linear": lambda: (trained("linear"), rows()),
     "two classes": lambda: (trained("linear", NAMES[:2]), rows()),
@@ -66,6 +81,8 @@ MODELS = {
     "mlp": lambda: (trained("mlp"), rows()),
     "cosine": lambda: (trained("cosine"), with_a_zero(rows())),
     "adapter": lambda: (trained("adapter"), with_a_zero(rows())),
+    "simplecnn": lambda: network("simplecnn", normalise="cifar10"),
+    "resnet10": lambda: network("resnet10"),
     "lda": lambda: (solved("lda"), rows(at=FAR)),
     "gated": lambda: (solved("gated"), rows(at=FAR)),
     "limit+gated": lambda: (solved("limit+gated"), rows(at=FAR)),
@@ -91,11 +108,15 @@ def test_the_onnx_graph(case, tmp_path):
     model, x, wanted = case
     write_onnx(model, tmp_path / "m.onnx")
     session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
-    label, found = session.run(["label", "probabilities"], {"embeddings": x})
+    label, found = session.run(["label", "probabilities"], _input(model, x))
     np.testing.assert_allclose(found, wanted, atol=1e-5)
     assert label.tolist() == [model.class_names[c] for c in wanted.argmax(axis=1)]
     said = session.get_modelmeta().custom_metadata_map
     assert json.loads(said["class_names"]) == list(model.class_names)
+
+
+def _input(model, x):
+    return {"pictures": x.reshape(-1, SIDE, SIDE, 3).astype(np.uint8)} if model.head in IMAGES else {"embeddings": x}
 
 
 def test_the_torch_module_which_imports_nothing_of_ours(case, tmp_path):

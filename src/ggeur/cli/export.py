@@ -38,7 +38,9 @@ def export(
         raise GgeurError("--encoder goes with --onnx FILE and names an ONNX file, onnx:PATH: both become one graph.")
     if onnx is not None:
         check_out_file(onnx)
+    from ggeur.heads import IMAGES
     from ggeur.runs.exports.export_folder import write_hub, write_torch
+    from ggeur.runs.exports.numbers import input_of
     from ggeur.runs.exports.onnx_graph import write_onnx
     from ggeur.runs.own_encoder import encoder_of
 
@@ -47,7 +49,7 @@ def export(
         if onnx is not None:
             tower = None if encoder is None else encoder_of(head, encoder)
             write_onnx(head, onnx, tower)  # type: ignore[arg-type]  # onnx:PATH is one of ONNX
-            takes = f"embeddings (B, {head.takes})" if tower is None else "prepared pixels"
+            takes = input_of(head) if tower is None else "prepared pixels"
             say(f"{onnx} takes {takes} and gives label (B,) and probabilities (B, {len(head.class_names)})")
             if tower is None and str(head.encoder.get("encoder", "")).startswith("onnx:"):
                 mark("note", "the encoder is ONNX too; with --encoder onnx:PATH both become one graph.")
@@ -57,4 +59,5 @@ def export(
                 say(f"{new} holds {', '.join(sorted(p.name for p in new.iterdir() if p.is_file()))}")
         if sklearn:
             say(f'classifier = ggeur.load_model("{folder}").to_sklearn()', soft_wrap=True)
-            say(f"is a {type(head.to_sklearn()).__name__} of embeddings; nothing was written, as a pickle runs code.")
+            rows = "pictures laid flat" if head.head in IMAGES else "embeddings"
+            say(f"is a {type(head.to_sklearn()).__name__} of {rows}; nothing was written, as a pickle runs code.")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 Params = Any  # a pytree of arrays
 _BLOCK = 2048  # rows in float64 at once
-_PICTURES = 256  # at once: a network holds every layer's values of each
+_PICTURES = 64 * 3 * 32**2  # numbers at once: a network holds every layer's values, and nine times a layer's patches
 
 
 class Head(NamedTuple):
@@ -50,6 +50,7 @@ def double_logits(head: Head, params: Params, x: Any) -> NDArray[np.float64] | N
 
 def in_blocks(head: Head, compute: Callable[[Any], Any], x: Any) -> Any:
     """`compute` of rows `x`, which does not look across them: of pictures a few at a time, of others all at once."""
-    if not head.images or len(x) <= _PICTURES:
+    few = max(1, _PICTURES // np.shape(x)[1])
+    if not head.images or len(x) <= few:
         return compute(x)
-    return np.concatenate([np.asarray(compute(x[i : i + _PICTURES])) for i in range(0, len(x), _PICTURES)])
+    return np.concatenate([np.asarray(compute(x[i : i + few])) for i in range(0, len(x), few)])

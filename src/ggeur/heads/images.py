@@ -17,6 +17,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
 from ggeur.heads.head import Head, Params
@@ -28,7 +29,7 @@ _COLOURS = {  # mean and deviation of red, green and blue, of values between 0 a
     "cifar10": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2615)),
     "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
 }
-_GROUPS = 32  # of channels, as Wu and He have them
+GROUPS, EPSILON = 32, 1e-5  # of channels, as Wu and He have them; beside the variance, as torch has it
 _WIDTHS = (64, 128, 256, 512)  # of a ResNet's stages
 _SMALLEST = 16  # pixels a side that the small CNN can take
 
@@ -144,10 +145,20 @@ def _network(
 
 def _normalised(x: jax.Array, whose: Normalisation) -> jax.Array:
     """Rows as pictures (n, S, S, 3), about the mean of each colour and in units of its deviation."""
-    mean, deviation = (255 * np.array(v, np.float32) for v in _COLOURS[whose])
+    mean, deviation = colours(whose)
     s = side(x.shape[1])
     found: jax.Array = (x.reshape(-1, s, s, 3) - mean) / deviation
     return found
+
+
+def colours(whose: Normalisation) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Mean and deviation of red, green and blue, of values from 0 to 255.
+
+    >>> [v.round().tolist() for v in colours("imagenet")]
+    [[124.0, 116.0, 104.0], [58.0, 57.0, 57.0]]
+    """
+    mean, deviation = (255 * np.array(v, np.float32) for v in _COLOURS[whose])
+    return mean, deviation
 
 
 def _linear(key: jax.Array, inputs: int, outputs: int) -> Params:
@@ -178,10 +189,10 @@ def _convolved(layer: Params, x: jax.Array, stride: int = 1) -> jax.Array:
     z = _patches(padded, k, stride) @ layer["W"].reshape(-1, c)
     n = len(z)
     # Moments of channels, then of groups: sums over leading axes compile better than those over split ones.
-    groups = z.mean(axis=(1, 2)).reshape(n, _GROUPS, -1).mean(axis=2)
-    centred = z - jnp.repeat(groups, c // _GROUPS, axis=1)[:, None, None]
-    variance = jnp.mean(centred**2, axis=(1, 2)).reshape(n, _GROUPS, -1).mean(axis=2)
-    scale = jnp.repeat(jax.lax.rsqrt(variance + 1e-5), c // _GROUPS, axis=1) * layer["scale"]
+    groups = z.mean(axis=(1, 2)).reshape(n, GROUPS, -1).mean(axis=2)
+    centred = z - jnp.repeat(groups, c // GROUPS, axis=1)[:, None, None]
+    variance = jnp.mean(centred**2, axis=(1, 2)).reshape(n, GROUPS, -1).mean(axis=2)
+    scale = jnp.repeat(jax.lax.rsqrt(variance + EPSILON), c // GROUPS, axis=1) * layer["scale"]
     found: jax.Array = centred * scale[:, None, None] + layer["shift"]
     return found
 

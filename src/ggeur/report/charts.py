@@ -17,6 +17,7 @@ from ggeur.report.tables import Number
 _STYLE: Any = {**STYLE, "axes.titlesize": 9, "axes.spines.top": False, "axes.spines.right": False}
 # One look per variant on the whole page; told apart by dash and marker as well as by colour.
 _LOOKS: dict[str, tuple[str, Any, str]] = {
+    Variant.PICTURES: ("#E64B35", (0, (1, 1)), "h"),
     Variant.PLAIN: ("#7f7f7f", "--", "o"),
     Variant.EQUAL_WEIGHTS: ("#CC79A7", ":", "v"),
     Variant.STEPS_MATCHED: ("#56B4E9", ":", "P"),

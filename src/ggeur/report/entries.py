@@ -11,6 +11,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.names import is_own
 from ggeur.core.packaged import packaged_toml
 from ggeur.federation.augmentation import ggeur, none, prototypes, resample
+from ggeur.heads import IMAGES
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report.tables import row_name, setting
 from ggeur.runs.compare import Difference, paired_difference
@@ -22,6 +23,7 @@ from ggeur.settings.schema import Settings
 class Variant(StrEnum):
     """What was done to a method's data, in the order of what each adds to the one before; there may be others."""
 
+    PICTURES = "on pictures"
     PLAIN = none().label
     EQUAL_WEIGHTS = "equal weights"
     STEPS_MATCHED = "steps matched"
@@ -148,6 +150,7 @@ def _variant(point: Settings, weights: str, steps: int | None, scale: str, most:
         words += [a.statistics] if a.statistics != "per-class" else []
     extra = [f"{point.train.weights} weights"] if point.train.weights != weights else []
     extra += [Variant.STEPS_MATCHED] if point.train.local_steps not in (None, steps) else []
+    extra += [Variant.PICTURES] if point.train.head in IMAGES else []
     extra += [f"from {point.train.solver}"] if point.train.solver else []
     return ", ".join(extra if extra and augmentation.rule is None else words + extra)
 

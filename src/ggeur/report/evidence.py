@@ -8,6 +8,7 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.data.datasets import MINI_DIGITS
+from ggeur.data.image_table import ImageTable
 from ggeur.experiment.partitions import client_names, partition_rows
 from ggeur.experiment.source import load_table
 from ggeur.paper.reproduction import Reproduction
@@ -78,6 +79,8 @@ def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[Captione
         clients=f" The first {_CLIENTS} clients." if len(clients) > _CLIENTS else "",
         comparison=_further(points),
     )
+    if isinstance(table, ImageTable):  # whose rows have no geometry to speak of, and thousands of dimensions
+        return [labels]
     similarity = []
     if found := inspection.similarities(table):
         shown = [p._replace(domains=(plain_text(p.domains[0]), plain_text(p.domains[1]))) for p in found]

@@ -22,6 +22,7 @@ from ggeur.report.ranks_section import ranks_section
 from ggeur.report.run_folder import Run, find_helps, read_run
 from ggeur.report.tables import averaged
 from ggeur.report.template import render_page, templates
+from ggeur.report.together import together
 from ggeur.report.words import summary
 from ggeur.runs.promise import promised
 from ggeur.runs.versions import read_versions
@@ -54,6 +55,7 @@ def render(runs: Sequence[Run]) -> str:
         "report on fewer runs at once",
         runs=[_context(run, f"run{i}") for i, run in enumerate(runs)],
         protocols=side_by_side(runs),
+        together=together(runs),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ggeur.federation.ledger import Ledger
+from ggeur.heads import IMAGES
 from ggeur.runs.model import Model
 from ggeur.runs.promise import sentences
 
@@ -142,9 +143,9 @@ def _not_for(model: Model) -> list[str]:
 
 def model_card(model: Model) -> str:
     """The card of a model whose sites are not listed: that of a run's cell, or of one handed on."""
-    a = model.algorithm
+    a, kind = model.algorithm, "pictures" if model.head in IMAGES else "embeddings"
     said = {
-        "Head": f"{model.head}, on embeddings of {model.takes} dimensions",
+        "Head": f"{model.head}, on {kind} of {model.takes} dimensions",
         "Method": _text(a.get("method", "not known")) + (f", which took {_text(a['taken'])}" if a.get("taken") else ""),
         "Constants": _pairs(a.get("constants", {})),
         "Augmentation": _text(a.get("augmentation", "")),
@@ -157,8 +158,7 @@ def model_card(model: Model) -> str:
     lines = [
         "# Model card",
         "",
-        f"A classifier of {len(model.class_names)} classes on frozen embeddings, made by ggeur for sites whose rows "
-        "did not move.",
+        f"A classifier of {len(model.class_names)} classes on {kind}, made by ggeur for sites whose rows did not move.",
         "",
         f"- Classes: {_texts(model.class_names)}",
         _encoder(model),
@@ -175,11 +175,11 @@ def model_card(model: Model) -> str:
 
 def hub_card(model: Model) -> str:
     """The same as the hub wants it: after metadata in YAML, as which JSON can be read."""
-    a = model.metrics
+    a, kind = model.metrics, "pictures" if model.head in IMAGES else "frozen-embeddings"
     about: dict[str, Any] = {
         "library_name": "ggeur",
         "pipeline_tag": "image-classification",
-        "tags": ["federated-learning", "ggeur", "frozen-embeddings", str(model.algorithm.get("method", "head"))],
+        "tags": ["federated-learning", "ggeur", kind, str(model.algorithm.get("method", "head"))],
     }
     if "/" in (name := str(model.encoder.get("encoder", ""))) and ":" not in name:
         about["base_model"] = name

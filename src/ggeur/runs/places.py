@@ -13,7 +13,14 @@ from ggeur.runs.result import Result
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"  # of a model that was exported, as the hub wants them named
 BASIS = "ball/basis"  # beside the head's numbers: a projection, for programs that cannot draw it as we do
-FOR_OTHERS = ("model_type", "library_name", "id2label", "label2id", "version")  # what it says that we do not need
+FOR_OTHERS = (
+    "model_type",
+    "library_name",
+    "id2label",
+    "label2id",
+    "version",
+    "colours",
+)  # what it says that we do not need
 _INSIDE = ("head.npz", "model.json", "card.md", CONFIG, WEIGHTS)
 
 

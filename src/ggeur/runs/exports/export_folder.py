@@ -10,9 +10,10 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import cannot, write_bytes
+from ggeur.heads import IMAGES
 from ggeur.privacy.ball import basis_of
 from ggeur.runs.card import hub_card
-from ggeur.runs.exports.numbers import numbers
+from ggeur.runs.exports.numbers import colours_of, numbers
 from ggeur.runs.model import Model
 from ggeur.runs.places import BASIS, CONFIG, WEIGHTS
 
@@ -49,6 +50,13 @@ def _write(model: Model, folder: Path, more: dict[str, bytes]) -> None:
         write_bytes(folder / name, one)
 
 
+def _colours(model: Model) -> dict[str, Any]:
+    if model.head not in IMAGES:
+        return {}
+    mean, deviation = colours_of(model)
+    return {"colours": {"mean": mean.tolist(), "deviation": deviation.tolist()}}
+
+
 def _config(model: Model) -> dict[str, Any]:
     names = model.class_names
     return {
@@ -57,5 +65,6 @@ def _config(model: Model) -> dict[str, Any]:
         "version": version("ggeur"),
         "id2label": {str(i): name for i, name in enumerate(names)},
         "label2id": {name: i for i, name in enumerate(names)},
+        **_colours(model),
         **model.about(),
     }

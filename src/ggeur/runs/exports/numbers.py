@@ -6,10 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.heads import IMAGES
+from ggeur.heads.images import colours, side
 from ggeur.runs.model import Model
 from ggeur.runs.model_files import by_path
 
-EXPORTED = ("linear", "mlp", "mixture", "blend", "cosine", "adapter")
+EXPORTED = ("linear", "mlp", "mixture", "blend", "cosine", "adapter", *IMAGES)
 
 
 def numbers(model: Model) -> dict[str, NDArray[Any]]:
@@ -17,6 +19,24 @@ def numbers(model: Model) -> dict[str, NDArray[Any]]:
     if model.head not in EXPORTED:
         raise GgeurError(f"The head '{model.head}' cannot be exported; {', '.join(EXPORTED)} can.")
     return {name: np.asarray(leaf) for name, leaf in by_path(model.params).items()}
+
+
+def picture_shape(model: Model) -> tuple[int, int, int]:
+    """Of what a network on images takes."""
+    s = side(model.dimension)
+    return s, s, 3
+
+
+def input_of(model: Model) -> str:
+    """What an exported head takes, in words."""
+    if model.head in IMAGES:
+        return f"pictures (B, {', '.join(map(str, picture_shape(model)))}), bytes,"
+    return f"embeddings (B, {model.takes})"
+
+
+def colours_of(model: Model) -> tuple[NDArray[Any], NDArray[Any]]:
+    """What a network on images takes off its pictures, and divides them by."""
+    return colours(model.parameters.get("normalise", "imagenet"))
 
 
 def is_double(model: Model, arrays: dict[str, NDArray[Any]]) -> bool:

@@ -1,4 +1,4 @@
-"""A model as an ONNX graph: embeddings in, or prepared pixels where its encoder is ONNX too; labels out.
+"""A model as an ONNX graph: embeddings in, pictures, or prepared pixels where its encoder is ONNX too; labels out.
 
 The graph computes what `Model.probabilities` does, step by step and in the same type: a solved head in float64.
 """
@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import write_bytes
 from ggeur.encode.onnx import OnnxEncoder
+from ggeur.heads import IMAGES
 from ggeur.heads.cosine import SCALE
 from ggeur.privacy.ball import Ball, basis_of
-from ggeur.runs.exports.numbers import is_double, numbers
+from ggeur.runs.exports.numbers import is_double, numbers, picture_shape
+from ggeur.runs.exports.onnx_networks import network
 from ggeur.runs.exports.onnx_nodes import Nodes
 from ggeur.runs.model import Model
 
@@ -29,8 +31,9 @@ Arrays = dict[str, NDArray[Any]]
 def write_onnx(model: Model, file: Path, encoder: OnnxEncoder | None = None) -> None:
     """Write the head of `model` to `file`, or `encoder` and head in one graph.
 
-    Outputs are `label` (B,) text and `probabilities` (B, C); the input is `embeddings` (B, p), or that of the encoder.
-    The file's metadata has class names, encoder, preprocessing and whether it is calibrated.
+    Outputs are `label` (B,) text and `probabilities` (B, C); the input is `embeddings` (B, p), that of the encoder,
+    or of a network on images `pictures`, bytes (B, S, S, 3). The file's metadata has class names, encoder,
+    preprocessing and whether it is calibrated.
     """
     try:
         import onnx
@@ -43,7 +46,8 @@ def write_onnx(model: Model, file: Path, encoder: OnnxEncoder | None = None) -> 
     if opset < _OLDEST:
         raise GgeurError(f"{encoder and encoder.path} is of the ONNX opset {opset}; convert it to {_OLDEST} or newer.")
     nodes = Nodes(opset, is_double(model, arrays))
-    given = "embeddings" if encoder is None else encoder.output
+    images = model.head in IMAGES
+    given = ("pictures" if images else "embeddings") if encoder is None else encoder.output
     _answer(nodes, model, arrays, given, unit=encoder is not None and encoder.normalize)
     classes = len(model.class_names)
     outputs = [
@@ -51,7 +55,8 @@ def write_onnx(model: Model, file: Path, encoder: OnnxEncoder | None = None) -> 
         helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["batch", classes]),
     ]
     if tower is None:
-        rows = [helper.make_tensor_value_info("embeddings", TensorProto.FLOAT, ["batch", model.takes])]
+        kind, shape = (TensorProto.UINT8, picture_shape(model)) if images else (TensorProto.FLOAT, (model.takes,))
+        rows = [helper.make_tensor_value_info(given, kind, ["batch", *shape])]
         graph = helper.make_graph(nodes.nodes, "ggeur", rows, outputs, nodes.constants)
         whole = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=_IR)
     else:
@@ -78,7 +83,7 @@ def _answer(n: Nodes, model: Model, arrays: Arrays, given: str, *, unit: bool) -
         x = n.rounded(_ball(n, model.ball, model.takes, x))
     if model.units is not None:
         x = n.rounded(n("Div", n("Sub", x, model.units.shift), n.number(model.units.scale)))
-    logits = _HEADS[model.head](n, arrays, x)
+    logits = network(n, model, arrays, x) if model.head in IMAGES else _HEADS[model.head](n, arrays, x)
     sure = n("Softmax", n("Div", logits, n.number(model.temperature)), axis=1)
     n("Cast", sure, out="probabilities", to=1)
     best = n("ArgMax", sure, axis=1, keepdims=0)

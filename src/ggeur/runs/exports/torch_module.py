@@ -4,12 +4,15 @@ from model import Classifier
 classifier = Classifier()
 probabilities = classifier(embeddings)             # (n, classes), of embeddings (n, p)
 names = classifier.label(embeddings)
+
+Where config.json says "colours", it is a network on pictures, (n, S, S, 3) of 0 to 255 in the place of embeddings.
 """
 
 import json
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from safetensors.torch import load_file
 
 
@@ -44,6 +47,8 @@ class Classifier(torch.nn.Module):
         if (units := self.config.get("units")) is not None:
             shift = torch.tensor(units["shift"], dtype=self.dtype, device=x.device)
             x = ((x - shift) / units["scale"]).float().to(self.dtype)
+        if "colours" in self.config:
+            return self._network(x)
         return getattr(self, f"_{self.config['head']}")(x)
 
     @property
@@ -84,3 +89,36 @@ class Classifier(torch.nn.Module):
     def _adapter(self, x):
         hidden = torch.tanh(x @ self._of("W1").T + self._of("b1"))
         return self._cosine(torch.softmax(hidden @ self._of("W2").T + self._of("b2"), dim=1) * x)
+
+    def _network(self, x):
+        side = round((self.config["dimension"] / 3) ** 0.5)
+        mean, deviation = (torch.tensor(self.config["colours"][v], device=x.device) for v in ("mean", "deviation"))
+        x = ((x.reshape(-1, side, side, 3) - mean) / deviation).permute(0, 3, 1, 2)
+        features = self._small(x) if self.config["head"] == "simplecnn" else self._residual(x)
+        return self._linear(features, "out/")
+
+    def _small(self, x):
+        for at in ("conv/0", "conv/1"):
+            x = F.max_pool2d(torch.relu(F.conv2d(x, self._kernel(at), self._of(f"{at}/b"))), 2)
+        x = x.permute(0, 2, 3, 1).flatten(1)
+        for i in range(3):
+            x = torch.relu(self._linear(x, f"hidden/{i}/"))
+        return self._linear(x, "hidden/3/")
+
+    def _residual(self, x):
+        x = torch.relu(self._convolved("stem", x))
+        i = 0
+        while hasattr(self, f"{(at := f'blocks/{i}')}/first/W"):
+            short = hasattr(self, f"{at}/short/W")  # which is where the side is halved
+            inner = torch.relu(self._convolved(f"{at}/first", x, 2 if short else 1))
+            inner = self._convolved(f"{at}/second", inner)
+            x, i = torch.relu(inner + (self._convolved(f"{at}/short", x, 2) if short else x)), i + 1
+        return x.mean(dim=(2, 3))
+
+    def _convolved(self, at, x, stride=1):
+        kernel = self._kernel(at)
+        z = F.conv2d(x, kernel, stride=stride, padding=kernel.shape[2] // 2)
+        return F.group_norm(z, 32, self._of(f"{at}/scale"), self._of(f"{at}/shift"))
+
+    def _kernel(self, at):
+        return self._of(f"{at}/W").permute(3, 2, 0, 1)
