@@ -2,7 +2,6 @@
 
 import copy
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,7 +25,6 @@ SECURE = {"secure_sum": True, "radius": 20.0}
 NOISE = {"epsilon": 1.0, "radius": 20.0}
 CLASSES = ("ant", "bee")
 ASKED = {"kind": "pooled", "by_domain": False, "folds": 0}
-ATTEMPT = {"attempt": {"what": "one", "name": "a", "sites": [0, 1, 2]}}
 
 
 class Server:
@@ -196,12 +194,18 @@ def test_vectors_alone_are_asked_for_under_epsilon(tmp_path):
 
 @pytest.mark.parametrize("privacy", [SECURE, NOISE])
 def test_rows_that_are_test_rows_under_a_seed_of_the_servers(tmp_path, privacy):
-    """A row more would move others between training and test, and each would be a test row under some seed."""
-    server = Server(tmp_path, ["art"] * 3, privacy)
-    table = EmbeddingTable.load(tmp_path / "0.npz")
-    replace(table, test=None).save(tmp_path / "0.npz")
-    with pytest.raises(GgeurError, match="mark no test rows"):
-        server.ask(0, secure.keys if privacy is SECURE else statistics, **ATTEMPT, **ASKED)
+    """Whatever the seed, the same rows are: and one row more moves no other between training and test."""
+    server, rng = Server(tmp_path, ["art"] * 3, privacy), np.random.default_rng(0)
+    x, names = rng.standard_normal((300, 4)).astype(np.float32), {"class_names": CLASSES, "domain_names": ("art",)}
+
+    def held_out(rows, seed):
+        EmbeddingTable(x=x[:rows], y=np.arange(rows) % 2, domain=np.zeros(rows, int), **names).save(tmp_path / "0.npz")
+        return server.ask(0, lambda request: request.table().test, seed=seed)
+
+    first = held_out(299, 0)
+    assert 0.2 < first.mean() < 0.4
+    np.testing.assert_array_equal(held_out(299, 7), first)
+    np.testing.assert_array_equal(held_out(300, 7)[:299], first)
 
 
 def test_right_answers_to_many_heads(tmp_path):

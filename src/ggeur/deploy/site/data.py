@@ -16,7 +16,7 @@ from ggeur.core.names import is_own
 from ggeur.core.types import Bool, FloatArray
 from ggeur.data.caches import cache_folder
 from ggeur.data.files import write_bytes
-from ggeur.data.table import EmbeddingTable
+from ggeur.data.table import TRAIN_SHARE, EmbeddingTable
 from ggeur.deploy.site.store import Store
 from ggeur.deploy.site.terms import Terms
 from ggeur.privacy.secure.keys import KnownSites, sign
@@ -89,11 +89,15 @@ class Site:
 
     def salted(self, fingerprint: str) -> str:
         """A name for these data that nobody can guess who holds them, or a row less: a keyed hash of `fingerprint`."""
+        return hmac.digest(self._key(), fingerprint.encode(), "sha256").hex()
+
+    def _key(self) -> bytes:
+        """A secret of this site's own, made once."""
         key = self.root / "key"
         if not key.exists():
             self.root.mkdir(parents=True, exist_ok=True)
             write_bytes(key, secrets.token_bytes(32))
-        return hmac.new(key.read_bytes(), fingerprint.encode(), "sha256").hexdigest()
+        return key.read_bytes()
 
     def check_imports(self, what: str, name: str) -> None:
         """Raise unless the node was told to import what the server names: `name`, a `what`."""
@@ -130,10 +134,18 @@ class Site:
             table = replace(table, domain_names=(str(name),))
         p = point.privacy
         if table.test is None and (p.epsilon is not None or p.secure_sum or self.terms != Terms()):
-            # Drawn anew they would move with every row that is added, and a server that asks under many seeds would
-            # learn of each row as a test row what it may not as a training row.
-            raise GgeurError("this site's data mark no test rows, which they must where sums are protected: mark them")
+            table = replace(table, test=self._held_out(table))
         return table.split(seed)
+
+    def _held_out(self, table: EmbeddingTable) -> Bool:
+        """(n,): test rows where sums are protected and none are marked: each row by a keyed hash of itself.
+
+        Drawn by a seed they would move with every row that is added, and a server that asks under many seeds would
+        learn of each row as a test row what it may not as a training row.
+        """
+        key, rows = self._key(), np.ascontiguousarray(table.x)
+        drawn = [int.from_bytes(hmac.digest(key, row.tobytes(), "sha256")[:8], "big") / 2**64 for row in rows]
+        return np.asarray(np.array(drawn) >= TRAIN_SHARE)
 
     def _table(self, point: Settings, store: Store, *, fresh: bool) -> EmbeddingTable:
         if "table" in self._config:
