@@ -128,6 +128,35 @@ def test_where_the_rows_of_all_are_here_again_the_temperature_is_too(tmp_path):
     assert ggeur.load_model(tmp_path / "plain").calibration == {}, "nobody asked for one"
 
 
+def one_more_class(single, seed=0):
+    """Two sites of three far classes; the first has `single` rows of a fourth."""
+    rng = np.random.default_rng(seed)
+    mean = 3 * rng.normal(size=(4, 6))
+    y = [rng.integers(0, 3, 150) for _ in range(2)]
+    y[0] = np.append(y[0], np.full(single, 3))
+    return [(mean[own] + rng.normal(size=(len(own), 6)), own) for own in y]
+
+
+@pytest.mark.parametrize("method", ["ridge", "gated"])
+def test_a_class_that_a_fold_would_leave_out_whole_does_not_make_all_alike(method):
+    """No head has ever seen it then, and the best temperature would be without bound."""
+    with_it, without = (ggeur.fit(one_more_class(single), method=method).calibration_ for single in (1, 0))
+    assert with_it["temperature"] < 3 * without["temperature"] and with_it["left_out"]["error"] < 10
+
+
+def test_a_temperature_at_its_bound_is_none():
+    rng = np.random.default_rng(0)
+    noise = [(rng.normal(size=(200, 3)) * 1e60, rng.integers(0, 3, 200)) for _ in range(2)]
+    with pytest.warns(ggeur.GgeurWarning, match="not calibrated"):
+        assert ggeur.fit(noise, method="lda").calibration_ == {}
+
+
+def test_a_class_without_rows_does_not_count_among_the_others():
+    z, y, weight = scores()
+    wide = LeftOutScores(np.concatenate([z, np.full((len(z), 1), -1e9)], axis=1), y, weight)
+    assert temperature(wide) == pytest.approx(temperature(LeftOutScores(z, y, weight)), rel=1e-3)
+
+
 @pytest.mark.real
 def test_of_few_rows_the_temperature_is_that_of_a_head_of_all(shared, monkeypatch):
     """400 rows in 320 dimensions: a head of three fourths of them is far less sure of new rows than that of all."""

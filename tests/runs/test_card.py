@@ -1,5 +1,6 @@
 """The card: what others named is shown as they named it, and nothing else comes of it."""
 
+import json
 import re
 
 import numpy as np
@@ -9,6 +10,7 @@ import ggeur
 from ggeur.experiment.joining import add_site
 from ggeur.report.model_page import write_model_page
 from ggeur.runs.card import hub_card
+from ggeur.runs.model import Model
 
 HOSTILE = {
     "script": "<script>alert(1)</script>",
@@ -60,3 +62,33 @@ def test_the_page_shows_text_too(model):
     page = write_model_page(model).read_text()
     assert "<script>alert" not in page and "<b>tower" not in page and "<i>late" not in page
     assert "&lt;script&gt;alert(1)" in page
+
+
+def test_the_accuracy_is_that_of_the_head_that_is_saved(tmp_path):
+    """Not the mean of the last rounds, which the tables show."""
+    tree = {"data": {"dataset": "mini-digits"}, "partition": {"kind": "domain"}, "augment": {"kind": "none"}}
+    ggeur.run(ggeur.Experiment.of({**tree, "train": {"rounds": 2, "rate": 0.001}}), out=tmp_path / "run")
+    events = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    metrics = ggeur.load_model(tmp_path / "run").metrics
+    assert metrics["domains"] == events[-1]["domains"] != events[0]["domains"]
+    assert metrics["avg"] == pytest.approx(events[-1]["avg"])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"metrics": {"avg": 3}},
+        {"settings": {"train": 3}},
+        {"privacy": {"epsilon": "x"}},
+        {"calibration": {"left_out": "x"}},
+        {"encoder": {"dimension": "x"}},
+    ],
+)
+def test_what_strangers_say_of_a_model_is_not_trusted(tmp_path, wrong):
+    model = Model({"W": np.zeros((2, 3)), "b": np.zeros(2)}, "linear", 3, ("a", "b"), {})
+    model.save(tmp_path / "m")
+    about = json.loads((tmp_path / "m" / "model.json").read_bytes())
+    about = {key: value for key, value in about.items() if key in ("head", "dimension", "class_names", "encoder")}
+    (tmp_path / "m" / "model.json").write_bytes(json.dumps({**about, **wrong}).encode())  # as earlier versions wrote it
+    with pytest.raises(ggeur.GgeurError, match="is damaged"):
+        ggeur.load_model(tmp_path / "m")

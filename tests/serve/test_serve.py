@@ -295,3 +295,14 @@ def test_beyond_so_many_connections_one_is_told_and_ended(quick):
     with socket.create_connection(quick, timeout=5) as later:
         later.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
         assert b"200 OK" in later.recv(4096), "and there is room again"
+
+
+@pytest.mark.parametrize("first", [b"", b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"])
+def test_what_is_no_http_is_told_in_json_and_logs_no_traceback(quick, first, caplog):
+    broken = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\nZZ\r\n"
+    for send in (b"no request at all\r\n\r\n", broken):
+        with socket.create_connection(quick, timeout=5) as connection:
+            connection.sendall(first + send)
+            said = b"".join(iter(lambda: connection.recv(4096), b""))
+        assert said.endswith(b"}") and b"text/plain" not in said
+    assert "Exception" not in caplog.text and "Traceback" not in caplog.text

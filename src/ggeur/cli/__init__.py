@@ -73,7 +73,8 @@ def main() -> None:
         try:
             app()
         finally:
-            sys.stdout.flush()  # while what goes wrong can still be said
+            if sys.stdout is not None:  # which it is where it was closed
+                sys.stdout.flush()  # while what goes wrong can still be said
     except GgeurError as error:
         _say_error(str(error))
         sys.exit(2)

@@ -9,7 +9,7 @@ import numpy as np
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.experiment.sites import Site
 from ggeur.experiment.solution import Solution, together
-from ggeur.federation.confidence import LeftOutScores, left_out_scores, temperature, trusted
+from ggeur.federation.confidence import LeftOutScores, at_bound, left_out_scores, temperature, trusted
 from ggeur.federation.left_out import SimulatedFolds
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import Params, double_logits
@@ -40,11 +40,18 @@ def calibrated(
     try:
         for n in _MORE if few else _FOLDS:
             folds = SimulatedFolds.of(clients, Chosen((candidate,), n), solution.seed, least)
+            _keep_some(folds)
             each.append(left_out_scores(folds, Task(clients.x.shape[1], names), solution.seed))
     except (GgeurError, np.linalg.LinAlgError) as error:
         warnings.warn(f"The probabilities are not calibrated: {error}", GgeurWarning, stacklevel=3)
         return {}
+    if not all(len(scores.y) for scores in each):
+        warnings.warn("The probabilities are not calibrated: every class would be left out whole.", GgeurWarning, 3)
+        return {}
     first, last = temperature(each[0]), temperature(each[-1])
+    if at_bound(last):
+        warnings.warn("The probabilities are not calibrated: rows left out look like chance.", GgeurWarning, 3)
+        return {}
     moved = np.log(last / first)
     if abs(moved) > _MOST:
         warnings.warn(
@@ -56,6 +63,8 @@ def calibrated(
         return {}
     t = float(last * np.exp(moved))
     found: dict[str, Any] = {"temperature": t, "folds": folds.chosen.folds, "left_out": trusted(each[-1], last)}
+    if few:
+        found["left_out"]["temperature"] = last  # of heads that lack rows, by which their error is told
     if len(clients.y) < clients.x.shape[1]:
         found["rough"] = True  # rows left out then say less of new ones than their number promises
     tested = [s for s in sites if s.test.any()]
@@ -65,3 +74,13 @@ def calibrated(
         assert logits is not None
         found["test"] = trusted(LeftOutScores(logits, c.y, np.full(len(c.y), 1 / len(c.y))), t)
     return found
+
+
+def _keep_some(folds: SimulatedFolds) -> None:
+    """Leave out no class whole: what a head says that has never seen it, no temperature mends."""
+    y = [folds.clients.y[rows] for rows in folds.clients.parts]
+    each = list(zip(folds.fold, y, strict=True))
+    for c in np.unique(np.concatenate(y)).tolist():
+        if len(np.unique(np.concatenate([fold[own == c] for fold, own in each]))) == 1:
+            for fold, own in each:
+                fold[own == c] = -1  # which is in none

@@ -100,7 +100,8 @@ class Tracker:
         self.cell.privacy = promise(self.point, simulated=self._folder is None or not self._folder.real)
         if self._folder is not None:
             one = head if self.cell.status == "ok" else None
-            self._folder.finish_cell(self.number, self.cell, one, self.point, about, units, solved, test_rows)
+            last = self._history[-1] if self._history else {}  # of the head that is saved, not of the last rounds
+            self._folder.finish_cell(self.number, self.cell, one, self.point, about, units, solved, last, test_rows)
 
 
 def missing_sentence(missing: Mapping[int, Sequence[int]]) -> str:

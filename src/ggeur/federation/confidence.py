@@ -4,7 +4,7 @@
     error = sum_b w_b |accuracy_b - confidence_b|    over bins of equal width
 
 The head is not changed, and neither is what it answers. Targets are 1 - e for the row's class and share e among the
-others, e = 1/(n + 2) of n rows (Platt 1999): where all rows left out are right, T does not fall to zero.
+others that have rows, e = 1/(n + 2) of n rows (Platt 1999): where all rows left out are right, T does not fall to zero.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ def left_out_scores(folds: SimulatedFolds, task: Task, seed: int) -> LeftOutScor
         one = 1.0 if fold.cells is None else unseen(count) / left.sum()
         weight.append(one / count[clients.domains[rows], clients.y[rows]])
     w = np.concatenate(weight)
-    return LeftOutScores(np.concatenate(logits), np.concatenate(y), w / w.sum())
+    return LeftOutScores(np.concatenate(logits), np.concatenate(y), w / w.sum() if len(w) else w)
 
 
 def temperature(scores: LeftOutScores) -> float:
@@ -70,15 +70,22 @@ def temperature(scores: LeftOutScores) -> float:
     """
     z, y, weight = scores
     n, classes = z.shape
-    e = 1 / (n + 2) if classes > 1 else 0.0
+    held = np.isin(np.arange(classes), y)  # of a class without rows a head says nothing that could be trusted
+    e = 1 / (n + 2) if held.sum() > 1 else 0.0
 
     def loss(log_t: float) -> float:
         p = log_softmax(z / np.exp(log_t), axis=1)
         own = p[np.arange(n), y]
-        others = (p.sum(axis=1) - own) / max(classes - 1, 1)
+        others = (p[:, held].sum(axis=1) - own) / max(held.sum() - 1, 1)
         return -float(weight @ ((1 - e) * own + e * others))
 
     return float(np.exp(minimize_scalar(loss, bounds=_RANGE, method="bounded", options={"xatol": 1e-4}).x))
+
+
+def at_bound(t: float) -> bool:
+    """Whether no temperature was found: the last that is tried makes all answers equally likely, or sure."""
+    low, high = _RANGE
+    return not low + 0.01 < np.log(t) < high - 0.01
 
 
 def calibration_error(p: Float, y: Int, weight: Float) -> float:

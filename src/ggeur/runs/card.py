@@ -119,6 +119,7 @@ def calibration_words(said: Mapping[str, Any], why: str = "") -> list[str]:
     words += (
         f", fitted on {left['rows']:,} answers of heads solved without the row, which changes no answer. The expected "
         f"calibration error there is {left['error']:.1f} points ({left['error_before']:.1f} before)"
+        + (f" at the temperature of those heads, {left['temperature']:.3g}" if "temperature" in left else "")
         + (", a rough guess, as there are fewer rows than dimensions" if said.get("rough") else "")
     )
     if (test := said.get("test")) is not None:

@@ -21,20 +21,22 @@ def model_of_cell(
     table: EmbeddingTable,
     units: Units | None,
     solved: str | None,
+    scored: Mapping[str, float] | None,
     test_rows: Mapping[str, int] | None,
 ) -> Model:
     """The model of the head `params` that the `cell` with these settings ended with, on rows of `table` in `units`.
 
-    `solved` is the kind of head that was solved for, if not trained as [train] says; `test_rows` are how many of each
-    domain its accuracy is of. It names no path of the machine that it was made on.
+    `solved` is the kind of head that was solved for, if not trained as [train] says; `scored` is how it does on each
+    domain, of so many `test_rows`. It names no path of the machine that it was made on.
     """
     head = solved or point.train.head
     tree = point.model_dump(mode="json", exclude_none=True)
     algorithm = {"method": cell.method, "augmentation": cell.augment, "seed": cell.seed, "taken": cell.taken}
     settings = {"dataset": table.meta.get("dataset"), "partition": tree["partition"], "train": tree["train"]}
     metrics: dict[str, Any] = {}
-    if cell.domains:
-        metrics = {"domains": cell.domains, "avg": cell.avg, "rows": dict(test_rows or {})}
+    if scored:
+        avg = sum(scored.values()) / len(scored)
+        metrics = {"domains": dict(scored), "avg": avg, "rows": dict(test_rows or {})}
     return Model(
         params,
         head,

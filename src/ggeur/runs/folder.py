@@ -123,12 +123,13 @@ class RunFolder:
         table: EmbeddingTable,
         units: Units | None = None,
         solved: str | None = None,
+        scored: Mapping[str, float] | None = None,
         test_rows: Mapping[str, int] | None = None,
     ) -> None:
         """Keep the cell, and its head under `model/` with what is needed to use it (`model_of_cell`), and a card."""
         with uninterrupted():
             if params is not None:
-                model = model_of_cell(cell, params, point, table, units, solved, test_rows)
+                model = model_of_cell(cell, params, point, table, units, solved, scored, test_rows)
                 model.save(self._model(number))
                 write_bytes(self._model(number) / CARD, model_card(model).encode())
             self._checkpoints.finish_cell(number, cell)

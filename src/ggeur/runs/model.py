@@ -7,6 +7,7 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
 import jax.numpy as jnp
@@ -68,7 +69,7 @@ class Model:
             for name in check_is(key, getattr(self, key), Mapping, "a mapping of names to values"):
                 check_is(f"A name in {key}", name, str, "text")
         t = self.calibration.get("temperature", 1.0)
-        if not isinstance(t, float | int) or not 0 < t < np.inf:
+        if not isinstance(t, Real) or not 0 < float(t) < np.inf:
             raise GgeurError(f"The temperature is {reprlib.repr(t)}; it must be a positive number.")
 
     @cached_property

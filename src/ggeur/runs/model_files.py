@@ -3,6 +3,7 @@
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
+from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,6 +57,7 @@ def read_model(folder: Path, own: bool, numbers: bool) -> dict[str, Any]:
         more["ball"] = _ball(about["ball"], dimension) if "ball" in about else None
         if not 0 < float(more["calibration"].get("temperature", 1.0)) < np.inf:
             raise ValueError("its temperature is not positive")
+        _check_words(more, encoder)
     except FileNotFoundError as error:
         raise GgeurError(f"There is no trained model at {folder}.") from error
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -75,6 +77,20 @@ def read_model(folder: Path, own: bool, numbers: bool) -> dict[str, Any]:
             raise GgeurError(f"{where} does not hold the head that {said} describes.")
     fields = {"head": head, "dimension": dimension, "class_names": names, "encoder": encoder, "parameters": parameters}
     return {"params": params, **fields, "units": units, **more}
+
+
+def _check_words(more: Mapping[str, Any], encoder: Mapping[str, Any]) -> None:
+    """Raise where what cards say of a model, and predictions ask of its encoder, is not of the type that it has."""
+    metrics, privacy, said = more["metrics"], more["privacy"], more["calibration"]
+    numbers = [encoder.get("dimension", 1), *(privacy.get(name, 0) for name in ("epsilon", "delta", "mu", "radius"))]
+    if metrics:
+        numbers += [metrics["avg"], *dict(metrics["domains"]).values()]
+    for name in ("left_out", "test"):
+        numbers += [dict(said.get(name) or {}).get(key, 0) for key in ("rows", "error", "error_before")]
+    if not all(isinstance(number, Real) for number in numbers):
+        raise ValueError("what it says of itself has text where numbers should be")
+    for name in ("train", "partition"):
+        dict(more["settings"].get(name, {}))
 
 
 class Built(NamedTuple):

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
@@ -34,6 +35,7 @@ class Place(NamedTuple):
 def model_folder(path: str | os.PathLike[str], cell: int | str = "last") -> Place:
     """Where the model at `path` lies: there, or in a run folder that of its `cell` (a number, an arm, or "last")."""
     folder = Path(path)
+    cell = int(cell) if isinstance(cell, np.integer) else cell
     check_is("cell", cell, int | str, "a cell's number, an arm's name, or last")
     if folder.is_file():
         inside = folder.name in _INSIDE and folder.parent

@@ -4,6 +4,7 @@ import os
 import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ class Answers:
 
 def answers(model: Model, given: Any, reject: float, **embedding: Any) -> Answers:
     """The answers of `model`; the rest is explained at `Model.predict`."""
-    if not isinstance(reject, int | float) or not 0 <= reject <= 1:
+    if not isinstance(reject, Real) or not 0 <= float(reject) <= 1:
         raise GgeurError(f"The least probability of an answer is {reject}; it must be between 0 and 1.")
     rows, unreadable = _rows(model, given, **embedding)
     model.check_encoder("The table", rows.x.shape[1], rows.meta)

@@ -9,10 +9,12 @@ from ggeur.serve.limits import Limits
 
 _ANSWERS = 10  # times the limit of a request, in which its answer must be ready and taken
 _FULL = b'{"error": "Too many connections are open; try again."}'
-_REFUSED = (
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\n"
-    b"content-length: %d\r\n\r\n%s" % (len(_FULL), _FULL)
-)
+_UNREAD = b'{"error": "This is no HTTP request that can be read."}'
+
+
+def _answer(status: bytes, body: bytes) -> bytes:
+    head = b"HTTP/1.1 %s\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\n" % status
+    return head + b"content-length: %d\r\n\r\n%s" % (len(body), body)
 
 
 def limited(limits: Limits) -> type[H11Protocol]:
@@ -29,7 +31,7 @@ def limited(limits: Limits) -> type[H11Protocol]:
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
             if len(self.connections) > limits.connections:
-                transport.write(_REFUSED)
+                transport.write(_answer(b"503 Service Unavailable", _FULL))
                 transport.close()
                 return
             self._clock = self.loop.call_later(limits.seconds, self._look)
@@ -38,6 +40,15 @@ def limited(limits: Limits) -> type[H11Protocol]:
             if self._clock is not None:
                 self._clock.cancel()
             super().connection_lost(exc)
+
+        def send_400_response(self, msg: str) -> None:
+            """Of what cannot be read, also after an answer has begun, which the library does not expect."""
+            begun = self.cycle is not None and self.cycle.response_started
+            if self.cycle is not None:
+                self.cycle.disconnected = True
+            if not begun:
+                self.transport.write(_answer(b"400 Bad Request", _UNREAD))
+            self.transport.close()
 
         def _look(self) -> None:
             answering = self.cycle is not None and not self.cycle.response_complete
