@@ -112,6 +112,12 @@ def test_rows_on_images_run_when_they_are_named_and_say_what_differs(tmp_path):
         prepare(table, {}, rows=rows, pictures={})
 
 
+def test_rows_on_images_are_not_tuned_and_say_so(tmp_path):
+    table = TABLES["table4"]
+    with pytest.raises(GgeurError, match="No row of table4 can run: protocol tuned does not cover rows on images"):
+        prepare(table, {}, rows=select_rows(table, ["FedAvg (images)"]), protocol="tuned")
+
+
 def test_the_time_of_rows_on_images_is_told_within_a_small_factor(tmp_path):
     rng, ends = np.random.default_rng(0), []
     made = ImageTable(x=rng.integers(0, 256, (160, 32, 32, 3)).astype(np.uint8), y=np.arange(160) % 10)
