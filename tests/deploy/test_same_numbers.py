@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ggeur.core.errors import GgeurError
+from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.runner import run
 from ggeur.methods import has_own_head, names
 from ggeur.methods.algorithm import Trained
@@ -61,12 +62,12 @@ def test_a_prior_from_text_is_the_simulations_where_rows_are_standardised(deploy
     both(deploy(tree, table=language.table(("ant", "bee", "cat", "dog", "elk", "fox"))))
 
 
-@pytest.mark.parametrize("other", ["lda", "limit"])  # of pooled sums, and of every class
-def test_auto_chooses_by_classes_left_out_where_sites_have_text(deploy, language, both, other):
-    names = ("ant", "bee", "cat", "dog", "elk", "fox")
+@pytest.mark.parametrize("other, held, folds", [("lda", 5, 4), ("limit", 5, 4), ("lda", 4, 2)])  # pooled or not; few
+def test_auto_chooses_by_classes_left_out_where_sites_have_text(deploy, language, both, other, held, folds):
+    names = ("ant", "bee", "cat", "dog", "elk", "fox")[: held + 1]
     table = language.table(names)
-    table = replace(table, test=table.test | (table.y == 5))  # of foxes nobody has a training row
-    few = {"auto": {"candidates": [[other, "text_prior"]]}}
+    table = replace(table, test=table.test | (table.y == held))  # of the last class nobody has a training row
+    few = {"auto": {"candidates": [[other, "text_prior"]], "folds": folds}}
     deployment = deploy({"train": {"method": "auto"}, "augment": {"kind": "none"}, "method": few}, table=table)
     both(deployment)
     asked = ["query.hello", "query.statistics", "query.text", "query.right", "query.score"]
@@ -83,6 +84,29 @@ def test_auto_does_without_text_on_which_sites_differ(deploy, language, changing
     cell = one.run().cells[0]
     assert cell.taken == "lda" and not cell.missing and not one.events("refused")
     assert "not the same text embedding of 'ant'" in str(one.events("note"))
+
+
+def reworded(site, sets):
+    """The table of `site` with these sets of text alone, in this order."""
+    table = EmbeddingTable.load(site.config["table"])
+    replace(table, text={name: table.text[name] for name in sets}).save(site.config["table"])
+
+
+def test_any_text_is_of_one_set_where_tables_list_them_in_other_orders(deploy, language, both):
+    """Sites without a class in common, of whose texts none can be held against another's."""
+    table = language.table(("ant", "bee", "cat", "dog"))
+    table = replace(table, domain=(table.y > 1).astype(int))
+    one = deploy({"train": {"method": "text_prior"}, "augment": {"kind": "none"}}, table=table)
+    reworded(one.sites[1], ["bare", "fedclip"])
+    both(one)
+
+
+def test_sites_with_no_set_of_text_in_common_are_told_so(deploy, language):
+    one = deploy({"train": {"method": "text_prior"}, "augment": {"kind": "none"}}, table=language.table())
+    for site, name in zip(one.sites, ("bare", "fedclip"), strict=True):
+        reworded(site, [name])
+    with pytest.raises(GgeurError, match="have no set of text in common: name one as prompts"):
+        one.run()
 
 
 def test_text_that_no_site_has_is_one_sentence(deploy):

@@ -46,6 +46,11 @@ def put(name, make):
     return lambda folder: reweigh(folder, lambda w: w.update({name: make(w[name])}))
 
 
+def retoken(folder, *without):
+    codes = json.loads((folder / "vocab.json").read_text())
+    (folder / "vocab.json").write_text(json.dumps({part: code for part, code in codes.items() if part not in without}))
+
+
 def nan(array):
     array = array.copy()
     array.flat[5] = np.nan
@@ -63,6 +68,7 @@ def nan(array):
             lambda f: configure(f, num_hidden_layers=3),
             r"model.safetensors .* no text_model.*layers.2",
         ),
+        (lambda f: configure(f, num_hidden_layers=1), "config.json .* num_hidden_layers is 1, and model.* has more"),
         (lambda f: configure(f, layer_norm_eps="small"), "config.json .* layer_norm_eps is 'small'"),
         (lambda f: configure(f, hidden_act="relu"), "config.json .* hidden_act is 'relu'"),
         (lambda f: (f / "config.json").write_text("[1]"), "config.json .* cannot be read"),
@@ -95,6 +101,8 @@ def built(folder, names=("ant", "bee"), d=16, **given):
         (put(TOKENS, lambda w: w[:50]), {}, "gives the token 55, and model.safetensors has .* first 50 alone"),
         (put("text_projection.weight", lambda w: w[:12]), {"d": 12}, "is 16 wide and gives 12 dimensions"),
         (cut, {}, "fedtpg: .*model.safetensors .* cut short"),
+        (put("text_projection.weight", lambda w: 0 * w + 1e38), {}, "embeddings of class names that are NaN or inf"),
+        (lambda f: retoken(f, "t</w>"), {}, "does not hold CLIP's tokens: there is none for 't</w>' of 'ant'"),
         (None, {"contexts": 12}, r"prompt of 'ant' has 18 tokens with 12 contexts, and .* takes 16: set fewer"),
         (None, {"contexts": 1000}, r"set fewer \[method.fedtpg\] contexts"),
         (None, {"names": ("ant", "a" * 40)}, "or shorten the name"),

@@ -85,10 +85,13 @@ def test_a_folder_that_transformers_saved_gives_the_same(both, tmp_path):
     assert BytePairs(tmp_path)(text) == ours(text)
 
 
+EMPTY = '{"model": {"vocab": {}, "merges": []}}'
 STRANGE = '{"model": {"vocab": {"<|startoftext|>": "a", "<|endoftext|>": 1}, "merges": []}}'
+TRUTHS = STRANGE.replace('"a"', "true")
+DEEP = "[" * 100_000 + "]" * 100_000
 
 
-@pytest.mark.parametrize("content", [None, "{}", "[]", '{"model": {"vocab": {}, "merges": []}}', STRANGE])
+@pytest.mark.parametrize("content", [None, "{}", "[]", EMPTY, STRANGE, TRUTHS, DEEP], ids=range(7))
 def test_what_is_no_tokenizer_is_one_sentence(tmp_path, content):
     if content is not None:
         (tmp_path / "tokenizer.json").write_text(content)

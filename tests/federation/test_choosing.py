@@ -52,6 +52,15 @@ def test_classes_are_left_out_once_each_with_all_their_cells():
     assert not [fold for fold in folds_of(everybody, 4, 0, by_text=True) if fold.classes], "every class is held"
 
 
+@pytest.mark.parametrize("folds", [2, 3, 4, 20])
+@pytest.mark.parametrize("held", [4, 5, 6, 7, 30])
+def test_three_classes_are_always_left(held, folds):
+    count = np.eye(1, held + 1, held, dtype=int) == 0  # of the last class nobody has a row
+    left = [fold.cells for fold in folds_of(count, folds, 0, by_text=True) if fold.classes]
+    np.testing.assert_array_equal(np.sum(left, axis=0), count)
+    assert all((count & ~cells).sum() >= 3 for cells in left)
+
+
 def test_what_is_expected_of_classes_that_nobody_holds_is_that_of_classes_left_out():
     count = np.array([[10, 10, 0], [10, 20, 0]])
     seen = np.array([[[9, 8, 0], [7, 10, 0]], [[9, 8, 0], [7, 10, 0]]])

@@ -176,6 +176,13 @@ def test_features_come_before_the_last_layer_and_colours_are_normalised_as_named
     np.testing.assert_allclose(cifar.represent(params, x), head.represent(params, same), atol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["simplecnn", "resnet10"])
+def test_no_pictures_have_no_answers(name):
+    head = resolve(name)
+    params = jax.eval_shape(lambda key: head.init(key, 3 * 16**2, CLASSES), jax.random.key(0))
+    assert jax.eval_shape(head.logits, params, np.zeros((0, 3 * 16**2), np.float32)).shape == (0, CLASSES)
+
+
 @pytest.mark.parametrize("p", [300, 3 * 15**2, 3073])
 def test_rows_that_are_no_pictures_are_refused(p):
     for name in ("simplecnn", "resnet10"):

@@ -11,7 +11,7 @@ from ggeur.heads import resolve as resolve_head
 from ggeur.heads.adapter import random_adapter
 from ggeur.methods import resolve
 from ggeur.methods.algorithm import Task
-from ggeur.methods.fedclip import contrast
+from ggeur.methods.fedclip import contrast, fedclip
 from ggeur.settings.schema import settings
 
 P = 2
@@ -56,9 +56,18 @@ def cross_entropy(z, y):
     return (log_sum_exp(z, 1) - z[np.arange(len(y)), y]).mean()
 
 
+@pytest.mark.parametrize("loss, step", [("contrastive", 0.0), ("classes", -RATE)])
+def test_a_batch_without_a_gradient_is_passed_over_by_the_contrast_alone(loss, step):
+    """Under cross-entropy the weights decay as in torch, whose Adam takes a first step of the rate."""
+    w = {"W1": np.ones((P, P), np.float32)}
+    adam = fedclip(Task(P, tuple("abc")), loss=loss, rate=RATE, weight_decay=DECAY).optimiser(0.0)
+    change, _ = adam.update(jax.tree.map(np.zeros_like, w), adam.init(w), w)
+    np.testing.assert_allclose(change["W1"], step, rtol=1e-4)
+
+
 @pytest.mark.parametrize("loss", ["contrastive", "classes"])
 def test_two_rounds(build_toy, loss):
-    """Torch's Adam by hand, made anew every round; of ten rows in threes the last is alone, and is passed over."""
+    """Torch's Adam by hand, made anew every round; of ten rows in threes the last is alone, and has no contrast."""
     toy = build_toy(sizes=(10, 9))
     text, w = toy.random(3, P), 0.3 * toy.random(sum(int(np.prod(s)) for s in SHAPES.values()))
     of = explicit if loss == "contrastive" else cross_entropy

@@ -1,5 +1,7 @@
 """The paper's tables as experiments: complete, configured as printed, and what cannot run is kept with a reason."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -7,11 +9,13 @@ from ggeur.core.errors import GgeurError
 from ggeur.data.datasets_paper import DATASETS
 from ggeur.data.image_table import ImageTable
 from ggeur.data.table import EmbeddingTable
+from ggeur.experiment.runner import run
 from ggeur.paper.image_rows import estimated_seconds
 from ggeur.paper.paper_tables import NAMES, PartEmbeddings, Table, match_tables, select_rows
 from ggeur.paper.published import published_tables
 from ggeur.paper.reproduce import pair_domains, prepare
 from ggeur.paper.reproduction import Reproduction
+from ggeur.settings.grid import Experiment
 
 TABLES = {name: Table.load(name) for name in NAMES}
 PUBLISHED = published_tables()
@@ -104,9 +108,26 @@ def test_rows_on_images_run_when_they_are_named_and_say_what_differs(tmp_path):
     small, told = prepare(table, {}, rows=rows, seeds=1, pictures=found, network="simplecnn")
     assert {p.train.head for p in small.points} == {"simplecnn"}
     assert any("simplecnn, in the place of the benchmark's resnet34" in note for note in told.notes)
-    assert 0 < estimated_seconds(small) < estimated_seconds(experiment)
     with pytest.raises(GgeurError, match="no image table of Office-Caltech was given"):
         prepare(table, {}, rows=rows, pictures={})
+
+
+def test_rows_on_images_are_not_tuned_and_say_so(tmp_path):
+    table = TABLES["table4"]
+    with pytest.raises(GgeurError, match="No row of table4 can run: protocol tuned does not cover rows on images"):
+        prepare(table, {}, rows=select_rows(table, ["FedAvg (images)"]), protocol="tuned")
+
+
+def test_the_time_of_rows_on_images_is_told_within_a_small_factor(tmp_path):
+    rng, ends = np.random.default_rng(0), []
+    made = ImageTable(x=rng.integers(0, 256, (160, 32, 32, 3)).astype(np.uint8), y=np.arange(160) % 10)
+    made.save(tmp_path / "images.npz")
+    train = {"head": "simplecnn", "rounds": 16, "local_epochs": 1, "batch": 16}
+    tree = {"data": {"table": str(tmp_path / "images.npz")}, "partition": {"kind": "dirichlet", "clients": 2}}
+    one = Experiment.of(tree | {"augment": {"kind": "none"}, "train": train})
+    run(one, on_round=lambda event: ends.append(time.perf_counter()))
+    measured = (ends[-1] - ends[0]) * 16 / 15  # the first round is compiled
+    assert measured / 4 < estimated_seconds(one) < 4 * measured
 
 
 def test_zero_shot_runs_where_the_table_has_text(tmp_path):

@@ -35,6 +35,16 @@ def test_a_gain_is_over_the_same_method_on_embeddings(build_run, pictures):
     assert pair.other is entries[1] and pair.mean == 1
 
 
+def test_runs_called_alike_keep_their_own_curves(build_run, tmp_path):
+    folders = [tmp_path / group / "run" for group in ("a", "b", "c", "d/c")]
+    for folder in folders:
+        folder.parent.mkdir(parents=True)
+        build_run(PLAIN, name=str(folder.relative_to(tmp_path)))
+    (found,) = together([read_run(folder) for folder in folders])
+    (ax,) = (ax for ax in found.figure.axes if ax.lines)
+    assert {line.get_label() for line in ax.lines} == {Variant.PLAIN, "run", "c/run", "c/run (2)"}
+
+
 def test_runs_have_their_curves_in_one_figure_and_pictures_no_spectra(build_run, pictures, tmp_path):
     faster = {**pictures, "train": {**pictures["train"], "rate": 0.1}}
     trees = {"embeddings": {}, "images": pictures, "faster": faster}

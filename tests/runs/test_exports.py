@@ -131,6 +131,7 @@ def test_the_torch_module_which_imports_nothing_of_ours(case, tmp_path):
     classifier = module.Classifier()
     np.testing.assert_allclose(classifier(torch.from_numpy(x)).numpy(), wanted, atol=1e-5)
     assert classifier.label(torch.from_numpy(x)) == [model.class_names[c] for c in wanted.argmax(axis=1)]
+    assert classifier.label(torch.from_numpy(x[:0])) == []
     assert set(classifier.state_dict()) >= set(np.load(_saved(model, tmp_path / "s")).files)
 
 

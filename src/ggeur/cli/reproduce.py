@@ -1,4 +1,4 @@
-"""`ggeur reproduce`: a table of the paper, measured beside what wunchanged."""
+"""`ggeur reproduce`: a table of the paper, measured beside what was published."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -72,7 +72,7 @@ def reproduce(
 
     paper = Table.load(table)
     chosen = select_rows(paper, rows or [])
-    imaged = names_images(rows or [])
+    imaged = names_images(rows or []) and protocol != "tuned"  # which does not cover them
 
     def made(encoder: str) -> dict[str, "PartEmbeddings"]:
         return part_embeddings(paper, data, encoder, lambda dataset, path: embed(dataset, path, encoder, data))

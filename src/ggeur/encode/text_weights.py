@@ -89,6 +89,8 @@ def _load(folder: Path, stamps: Stamps) -> tuple[Shape, TextTower]:
     layers, heads = (_count(folder, about, key) for key in ("num_hidden_layers", "num_attention_heads"))
     if width % heads:
         raise _wrong(folder / _CONFIG, f"its {heads} num_attention_heads do not divide the width of {width}")
+    if any(name.startswith(f"{_STEM}.encoder.layers.{layers}.") for name in weights):
+        raise _wrong(folder / _CONFIG, f"its num_hidden_layers is {layers}, and {_WEIGHTS} has more")
     each = [
         {ours: pair(f"encoder.layers.{i}.{theirs}", shape) for ours, (theirs, shape) in _LAYER.items()}
         for i in range(layers)

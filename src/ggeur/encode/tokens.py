@@ -20,7 +20,7 @@ class BytePairs:
     """The tokenizer of a CLIP folder: tokenizer.json, or vocab.json and merges.txt."""
 
     def __init__(self, folder: str | Path) -> None:
-        path = Path(folder)
+        self._path = path = Path(folder)
         try:
             if (path / "tokenizer.json").exists():
                 model = json.loads((path / "tokenizer.json").read_text(encoding="utf-8"))["model"]
@@ -33,9 +33,9 @@ class BytePairs:
             pairs = [tuple(pair.split()) if isinstance(pair, str) else tuple(pair) for pair in merges]
             self._rank: dict[tuple[str, ...], int] = {pair: i for i, pair in enumerate(pairs)}
             self.start, self.end = self._code[_START], self._code[_END]
-            if not all(isinstance(code, int) and code >= 0 for code in self._code.values()):
+            if not all(type(code) is int and code >= 0 for code in self._code.values()):
                 raise ValueError("its tokens must be numbered")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise GgeurError(f"{path} does not hold CLIP's tokens, tokenizer.json ({error!r}).") from error
         self._word = lru_cache(maxsize=4096)(self._merged)
 
@@ -61,7 +61,10 @@ class BytePairs:
                 merged.append(parts[i] + parts[i + 1] if here else parts[i])
                 i += 2 if here else 1
             parts = merged
-        return tuple(self._code.get(part, self.end) for part in parts)  # what is not in it is CLIP's unknown, its end
+        lacking = [part for part in parts if part not in self._code]
+        if lacking:  # CLIP's vocabulary has every byte, so that nothing is unknown to it
+            raise GgeurError(f"{self._path} does not hold CLIP's tokens: there is none for '{lacking[0]}' of '{word}'.")
+        return tuple(self._code[part] for part in parts)
 
 
 def _words(text: str) -> Iterator[str]:

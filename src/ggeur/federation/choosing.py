@@ -22,6 +22,7 @@ from ggeur.heads.head import Params, double_logits
 from ggeur.methods.algorithm import Candidate, Chosen, Task
 
 Heads = Sequence[tuple[str, Params]]  # kinds and numbers
+_LEAST = 3  # classes that must be left where others are left out: a head by text needs them
 
 
 class Fold(NamedTuple):
@@ -117,12 +118,13 @@ def cell_folds(count: Int, n_folds: int, seed: int) -> list[Fold]:
 def class_folds(count: Int, n_folds: int, seed: int) -> list[Fold]:
     """Classes to leave out together, each that somebody holds once, with all its cells; of less than four, none.
 
-    Their numbers go on after those of cells.
+    There are more than `n_folds` where too few would be left otherwise. Their numbers go on after those of cells.
     """
     held = generator(seed, "classes").permutation(np.flatnonzero(count.any(axis=0)))
-    if len(held) < 4:  # too few would be left to tell apart
+    if len(held) <= _LEAST:
         return []
-    parts = min(n_folds, len(held))
+    n = len(held)
+    parts = min(max(n_folds, -(-n // (n - _LEAST))), n)
     left = [np.isin(np.arange(count.shape[1]), held[k::parts]) for k in range(parts)]
     return [Fold(n_folds + k, (count > 0) & classes, classes=True) for k, classes in enumerate(left)]
 

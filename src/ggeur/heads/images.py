@@ -11,7 +11,7 @@ with BatchNorm clients train one network and average another, and the averaged s
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from math import isqrt
+from math import isqrt, prod
 from typing import Literal
 
 import jax
@@ -69,7 +69,7 @@ def simplecnn(*, normalise: Normalisation = "imagenet", softmax: bool = False) -
         z = _normalised(x, normalise)
         for layer in params["conv"]:
             z = jax.nn.relu(_pooled(_patches(z, 5) @ layer["W"].reshape(-1, len(layer["b"])) + layer["b"]))
-        z = z.reshape(len(z), -1)
+        z = z.reshape(len(z), prod(z.shape[1:]))
         *hidden, last = params["hidden"]
         for layer in hidden:
             z = jax.nn.relu(_apply(layer, z))
@@ -147,7 +147,7 @@ def _normalised(x: jax.Array, whose: Normalisation) -> jax.Array:
     """Rows as pictures (n, S, S, 3), about the mean of each colour and in units of its deviation."""
     mean, deviation = colours(whose)
     s = side(x.shape[1])
-    found: jax.Array = (x.reshape(-1, s, s, 3) - mean) / deviation
+    found: jax.Array = (x.reshape(len(x), s, s, 3) - mean) / deviation
     return found
 
 
@@ -187,11 +187,11 @@ def _convolved(layer: Params, x: jax.Array, stride: int = 1) -> jax.Array:
     k, c = layer["W"].shape[0], layer["W"].shape[3]
     padded = jnp.pad(x, ((0, 0), (k // 2, k // 2), (k // 2, k // 2), (0, 0)))
     z = _patches(padded, k, stride) @ layer["W"].reshape(-1, c)
-    n = len(z)
+    by_group = (len(z), GROUPS, c // GROUPS)
     # Moments of channels, then of groups: sums over leading axes compile better than those over split ones.
-    groups = z.mean(axis=(1, 2)).reshape(n, GROUPS, -1).mean(axis=2)
+    groups = z.mean(axis=(1, 2)).reshape(by_group).mean(axis=2)
     centred = z - jnp.repeat(groups, c // GROUPS, axis=1)[:, None, None]
-    variance = jnp.mean(centred**2, axis=(1, 2)).reshape(n, GROUPS, -1).mean(axis=2)
+    variance = jnp.mean(centred**2, axis=(1, 2)).reshape(by_group).mean(axis=2)
     scale = jnp.repeat(jax.lax.rsqrt(variance + EPSILON), c // GROUPS, axis=1) * layer["scale"]
     found: jax.Array = centred * scale[:, None, None] + layer["shift"]
     return found

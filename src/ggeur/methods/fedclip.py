@@ -53,7 +53,8 @@ def fedclip(
         return {**sent["params"], "text": sent["text"]}
 
     def adam(_: jax.Array) -> optax.GradientTransformation:
-        return _passing_over(optax.chain(optax.add_decayed_weights(weight_decay), optax.adam(rate, 0.9, 0.98, 1e-6)))
+        steps = optax.chain(optax.add_decayed_weights(weight_decay), optax.adam(rate, 0.9, 0.98, 1e-6))
+        return _passing_over(steps) if loss == "contrastive" else steps
 
     return Method(
         loss=objective,

@@ -180,11 +180,13 @@ def _words_of(folder: str, stamps: Stamps, class_names: tuple[str, ...], m: int)
             f"{len(tower.tokens)} alone: they are not of one model."
         )
     names = lay_out([[tokens.start] * (1 + m) + text[1:] for text in after], 1 + m)
-    E = embed_tokens(shape, tower, bare)
+    E = np.asarray(embed_tokens(shape, tower, bare))
+    if not np.isfinite(E).all():
+        raise GgeurError(f"the text tower in {folder} gives embeddings of class names that are NaN or infinite.")
     frozen = {
         "tower": tower._replace(tokens=()),
         "rows": tower.tokens[names.ids],
         "start": tower.tokens[np.array([tokens.start])],
-        "E": np.asarray(E),
+        "E": E,
     }
     return _Words(shape, names, frozen)

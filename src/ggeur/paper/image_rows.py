@@ -3,18 +3,19 @@
 import time
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ggeur.data.image_table import ImageTable
 from ggeur.experiment.dealing import Dealer
 from ggeur.experiment.partitions import partition_rows
 from ggeur.heads import resolve
+from ggeur.heads.head import Head
 from ggeur.paper.paper_tables import Part, PartEmbeddings
 from ggeur.settings.grid import Experiment
 
 _PASSES = 3  # a step costs about three times what the network costs forwards
 _MORE = {"moon": 5 / 3, "fedntd": 4 / 3}  # which also ask other networks
+_BATCH, _TIMES, _LONGEST = 8, 50, 1.0  # pictures in a batch that is timed, so often, or for so many seconds
 
 
 def image_notes(part: Part, source: PartEmbeddings, network: str | None) -> list[str]:
@@ -31,33 +32,34 @@ def image_notes(part: Part, source: PartEmbeddings, network: str | None) -> list
 
 
 def estimated_seconds(experiment: Experiment) -> float:
-    """How long the rows on pictures will take here, by the arithmetic of their steps and the speed of one convolution.
+    """How long the rows on pictures will take here, by the pictures they train on and how long one takes forwards.
 
     It is a guess within a factor of two or three; it tells minutes from days.
     """
-    dealer, work = Dealer(), 0.0
+    dealer, seconds = Dealer(), 0.0
+    forwards: dict[tuple[str, str, int, int], float] = {}  # networks are timed once
     for point in experiment.points:
         head = resolve(point.train.head, **point.head_parameters)
         if not head.images:
             continue
         table = dealer.split(point.data, experiment.seeds[0])
         rows = sum(map(len, partition_rows(table, point.partition, experiment.seeds[0])))
-        params = jax.eval_shape(lambda key, t=table, h=head: h.init(key, t.dimension, t.n_classes), jax.random.key(0))
-        cost = jax.jit(head.logits).lower(params, np.zeros((1, table.dimension), np.float32)).cost_analysis()
-        each = _PASSES * float((cost or {}).get("flops", 0.0)) * _MORE.get(point.train.method, 1.0)
-        work += each * rows * point.train.local_epochs * point.train.rounds * len(experiment.seeds)
-    return work / _speed() if work else 0.0
+        network = (point.train.head, str(point.head_parameters), table.dimension, table.n_classes)
+        if network not in forwards:
+            forwards[network] = _forwards(head, table.dimension, table.n_classes)
+        each = _PASSES * forwards[network] * _MORE.get(point.train.method, 1.0)
+        seconds += each * rows * point.train.local_epochs * point.train.rounds * len(experiment.seeds)
+    return seconds
 
 
-def _speed() -> float:
-    """Floating-point operations a second of a convolution such as ResNets are made of."""
-    rng = np.random.default_rng(0)
-    x, w = (jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in ((16, 32, 32, 64), (3, 3, 64, 64)))
-    convolve = jax.jit(
-        lambda x, w: jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-    )
-    convolve(x, w).block_until_ready()
-    began, times = time.perf_counter(), 5
-    for _ in range(times):
-        convolve(x, w).block_until_ready()
-    return float(times * 2 * 9 * 64 * x.size / (time.perf_counter() - began))
+def _forwards(head: Head, p: int, n_classes: int) -> float:
+    """Seconds that a network takes for one picture of `p` bytes, in a small batch."""
+    shapes = jax.eval_shape(lambda key: head.init(key, p, n_classes), jax.random.key(0))
+    params = jax.tree.map(lambda a: np.full(a.shape, 0.01, a.dtype), shapes)  # drawn ones would be compiled first
+    logits, x = jax.jit(head.logits), np.ones((_BATCH, p), np.float32)
+    logits(params, x).block_until_ready()
+    began, times = time.perf_counter(), 0
+    while not times or (times < _TIMES and time.perf_counter() - began < _LONGEST):
+        logits(params, x).block_until_ready()
+        times += 1
+    return (time.perf_counter() - began) / (times * _BATCH)

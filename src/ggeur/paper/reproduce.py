@@ -24,6 +24,7 @@ _TEXT = {"zeroshot": None, "fedclip": "fedclip"}  # methods that need text embed
 SCRIPTED = ("scaffold", "moon", "feddyn", "fedopt", "fedproto", "fedntd")  # released beside FedAvg's
 
 
+_NOT_TUNED = "protocol tuned does not cover rows on images; run them under another"
 _ONLY_NAMED = "it takes long, and runs only when named, as in --rows '*(images)*'"
 
 
@@ -57,6 +58,7 @@ def prepare(
     for part in table.parts:
         embedded = sources.get(part.name, PartEmbeddings(None, None, f"no embeddings of {part.name} were given"))
         no_images = _ONLY_NAMED if pictures is None else f"no image table of {part.name} was given"
+        no_images = _NOT_TUNED if protocol == "tuned" else no_images
         imaged = (pictures or {}).get(part.name, PartEmbeddings(None, None, no_images))
         first = embedded if imaged.table is None else imaged
         if first.table is None:

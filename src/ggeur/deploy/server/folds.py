@@ -25,10 +25,10 @@ def wanted_folds(chosen: Chosen, count: Int, seed: int, *, by_text: bool = False
 
     Where a candidate goes `by_text`, classes are left out, too.
     """
-    cells = np.zeros(((1 + by_text) * chosen.folds, *count.shape), np.bool_)
-    for fold in folds_of(count, chosen.folds, seed, by_text=by_text):
-        if fold.cells is not None:
-            cells[fold.number] = fold.cells
+    marked = {f.number: f.cells for f in folds_of(count, chosen.folds, seed, by_text=by_text) if f.cells is not None}
+    cells = np.zeros((max(marked, default=-1) + 1, *count.shape), np.bool_)
+    for number, left in marked.items():
+        cells[number] = left
     return Wanted(chosen.needs, True, chosen.folds, None if chosen.needs == "per-class" else cells)
 
 

@@ -1,6 +1,6 @@
 """Text embeddings of the class names, which sites have beside their rows: public, and the same wherever a class is."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +24,10 @@ def asked_text(method: str, given: Mapping[str, Any]) -> str | Literal[False] | 
 
 def common_prompts(roster: Roster) -> str | None:
     """The first prompts by which every site of `roster` has text embeddings, if there are any."""
-    each = [client.hello.text for _, client in sorted(roster.clients.items())]
+    return _first_common([client.hello.text for client in roster.known])
+
+
+def _first_common(each: Sequence[tuple[str, ...]]) -> str | None:
     return next((name for name in (each[0] if each else ()) if all(name in names for names in each)), None)
 
 
@@ -33,9 +36,13 @@ def collect_text(
 ) -> Mapping[str, FloatArray]:
     """The set of text by these `prompts`, of all classes that were agreed on, as the sites of `roster` have it.
 
-    Of no `prompts` in particular, the first that each site has. Where it is not `needed` and sites have not the same,
-    there is none, and nobody is refused for it.
+    Of no `prompts` in particular, the first that all sites with text have. Where it is not `needed` and sites have not
+    the same, there is none, and nobody is refused for it.
     """
+    if prompts is None and (sets := [client.hello.text for client in roster.present if client.hello.text]):
+        prompts = _first_common(sets)
+        if prompts is None:
+            raise GgeurError("The sites' tables have no set of text in common: name one as prompts.")
     found: dict[str, FloatArray] = {}
     unlike: list[str] = []
 

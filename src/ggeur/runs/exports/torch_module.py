@@ -93,7 +93,7 @@ class Classifier(torch.nn.Module):
     def _network(self, x):
         side = round((self.config["dimension"] / 3) ** 0.5)
         mean, deviation = (torch.tensor(self.config["colours"][v], device=x.device) for v in ("mean", "deviation"))
-        x = ((x.reshape(-1, side, side, 3) - mean) / deviation).permute(0, 3, 1, 2)
+        x = ((x.reshape(len(x), side, side, 3) - mean) / deviation).permute(0, 3, 1, 2)
         features = self._small(x) if self.config["head"] == "simplecnn" else self._residual(x)
         return self._linear(features, "out/")
 
