@@ -118,6 +118,7 @@ def test_rows_on_images_are_not_tuned_and_say_so(tmp_path):
         prepare(table, {}, rows=select_rows(table, ["FedAvg (images)"]), protocol="tuned")
 
 
+@pytest.mark.slow  # as it goes by the clock
 def test_the_time_of_rows_on_images_is_told_within_a_small_factor(tmp_path):
     rng, ends = np.random.default_rng(0), []
     made = ImageTable(x=rng.integers(0, 256, (160, 32, 32, 3)).astype(np.uint8), y=np.arange(160) % 10)
