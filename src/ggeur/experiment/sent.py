@@ -80,21 +80,13 @@ class Sent:
             return {}
         y, home, found = self.clients.y[rows], self.clients.domains[rows], {}
         by_text = self.task is not None and bool(self.task.text) and algorithm.wants_text
-        folds = folds_of(self._count, algorithm.folds, self.seed, by_text=by_text)
+        folds = folds_of(self.clients.cell_counts(), algorithm.folds, self.seed, by_text=by_text)
         left = enumerate(fold.cells for fold in folds)
         for number, cells in ((number, cells) for number, cells in left if cells is not None):
             for d in np.unique(home).tolist():
                 if len(mine := rows[(home == d) & cells[home, y]]):
                     found[Slot(d, number)] = mine
         return found
-
-    @cached_property
-    def _count(self) -> Int:
-        """(D, C): the rows of all clients."""
-        rows = np.concatenate(self.clients.parts)
-        count = np.zeros((int(self.clients.domains.max()) + 1, self.clients.n_classes), np.int64)
-        np.add.at(count, (self.clients.domains[rows], self.clients.y[rows]), 1)
-        return count
 
     @cached_property
     def guard(self) -> Guard | None:

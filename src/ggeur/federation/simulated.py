@@ -49,6 +49,13 @@ class Clients(NamedTuple):
         """(K, C): everybody's rows of each class."""
         return np.stack([np.bincount(self.y[rows], minlength=self.n_classes) for rows in self.parts])
 
+    def cell_counts(self) -> Int:
+        """(D, C): all rows together, of each class in each domain."""
+        rows = np.concatenate(self.parts)
+        count = np.zeros((int(self.domains.max()) + 1, self.n_classes), np.int64)
+        np.add.at(count, (self.domains[rows], self.y[rows]), 1)
+        return count
+
     def message(self, rows: Int, kind: Statistics, center: Float | None = None) -> Message:
         """What is to be sent of these rows."""
         return summarise(self.x[rows], self.y[rows], self.n_classes, kind, center)

@@ -17,8 +17,9 @@ from ggeur.data.files import lock_file, write_bytes
 from ggeur.privacy.calibration import gaussian_scale
 from ggeur.settings.privacy import Privacy
 
+_BOOK = "privacy.jsonl"
 _ROUNDING = 1e-9  # of a budget, so that one message may spend all of it
-_TWICE = {"record": 1.0, "client": 2.0}  # how far a record moves a message that is cut to the length noise is for
+_MOVED = {"record": 1.0, "client": 2.0}  # by a record, in what the noise is for: a client's message is cut to that
 
 
 class Terms(NamedTuple):
@@ -74,7 +75,8 @@ class Terms(NamedTuple):
         """
         if self.epsilon is None:
             return
-        run, mark = message.rpartition("-")[0], root / "sent" / f"{message.rpartition('-')[0]}.scored"
+        run = message.rpartition("-")[0]
+        mark = root / "sent" / f"{run}.scored"
         if not any(str(one["message"]).rpartition("-")[0] == run for one in _book(root)):
             raise GgeurError("this site scores a head in runs alone that it has sent statistics in")
         if mark.exists() and mark.read_text(encoding="utf-8") != head:
@@ -98,9 +100,6 @@ def note_spending(root: Path, message: str, asked: Privacy) -> None:
         os.fsync(file.fileno())
 
 
-_BOOK = "privacy.jsonl"
-
-
 def _book(root: Path) -> Iterator[dict[str, Any]]:
     path = root / _BOOK
     try:
@@ -113,4 +112,4 @@ def _book(root: Path) -> Iterator[dict[str, Any]]:
 
 def _mu(one: Mapping[str, Any]) -> float:
     """Of a record, by a message under that epsilon and delta."""
-    return _TWICE[str(one["unit"])] / gaussian_scale(float(one["epsilon"]), float(one["delta"]))
+    return _MOVED[str(one["unit"])] / gaussian_scale(float(one["epsilon"]), float(one["delta"]))
