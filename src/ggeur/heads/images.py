@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.heads.convolution import convolve, patches
 from ggeur.heads.head import Head, Params
 from ggeur.heads.linear import torch_linear
 
@@ -68,7 +69,7 @@ def simplecnn(*, normalise: Normalisation = "imagenet", softmax: bool = False) -
     def represent(params: Params, x: jax.Array) -> jax.Array:
         z = _normalised(x, normalise)
         for layer in params["conv"]:
-            z = jax.nn.relu(_pooled(_patches(z, 5) @ layer["W"].reshape(-1, len(layer["b"])) + layer["b"]))
+            z = jax.nn.relu(_pooled(patches(z, 5) @ layer["W"].reshape(-1, len(layer["b"])) + layer["b"]))
         z = z.reshape(len(z), prod(z.shape[1:]))
         *hidden, last = params["hidden"]
         for layer in hidden:
@@ -184,9 +185,7 @@ def _conv_norm(key: jax.Array, k: int, inputs: int, outputs: int) -> Params:
 
 def _convolved(layer: Params, x: jax.Array, stride: int = 1) -> jax.Array:
     """GroupNorm of a convolution that keeps the side, or divides it by `stride`."""
-    k, c = layer["W"].shape[0], layer["W"].shape[3]
-    padded = jnp.pad(x, ((0, 0), (k // 2, k // 2), (k // 2, k // 2), (0, 0)))
-    z = _patches(padded, k, stride) @ layer["W"].reshape(-1, c)
+    z, c = convolve(x, layer["W"], stride), layer["W"].shape[3]
     by_group = (len(z), GROUPS, c // GROUPS)
     # Moments of channels, then of groups: sums over leading axes compile better than those over split ones.
     groups = z.mean(axis=(1, 2)).reshape(by_group).mean(axis=2)
@@ -195,15 +194,6 @@ def _convolved(layer: Params, x: jax.Array, stride: int = 1) -> jax.Array:
     scale = jnp.repeat(jax.lax.rsqrt(variance + EPSILON), c // GROUPS, axis=1) * layer["scale"]
     found: jax.Array = centred * scale[:, None, None] + layer["shift"]
     return found
-
-
-def _patches(x: jax.Array, k: int, stride: int = 1) -> jax.Array:
-    """(n, H, W, k k c): what each place of a k x k convolution sees, which is then a matrix product.
-
-    In a loop of steps on a processor, XLA's own convolution is an order of magnitude slower than that.
-    """
-    h, w = (stride * ((size - k) // stride) + 1 for size in x.shape[1:3])
-    return jnp.concatenate([x[:, i : i + h : stride, j : j + w : stride] for i in range(k) for j in range(k)], axis=-1)
 
 
 def _pooled(x: jax.Array) -> jax.Array:
