@@ -90,6 +90,7 @@ def test_folders_named_as_classes_say_how_many_agree(ggeur, place):
         (["predict", "m/head.npz", "new"], "name the folder m"),
         (["predict", "m", "nothing"], "no picture, folder or table nothing"),
         (["predict", "m", "new", "--out", "labels.txt"], ".csv or .json"),
+        (["predict", "m", "new", "--out", "m/model.json"], "in the model's own folder"),
         (["predict", "m", "new", "--encoder", "onnx:none.onnx"], "none.onnx"),
         (["predict", "m", "new", "--cell", "GGEUR"], "m is a model and not a run, so it has no cell 'GGEUR'"),
         (["export", "m", "--sklearn", "--cell", "0"], "leave --cell out"),
@@ -103,11 +104,11 @@ def test_folders_named_as_classes_say_how_many_agree(ggeur, place):
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_mistakes_end_in_a_sentence(ggeur, place, argv, words):
-    before = sorted(p.name for p in place.iterdir())
+    before = {p: p.stat().st_mtime_ns for p in place.rglob("*")}
     code, out, err = ggeur(*argv)
     text = " ".join((out + err).split())
     assert code == 2 and words in text and "Traceback" not in text
-    assert sorted(p.name for p in place.iterdir()) == before
+    assert {p: p.stat().st_mtime_ns for p in place.rglob("*")} == before
 
 
 def test_a_model_of_another_encoder_is_refused(ggeur, place):
@@ -134,6 +135,15 @@ def test_exports_are_written_and_said(ggeur, place):
     assert (place / "m.onnx").stat().st_size > 1000 and not list(place.rglob("*.pkl"))
     assert (place / "h" / "README.md").read_text().startswith("---\nlibrary_name")
     np.testing.assert_array_equal(library.load_model("h").params["W"], library.load_model("m").params["W"])
+
+
+def test_what_is_said_for_scikit_learn_runs_whatever_the_folder_is_called(ggeur, place):
+    name = """it's "m" """.strip()
+    (place / "m").rename(place / name)
+    code, out, _ = ggeur("export", name, "--sklearn")
+    said: dict = {"ggeur": library}
+    exec(out.splitlines()[0], said)
+    assert code == 0 and said["classifier"].predict(np.zeros((1, P))).tolist() == ["ant"]
 
 
 def test_of_a_run_it_says_which_head_it_took_and_why(ggeur, place, table_file, tree):

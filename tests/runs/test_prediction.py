@@ -75,6 +75,8 @@ def test_frames_and_tensors_are_taken_as_the_arrays_that_they_hold(model, folder
         np.testing.assert_allclose(model.predict(given).probabilities, probabilities, atol=1e-6, err_msg=what)
     with pytest.raises(GgeurError, match="colours last"):
         model.predict(torch.tensor(PHOTOS[0]).permute(2, 0, 1))
+    with pytest.raises(GgeurError, match="colours last"):
+        model.predict(PHOTOS[0].transpose(2, 0, 1))
     with pytest.raises(GgeurError, match="cannot become an array of NumPy"):
         model.predict(torch.tensor(x, requires_grad=True))
     with pytest.raises(GgeurError, match="numbers"):

@@ -24,7 +24,7 @@ from ggeur.encode.encoder import Encoder, about  # noqa: E402
 from ggeur.runs.model import Model  # noqa: E402
 from ggeur.serve.app import LOOPBACK, application  # noqa: E402
 from ggeur.serve.limits import Limits  # noqa: E402
-from ggeur.serve.server import server_of  # noqa: E402
+from ggeur.serve.server import serve, server_of  # noqa: E402
 from ggeur.serve.service import Service  # noqa: E402
 
 NAMES = ("ant", "bee", "cat")
@@ -247,6 +247,18 @@ def quick():
         server.should_exit = True
         thread.join(timeout=20)
     assert not thread.is_alive()
+
+
+def test_an_address_that_is_told_can_be_asked_at_once():
+    class Told(Exception):
+        pass
+
+    def ask(address):
+        socket.create_connection(urlsplit(address).netloc.split(":"), timeout=5).close()
+        raise Told
+
+    with pytest.raises(Told):  # and not ConnectionRefusedError
+        serve(service(), "127.0.0.1", 0, ask)
 
 
 def ended_after(connection, send=b"", seconds=5.0):

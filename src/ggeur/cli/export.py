@@ -58,6 +58,6 @@ def export(
                 write(head, new)
                 say(f"{new} holds {', '.join(sorted(p.name for p in new.iterdir() if p.is_file()))}")
         if sklearn:
-            say(f'classifier = ggeur.load_model("{folder}").to_sklearn()', soft_wrap=True)
+            say(f"classifier = ggeur.load_model({str(folder)!r}).to_sklearn()", soft_wrap=True)
             rows = "pictures laid flat" if head.head in IMAGES else "embeddings"
             say(f"is a {type(head.to_sklearn()).__name__} of {rows}; nothing was written, as a pickle runs code.")

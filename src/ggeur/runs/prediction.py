@@ -142,6 +142,8 @@ def _pictures(given: Any) -> tuple[list[Item] | None, bool]:
         if given.dtype != np.uint8:
             return None, False
         one = given.ndim == 2 or (given.ndim == 3 and given.shape[2] == 3)
+        if not one and given.ndim == 3 and len(given) == 3:
+            raise GgeurError(f"Pixels of the shape {given.shape}: put colours last, (H, W, 3), or list grey pictures.")
         given = [given] if one else list(given)
     if not isinstance(given, Sequence) or not given:
         raise GgeurError("There is nothing to label: give a picture, a folder, a table or embeddings (N, p).")

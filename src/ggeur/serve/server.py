@@ -43,6 +43,7 @@ def _bound(host: str, port: int) -> socket.socket:
         try:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             made.bind(found[4])
+            made.listen()  # who is told the address may come at once, and waits
         except OSError:
             made.close()
             raise
