@@ -57,6 +57,15 @@ def test_from_tables_to_predictions_and_back(ggeur, sites, model):
     assert "| art | 14 | 2 |" in card and "forget a site" in card and "sketch" not in card
 
 
+def test_without_calibration_the_head_is_the_same(ggeur, sites, model, tmp_path):
+    tables = sites / "art.npz", sites / "photo.npz"
+    code, *_ = ggeur("fit", *tables, "--method", "lda", "--no-helps", "--no-calibrate", "--out", tmp_path / "plain")
+    plain, warm = (library.Model.load(folder) for folder in (tmp_path / "plain", model))
+    assert code == 0 and plain.calibration == {} != warm.calibration
+    assert {k: v.tobytes() for k, v in plain.params.items()} == {k: v.tobytes() for k, v in warm.params.items()}
+    assert "uncalibrated" in (tmp_path / "plain" / "card.md").read_text()
+
+
 def test_the_report_and_the_domains_of_a_table(ggeur, sites, tmp_path):
     code, out, _ = ggeur("fit", sites / "mixed.npz", sites / "art.npz", "--method", "gated", "--out", tmp_path / "m")
     assert code == 0 and "right on the test rows of art" in out and "Solved gated" in out
