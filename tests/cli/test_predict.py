@@ -28,6 +28,7 @@ def place(tmp_path, monkeypatch):
     (tmp_path / "new").mkdir()
     for name, photo in zip("cab", PHOTOS, strict=True):
         Image.fromarray(photo).save(tmp_path / "new" / f"{name}.png")
+    (tmp_path / "link.json").symlink_to(tmp_path / "m" / "model.json")
     return tmp_path
 
 
@@ -90,7 +91,10 @@ def test_folders_named_as_classes_say_how_many_agree(ggeur, place):
         (["predict", "m/head.npz", "new"], "name the folder m"),
         (["predict", "m", "nothing"], "no picture, folder or table nothing"),
         (["predict", "m", "new", "--out", "labels.txt"], ".csv or .json"),
-        (["predict", "m", "new", "--out", "m/model.json"], "in the model's own folder"),
+        (["predict", "m", "new", "--out", "m/model.json"], "a file of a model or a run"),
+        (["predict", "m", "new", "--out", "link.json"], "a file of a model or a run"),
+        (["embed", "new", "--out", "m/head.npz"], "a file of a model or a run"),
+        (["export", "m", "--onnx", "m/model.json"], "call it m/model.onnx"),
         (["predict", "m", "new", "--encoder", "onnx:none.onnx"], "none.onnx"),
         (["predict", "m", "new", "--cell", "GGEUR"], "m is a model and not a run, so it has no cell 'GGEUR'"),
         (["export", "m", "--sklearn", "--cell", "0"], "leave --cell out"),
@@ -151,6 +155,8 @@ def test_of_a_run_it_says_which_head_it_took_and_why(ggeur, place, table_file, t
         **{"augment": {"kind": ["none", "ggeur"]}, "train": {"rounds": 1}, "run": {"seeds": [0]}}  # two cells
     )
     library.run(library.Experiment.of(experiment), out=place / "RUN")
+    code, *_ = ggeur("predict", "RUN", table_file, "--out", "RUN/result.json")
+    assert code == 2, "what a run is read from is not written over"
     _, out, _ = ggeur("predict", "RUN", table_file)
     text = " ".join(out.split())
     assert "Head of cell 1 of 2 (fedavg, augmentation ggeur, seed 0): the last that has one" in text

@@ -3,15 +3,17 @@
 import json
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 from PIL import Image
 
 import ggeur
+from ggeur import heads
 from ggeur.core.errors import GgeurError
 from ggeur.data.rows import Rows
 from ggeur.encode.builtin import BuiltinEncoder
-from ggeur.encode.encoder import about
+from ggeur.encode.encoder import about, load_encoder
 from ggeur.runs.model import Model
 
 RNG = np.random.default_rng(0)
@@ -73,10 +75,8 @@ def test_frames_and_tensors_are_taken_as_the_arrays_that_they_hold(model, folder
     }
     for what, (given, probabilities) in forms.items():
         np.testing.assert_allclose(model.predict(given).probabilities, probabilities, atol=1e-6, err_msg=what)
-    with pytest.raises(GgeurError, match="colours last"):
+    with pytest.raises(GgeurError, match=r"a picture is \(H, W, 3\)"):
         model.predict(torch.tensor(PHOTOS[0]).permute(2, 0, 1))
-    with pytest.raises(GgeurError, match="colours last"):
-        model.predict(PHOTOS[0].transpose(2, 0, 1))
     with pytest.raises(GgeurError, match="cannot become an array of NumPy"):
         model.predict(torch.tensor(x, requires_grad=True))
     with pytest.raises(GgeurError, match="numbers"):
@@ -177,6 +177,31 @@ def test_an_encoder_that_a_model_cannot_find_is_asked_for(model, encoder, words)
 def test_what_is_neither_is_refused(model, given):
     with pytest.raises(GgeurError):
         model.predict(given)
+
+
+@pytest.mark.parametrize(
+    "shape", [(3, 24, 30), (5, 24, 30), (24, 30, 4), (24, 30, 1), (720,), (32, 0, 3), (0, 0)], ids=str
+)
+def test_pixels_that_may_be_one_picture_or_many_are_refused(model, shape):
+    with pytest.raises(GgeurError, match=r"Pixels of the shape \("):
+        model.predict(np.zeros(shape, np.uint8))
+
+
+@pytest.mark.parametrize("mode", ["deep", "clear"])
+def test_an_image_of_pillows_is_read_as_its_file_is(model, tmp_path, mode):
+    deep, clear = PHOTOS[0, :, :, 0].astype(np.uint16) * 257, np.dstack([PHOTOS[0], PHOTOS[1, :, :, 0]])
+    image = Image.fromarray(deep if mode == "deep" else clear)
+    image.save(tmp_path / "one.png")
+    np.testing.assert_array_equal(model.predict(image).probabilities, model.predict(tmp_path / "one.png").probabilities)
+
+
+def test_a_network_takes_bytes_laid_flat_as_pictures():
+    head, encoder = heads.resolve("simplecnn"), load_encoder("pixels:16")
+    params = jax.tree.map(np.asarray, head.init(jax.random.key(0), 768, 3))
+    network = Model(params, "simplecnn", 768, NAMES, about(encoder))
+    pictures = RNG.integers(0, 256, (5, 16, 16, 3), np.uint8)
+    found = network.predict(pictures.reshape(5, -1))
+    np.testing.assert_allclose(found.probabilities, network.predict(pictures).probabilities, atol=1e-6)
 
 
 def test_a_file_inside_a_model_is_not_the_model(model, tmp_path):

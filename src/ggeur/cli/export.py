@@ -37,7 +37,7 @@ def export(
     if encoder is not None and (onnx is None or not encoder.startswith("onnx:")):
         raise GgeurError("--encoder goes with --onnx FILE and names an ONNX file, onnx:PATH: both become one graph.")
     if onnx is not None:
-        check_out_file(onnx)
+        check_out_file(onnx, ".onnx")
     from ggeur.heads import IMAGES
     from ggeur.runs.exports.export_folder import write_hub, write_torch
     from ggeur.runs.exports.numbers import input_of

@@ -48,9 +48,7 @@ def predict(
     from ggeur.data.readers import unlabelled
 
     with notes():
-        head, folder = open_model(model, cell, own)
-        if out is not None and out.resolve().is_relative_to(folder.resolve()):
-            raise GgeurError(f"Cannot write {out}: that is in the model's own folder; name a file elsewhere.")
+        head = open_model(model, cell, own).model
         with embedding_bar(0 if given.suffix == ".npz" else len(unlabelled(given))) as on_batch:
             found = head.predict(
                 given, encoder=encoder, reject=reject, skip_unreadable=skip_unreadable, on_batch=on_batch

@@ -23,20 +23,27 @@ def to_rgb(picture: Picture, *, most: int | None = None, formats: tuple[str, ...
         return picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, axis=2)
     if not picture:
         raise Unreadable("the file is empty")
-    from PIL import Image, ImageOps, UnidentifiedImageError
+    from PIL import Image, UnidentifiedImageError
 
     try:
         image: Any = Image.open(io.BytesIO(picture), formats=formats)
         if image.width * image.height > (most or Image.MAX_IMAGE_PIXELS or np.inf):
             raise Unreadable(f"it claims {image.width} x {image.height} pixels, more than is safe to open")
         image.load()
-        return np.asarray(_to_eight_bits(ImageOps.exif_transpose(image)).convert("RGB"))
+        return rgb(image)
     except Unreadable:
         raise
     except UnidentifiedImageError as error:
         raise Unreadable("it is not an image of a known format") from error
     except Exception as error:  # decoders raise a dozen types on damaged bytes
         raise Unreadable(str(error).strip().rstrip(".") or type(error).__name__) from error
+
+
+def rgb(image: Any) -> NDArray[np.uint8]:
+    """The same of an image that Pillow holds open."""
+    from PIL import ImageOps
+
+    return np.asarray(_to_eight_bits(ImageOps.exif_transpose(image)).convert("RGB"))
 
 
 def _to_eight_bits(image: Any) -> Any:

@@ -21,6 +21,8 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.encode.cache import EmbeddingCache
 from ggeur.encode.encoder import Encoder, about
 from ggeur.encode.job import BATCH, OnBatch, Unkept, encode_items
+from ggeur.encode.pictures import rgb
+from ggeur.heads import IMAGES
 from ggeur.runs.model import Model
 from ggeur.runs.own_encoder import encoder_of
 
@@ -99,7 +101,7 @@ def _rows(
     if isinstance(given, Rows):
         return given, []
     given = [_plain(one) for one in given] if isinstance(given, list | tuple) else _plain(given)
-    items, kept = _pictures(given)
+    items, kept = _pictures(given) if not _are_rows(model, given) else (None, False)
     if items is None:
         return Rows(np.atleast_2d(as_array("embeddings", given))), []
     if encoder is not None and not isinstance(encoder, str) and not hasattr(encoder, "forward"):
@@ -111,6 +113,12 @@ def _rows(
     found = encode_items(items, tower, store, skip_unreadable=skip_unreadable, on_batch=on_batch)
     names = tuple(items[i].where for i in found.rows.tolist())
     return Rows(found.x, names, _folders(names, model.class_names), about(tower)), found.unreadable
+
+
+def _are_rows(model: Model, given: Any) -> bool:
+    """Whether bytes are rows of an image table, laid flat, for a network that takes such."""
+    flat = isinstance(given, np.ndarray) and given.ndim == 2 and given.shape[1] == model.takes
+    return flat and model.head in IMAGES
 
 
 def _folders(names: Sequence[str], classes: Sequence[str]) -> tuple[str, ...]:
@@ -127,8 +135,6 @@ def _plain(given: Any) -> Any:
         array = np.asarray(given)
     except Exception as error:  # each library has its own: a tensor on a device, or one that a gradient is asked of
         raise GgeurError(f"What is given cannot become an array of NumPy: {one_line(error)}.") from error
-    if array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] != 3:  # one picture, or several grey ones?
-        raise GgeurError(f"The pixels have the shape {array.shape}: put the colours last, (H, W, 3).")
     return array.tolist() if array.dtype.kind in "OU" else array
 
 
@@ -141,10 +147,8 @@ def _pictures(given: Any) -> tuple[list[Item] | None, bool]:
     if isinstance(given, np.ndarray):
         if given.dtype != np.uint8:
             return None, False
-        one = given.ndim == 2 or (given.ndim == 3 and given.shape[2] == 3)
-        if not one and given.ndim == 3 and len(given) == 3:
-            raise GgeurError(f"Pixels of the shape {given.shape}: put colours last, (H, W, 3), or list grey pictures.")
-        given = [given] if one else list(given)
+        _check_pixels(given, several=True)
+        given = list(given) if given.ndim == 4 else [given]
     if not isinstance(given, Sequence) or not given:
         raise GgeurError("There is nothing to label: give a picture, a folder, a table or embeddings (N, p).")
     if all(isinstance(one, str | os.PathLike) for one in given):
@@ -161,7 +165,18 @@ def _is_picture(one: Any) -> bool:
 def _content(one: Any) -> Any:
     """As an item is read: bytes, or pixels."""
     if hasattr(one, "convert"):
-        return np.asarray(one.convert("RGB"))
-    if not isinstance(one, bytes) and (one.ndim not in (2, 3) or (one.ndim == 3 and one.shape[2] != 3)):
-        raise GgeurError(f"A picture has the shape {one.shape}; it must be (H, W, 3) or (H, W).")
+        return rgb(one)
+    if not isinstance(one, bytes):
+        _check_pixels(one)
     return one
+
+
+def _check_pixels(array: NDArray[np.uint8], *, several: bool = False) -> None:
+    """Refuse what may be one picture or many, or has colours that are not three."""
+    form, coloured = array.shape, array.ndim == 3 or (several and array.ndim == 4)
+    if not (array.ndim == 2 or (coloured and form[-1] == 3)):
+        raise GgeurError(
+            f"Pixels of the shape {form}: a picture is (H, W, 3) or grey (H, W), several are a list, or (N, H, W, 3)."
+        )
+    if not array.size:
+        raise GgeurError(f"Pixels of the shape {form}: there are none.")
