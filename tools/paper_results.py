@@ -35,11 +35,13 @@ class Piece(NamedTuple):
     rounds: int | None = None
     seeds: int = 3
     set: Sequence[str] = ()
+    only_changed: bool = False
 
     def command(self, data: Path, out: Path) -> list[str]:
         """What to give to `ggeur`, with the embedding tables in the folder `data`."""
         words = ["reproduce", self.table, "--protocol", self.protocol, "--seeds", str(self.seeds), "--out", str(out)]
         words += [] if self.rounds is None else ["--rounds", str(self.rounds)]
+        words += ["--only-changed"] if self.only_changed else []
         given = {"--table": [str(data / name) for name in self.data], "--rows": self.rows, "--set": self.set}
         return words + [word for option, values in given.items() for value in values for word in (option, value)]
 

@@ -8,6 +8,7 @@ from paper_results import Finished, Piece, together
 import ggeur
 from ggeur.experiment.plan import human_bytes
 from ggeur.paper.paper_tables import Table
+from ggeur.paper.tuning import AS_SOUND
 from ggeur.report.reach import Reach, reach
 from ggeur.report.tables import Line, Number
 from ggeur.runs.result import Cell, Row
@@ -56,13 +57,21 @@ def _pieces(pieces: Sequence[Piece], found: Sequence[Finished]) -> str:
 
 
 def _by_protocol(found: Sequence[Finished], table: str) -> dict[str, Lines]:
-    """The rows of a table under each protocol; under `sound` those without noise are the paper's."""
+    """The rows of a table under each protocol.
+
+    Under `sound` those without noise are the paper's, under `tuned` those that keep the paper's numbers are `sound`'s.
+    """
     of: dict[str, Lines] = {p: lines for p in PROTOCOLS if (lines := together(found, table, p))}
     if "sound" in of and "paper" in of:
         of["sound"] = {
             name: of["sound"].get(name, line)
             for name, line in of["paper"].items()
             if name in of["sound"] or not _noisy(name)
+        }
+    if "tuned" in of:
+        of["tuned"] = {
+            name: of.get("sound", {}).get(name, line) if line.why == AS_SOUND else line
+            for name, line in of["tuned"].items()
         }
     return of
 

@@ -11,7 +11,7 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.paper.paper_tables import PartEmbeddings, Table, select_rows
 from ggeur.paper.reproduce import prepare
 from ggeur.paper.reproduction import Reproduction
-from ggeur.paper.tuning import Choosing, choose, prepare_choice, prepare_tuned, with_numbers
+from ggeur.paper.tuning import AS_SOUND, Choosing, choose, prepare_choice, prepare_tuned, with_numbers
 from ggeur.runs.result import Cell, Result
 
 TABLE = Table.load("standin7")
@@ -97,6 +97,36 @@ def test_the_table_runs_with_what_was_taken_and_keeps_it(sources, tmp_path):
         assert (tuned.partition, tuned.augment) == (before.partition, before.augment)
     reading.save(tmp_path)
     assert Reproduction.load(tmp_path) == reading and len(reading.chosen) == 4
+
+
+def test_rows_that_keep_the_papers_numbers_are_left_to_sound(sources):
+    rows = select_rows(TABLE, ["FedAvg", "MOON", "auto*"])
+    choosing = prepare_choice(TABLE, sources, rows)
+    taken, told = choose(choosing, scores(choosing, lambda i: 20.0 * (i == 4)))
+    told = [t._replace(numbers="unchanged") if t.row == "MOON" or t.part == "Digits" else t for t in told]
+    experiment, reading = prepare_tuned(TABLE, sources, taken, told, rows=rows, only_changed=True)
+    assert [a.arm for a in reading.arms] == [
+        "Office-Caltech: FedAvg",
+        "Digits: FedAvg",
+    ]  # changed in one part, run in both
+    assert {cell["arm"] for cell in experiment.varied} == {a.arm for a in reading.arms}
+    assert {(a.row, a.why) for a in reading.absent} == {(row.name, AS_SOUND) for row in rows[1:]}
+    assert reading.order == [row.name for row in rows] and reading.chosen == told
+    none = [t._replace(numbers="unchanged") for t in told]
+    assert {a.row for a in prepare_tuned(TABLE, sources, taken, none, rows=rows, only_changed=True)[1].arms} == {
+        "FedAvg"
+    }
+
+
+def test_a_row_that_keeps_the_papers_numbers_is_the_row_of_sound(sources):
+    """To the bit, with noise and without: what a table takes from `sound` is what would have run."""
+    changes = ["augment.target=12", "augment.per_prototype=4", "train.local_epochs=1"]
+    asked = {"rows": select_rows(TABLE, ["FedAvg", "FedProto + GGEUR", "Ridge*"]), "seeds": 2, "rounds": 2}
+    tuned, _ = prepare_tuned(TABLE, sources, {}, [], changes=changes, **asked)
+    sound, _ = prepare(TABLE, sources, protocol="sound", changes=changes, **asked)
+    for a, b in zip(ggeur.run(tuned).cells, ggeur.run(sound).cells, strict=True):
+        assert (a.settings["arm"], a.seed, a.rounds, a.domains) == (b.settings["arm"], b.seed, b.rounds, b.domains)
+        assert a.rounds
 
 
 def test_what_is_scored_is_left_out_of_training_and_no_test_row_is_looked_at(sources, tmp_path):

@@ -13,6 +13,7 @@ from ggeur.cli.embed import embed
 from ggeur.cli.options import CLIP, Data, JsonLines, Overrides, Quiet, Seeds
 from ggeur.cli.run import default_folder, run_with_progress
 from ggeur.cli.screen import console, mark, say, titled_table
+from ggeur.core.errors import GgeurError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +46,9 @@ def reproduce(
         str,
         typer.Option(help="paper (as written), released (as scripted), sound (ours) or tuned (numbers chosen fairly)."),
     ] = "paper",
+    only_changed: Annotated[
+        bool, typer.Option("--only-changed", help="Protocol tuned: leave out rows whose numbers stay the paper's.")
+    ] = False,
     set_: Overrides = None,
     encoder: Annotated[str, typer.Option(help="Encoder, where the dataset has to be embedded.")] = CLIP,
     out: Annotated[Path | None, typer.Option("--out", help="Run folder; an unfinished one is gone on with.")] = None,
@@ -86,8 +90,12 @@ def reproduce(
         pictures = made(f"pixels:{side}") if imaged else {}
     folder = out or default_folder(table)
     asked: Any = {"rows": chosen, "seeds": seeds, "rounds": rounds, "changes": set_ or []}
+    if only_changed and protocol != "tuned":
+        raise GgeurError(
+            f"--only-changed is for --protocol tuned; protocol {protocol} changes no numbers of single rows."
+        )
     if protocol == "tuned":
-        experiment, reading = _tuned(paper, sources, folder, asked)
+        experiment, reading = _tuned(paper, sources, folder, asked, only_changed)
     else:
         on_images: Any = {"pictures": pictures if imaged else None, "network": network}
         experiment, reading = prepare(paper, sources, protocol=protocol, **asked, **on_images)
@@ -111,10 +119,14 @@ def reproduce(
 
 
 def _tuned(
-    table: "Table", sources: "Mapping[str, PartEmbeddings]", folder: Path, asked: "Mapping[str, Any]"
+    table: "Table",
+    sources: "Mapping[str, PartEmbeddings]",
+    folder: Path,
+    asked: "Mapping[str, Any]",
+    only_changed: bool,
 ) -> "tuple[Experiment, Reproduction]":
     """The experiment of a `table` whose numbers have been chosen, which is run first, into a folder beside `folder`."""
-    from ggeur.paper.tuning import choose, prepare_choice, prepare_tuned
+    from ggeur.paper.tuning import UNCHANGED, choose, prepare_choice, prepare_tuned
 
     before = folder.with_name(f"{folder.name}.choosing")
     taken: dict[str, Mapping[str, float]] = {}
@@ -130,8 +142,8 @@ def _tuned(
     for row in told:
         part = f"{row.part}: " if len(table.parts) > 1 else ""
         gain = f", {row.expected - row.expected_printed:+.1f} on what was left out"
-        mark("chosen", f"{part}{row.row}: {row.numbers}{'' if row.numbers == 'unchanged' else gain}")
-    return prepare_tuned(table, sources, taken, told, **asked)
+        mark("chosen", f"{part}{row.row}: {row.numbers}{'' if row.numbers == UNCHANGED else gain}")
+    return prepare_tuned(table, sources, taken, told, only_changed=only_changed, **asked)
 
 
 def _list(data: Path | None) -> None:

@@ -18,11 +18,13 @@ from ggeur.experiment.setup import Setup
 from ggeur.federation.choosing import first_of_the_best
 from ggeur.paper.paper_tables import Part, PartEmbeddings, Row, Table
 from ggeur.paper.reproduce import prepare
-from ggeur.paper.reproduction import Arm, ChosenNumbers, Reproduction
+from ggeur.paper.reproduction import AbsentRow, Arm, ChosenNumbers, Reproduction
 from ggeur.runs.result import Result
 from ggeur.settings.grid import Experiment
 
 ROUNDS = 20
+UNCHANGED = "unchanged"  # the paper's own numbers, in words
+AS_SOUND = "its numbers stay the paper's, so that it is the row of protocol sound"
 Numbers = Mapping[str, float]  # as `tuned.toml` has them
 
 
@@ -92,7 +94,7 @@ def with_numbers(tree: Mapping[str, Any], numbers: Numbers) -> dict[str, Any]:
 def words(tree: Mapping[str, Any], numbers: Numbers) -> str:
     """These numbers of an arm, as in "rate 0.03, mu 0.1"; "unchanged" where they are the table's own."""
     shown = {**numbers} | ({"rate": with_numbers(tree, numbers)["train"]["rate"]} if "rate" in numbers else {})
-    return ", ".join(f"{key.replace('_', ' ')} {value:g}" for key, value in shown.items()) or "unchanged"
+    return ", ".join(f"{key.replace('_', ' ')} {value:g}" for key, value in shown.items()) or UNCHANGED
 
 
 def choose(choosing: Choosing, result: Result) -> tuple[dict[str, Numbers], list[ChosenNumbers]]:
@@ -122,14 +124,23 @@ def prepare_tuned(
     taken: Mapping[str, Numbers],
     told: Sequence[ChosenNumbers],
     *,
+    only_changed: bool = False,
     rows: Sequence[Row] | None = None,
     seeds: int = 3,
     rounds: int | None = None,
     changes: Sequence[str] = (),
 ) -> tuple[Experiment, Reproduction]:
-    """`prepare` under protocol `tuned`, with the numbers that were `taken`; the reading keeps what is `told`."""
-    asked: Any = {"rows": rows, "seeds": seeds, "rounds": rounds, "changes": changes}
+    """`prepare` under protocol `tuned`, with the numbers that were `taken`; the reading keeps what is `told`.
+
+    With `only_changed` a row that keeps the paper's numbers in all parts is not run: under `sound` it is the same.
+    """
+    rows = table.rows if rows is None else rows
+    changed = {of.row for of in told if of.numbers != UNCHANGED} or {rows[0].name}  # a run has a row
+    run = [row for row in rows if row.name in changed or row.images or not only_changed]
+    asked: Any = {"rows": run, "seeds": seeds, "rounds": rounds, "changes": changes}
     plain, reading = prepare(table, sources, protocol="tuned", **asked)
     arms = [with_numbers(tree, taken.get(tree["name"], {})) for tree in _arms(plain)]
-    reading.chosen = list(told)
+    reading.chosen, reading.order = list(told), [row.name for row in rows]
+    for part in table.parts:
+        reading.absent += [AbsentRow(r.name, part.name, AS_SOUND, r.published or r.name) for r in rows if r not in run]
     return Experiment.of(plain.tree | {"arm": arms}), reading
