@@ -71,17 +71,18 @@ def table5_run(tmp_path_factory):
 
 @pytest.fixture
 def paper_run(tmp_path):
-    """paper_run(table, rows, protocol): a run of a table of the paper with one part, some rows or all of them."""
+    """paper_run(table, rows, protocol): a run of a table of the paper, some rows or all of them."""
 
     def build(name, rows, protocol="paper"):
-        spec = Table.load(name)
-        (part,) = spec.parts
-        table = make_table(tuple(map(str, range(part.classes))), tuple(part.domains.values()) or ("all",))
-        table.save(tmp_path / f"{name}.npz")
-        sources = {part.name: PartEmbeddings(tmp_path / f"{name}.npz", table)}
+        spec, sources = Table.load(name), {}
+        for part in spec.parts:
+            path = tmp_path / f"{name}-{part.dataset}.npz"
+            table = make_table(tuple(map(str, range(part.classes))), tuple(part.domains.values()) or ("all",))
+            table.save(path)
+            sources[part.name] = PartEmbeddings(path, table)
         chosen = [row for row in spec.rows if not rows or row.name in rows]
         experiment, reading = prepare(spec, sources, rows=chosen, seeds=2, rounds=3, protocol=protocol)
-        domains = tuple(part.domains.values()) or ("all",)
+        domains = tuple(spec.parts[0].domains.values()) or ("all",)
         result = make_result(experiment, climbing, domains)
         return write_run(tmp_path / f"{name}-{protocol}", experiment, result, reading)
 

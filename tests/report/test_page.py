@@ -10,10 +10,12 @@ import pytest
 
 import ggeur
 from ggeur.core.errors import GgeurError
-from ggeur.paper.reproduction import ChosenNumbers, Reproduction
-from ggeur.report.page import write_report
+from ggeur.paper.reproduction import AbsentRow, ChosenNumbers, Reproduction
+from ggeur.paper.tuning import AS_SOUND
+from ggeur.report.page import render, write_report
 from ggeur.report.run_folder import read_run
 from ggeur.report.words import summary
+from ggeur.runs.result import Result
 
 VOID = {"meta", "link", "br", "img", "hr", "input", "path", "use", "rect", "image", "line", "circle", "ellipse"}
 
@@ -110,6 +112,38 @@ def test_numbers_that_were_chosen_are_shown(paper_run, tmp_path):
     reading.save(folder)
     text = write_report([folder], tmp_path / "page.html").read_text(encoding="utf-8")
     assert "rate 0.03, &lt;b&gt;" in text and "61.23" in text and "Numbers that were chosen" in text
+
+
+def test_of_a_stand_in_nothing_is_called_unpublished_and_figures_name_their_data(paper_run, tmp_path):
+    folder = paper_run("standin7", ["FedAvg", "FedAvg + GGEUR"])
+    text = write_report([folder], tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "not published" not in text and "Below each figure" not in text
+    contents = re.search(r"<nav.*?</nav>", text, re.S).group(0)
+    names = re.findall(r"<a [^>]*>(.*?)</a>", contents)
+    assert {"Labels, standin7-office-caltech", "Labels, standin7-digits"} <= set(names) and len(set(names)) == len(
+        names
+    )
+
+
+def test_what_a_cell_says_is_said_of_that_cell(build_run):
+    few = {"partition": {"kind": "domain"}, "augment": {"kind": ["none", "ggeur"]}, "run": {"seeds": [0, 1, 2]}}
+    run = read_run(build_run(few, lambda i, point, seed: None if i == 1 and seed else 80.0))
+    assert "<li>ggeur, seed 1, and 1 more: It grew.</li>" in render([run])
+    one = {"partition": {"kind": "domain"}, "run": {"seeds": [0]}}
+    folder = build_run(one, name="one")
+    result = Result.load(folder)
+    result.cells[0].message = "Took gated."
+    (folder / "result.json").write_text(result.to_json(), encoding="utf-8")
+    assert "<li>Took gated.</li>" in render([read_run(folder)])
+
+
+def test_how_to_run_again_what_was_left_to_sound(paper_run):
+    folder = paper_run("table5", ["FedAvg", "MOON"], "tuned")
+    assert "--only-changed" not in render([read_run(folder)])
+    reading = Reproduction.load(folder)
+    reading.absent.append(AbsentRow("FedProto", "Office-Caltech", AS_SOUND, "FedProto"))
+    reading.save(folder)
+    assert "--protocol tuned --rounds 3 --only-changed" in render([read_run(folder)])
 
 
 def test_columns_can_be_sorted_by_value(both):

@@ -179,7 +179,8 @@ def comparison_screens(table: "Comparison", title: str) -> list[Screen]:
 
 
 def _screen(table: "Comparison", columns: range, title: str) -> Screen:
-    caption = f"In {table.unit}: mean, ± deviation over seeds; below, the paper's figure and our difference from it."
+    caption = f"In {table.unit}: mean, ± deviation over seeds"
+    caption += "; below, the paper's figure and our difference from it." if table.published else "."
     screen = titled_table(title, Column("", max_width=30, overflow="fold"), caption=caption, box=SIMPLE_HEAD)
     for i in columns:
         screen.add_column(escape((table.headings or table.columns)[i]), justify="right", min_width=7, overflow="fold")
@@ -209,4 +210,7 @@ def _say_what_is_absent(table: "Comparison") -> None:
         mark("not run", f"{'; '.join(names)}: {why}.")
     unpublished = [line.name for line in table.lines if not line.why and not line.published]
     if unpublished:
-        mark("not published", f"{'; '.join(unpublished)}.")
+        mark(
+            "not published",
+            f"{'; '.join(unpublished)}." if table.published else "none of these rows has a figure in the paper.",
+        )

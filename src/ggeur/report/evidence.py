@@ -50,7 +50,8 @@ def evidence(entries: Sequence[Entry], seed: int) -> tuple[list[CaptionedFigure]
     """
     drawn: list[CaptionedFigure] = []
     missing: list[str] = []
-    for data in dict.fromkeys(entry.point.data for entry in entries):
+    tables = dict.fromkeys(entry.point.data for entry in entries)
+    for data in tables:
         points = [entry.point for entry in entries if entry.point.data == data]
         if data.table is None and data.dataset != MINI_DIGITS:
             missing.append(f"Figures of the data are left out: {data.dataset} would have to be embedded again.")
@@ -58,7 +59,9 @@ def evidence(entries: Sequence[Entry], seed: int) -> tuple[list[CaptionedFigure]
             missing.append(f"Figures of the data are left out: {data.table} is no longer there.")
         else:
             try:
-                drawn += _of_table(points, seed, Path(data.table).stem if data.table else str(data.dataset))
+                name = Path(data.table).stem if data.table else str(data.dataset)
+                of = f", {name}" if len(tables) > 1 else ""
+                drawn += [figure._replace(short=figure.short + of) for figure in _of_table(points, seed, name)]
             except GgeurError as error:
                 missing.append(f"Some figures of the data are left out. {error}")
     return drawn, missing

@@ -12,7 +12,9 @@ from ggeur.experiment.helps import load as load_helps
 from ggeur.paper.paper_tables import Table
 from ggeur.paper.published import published_gains
 from ggeur.paper.reproduction import Reproduction
+from ggeur.paper.tuning import AS_SOUND
 from ggeur.report.audit_section import audit_section
+from ggeur.report.entries import Entry
 from ggeur.report.evidence import evidence, evidence_of_training
 from ggeur.report.helping_section import helping_section
 from ggeur.report.latex import to_latex
@@ -66,7 +68,6 @@ def _context(run: Run, key: str) -> dict[str, Any]:
     helps, found = load_helps(run.folder), load_audit(run.folder)
     ranked = ranking(run.entries, run.reading) if run.table.unit == "percent" else None
     chosen = run.reading.chosen if run.reading is not None else []
-    messages = dict.fromkeys(cell.message for cell in run.result.cells if cell.message)
     return {
         "key": key,
         "run": run,
@@ -75,7 +76,13 @@ def _context(run: Run, key: str) -> dict[str, Any]:
             *([] if ranked is None else [decision(ranked)]),
             *summary(run.entries, run.table, run.reading),
         ],
-        "notes": [*of_paper, *missing, *_wrong_gains(run.reading), *messages, *promised(run.result.cells)],
+        "notes": [
+            *of_paper,
+            *missing,
+            *_wrong_gains(run.reading),
+            *_messages(run.entries),
+            *promised(run.result.cells),
+        ],
         "ranks": "" if ranked is None else ranks_section(ranked, run.entries, f"{key}-ranks"),
         "chosen": templates().get_template("chosen.html.j2").render(id=f"{key}-chosen", chosen=chosen)
         if chosen
@@ -86,6 +93,22 @@ def _context(run: Run, key: str) -> dict[str, Any]:
         "again": _again(run),
         "versions": read_versions(run.folder),
     }
+
+
+def _messages(entries: Sequence[Entry]) -> list[str]:
+    """What cells have to say, each once, and of which of them it is, where there are several."""
+    said: dict[str, list[str]] = {}
+    for entry in entries:
+        for cell in entry.row.cells:
+            where = ", ".join([entry.name, *([entry.condition] if entry.condition else []), f"seed {cell.seed}"])
+            said.setdefault(cell.message, []).append(where)
+    if len(said) == 1:  # one message, of all
+        return [message for message in said if message]
+    return [
+        f"{cells[0]}{f', and {len(cells) - 1} more' if len(cells) > 1 else ''}: {message}"
+        for message, cells in said.items()
+        if message
+    ]
 
 
 def _wrong_gains(reading: Reproduction | None) -> list[str]:
@@ -107,6 +130,7 @@ def _again(run: Run) -> str:
     words += ["--seeds", str(len(run.experiment.seeds)), "--protocol", reading.protocol]
     rounds = {point.train.rounds for point in run.experiment.points}
     words += ["--rounds", str(rounds.pop())] if len(rounds) == 1 else []
+    words += ["--only-changed"] if any(row.why == AS_SOUND for row in reading.absent) else []
     words += [word for change in reading.changes for word in ("--set", change)]
     if len(reading.order) < len(Table.load(reading.table).rows):
         words += [word for row in reading.order for word in ("--rows", row)]

@@ -78,6 +78,11 @@ class Comparison(NamedTuple):
     one_task: bool = True  # False where every line is of a task of its own, so that none is best
 
     @property
+    def published(self) -> bool:
+        """Does the paper print any of it? Of a stand-in for a table it does not."""
+        return any(line.published for line in self.lines)
+
+    @property
     def blocks(self) -> list[tuple[str, list[Line]]]:
         """The lines of each setting, under its name; all under "" where there is one."""
         names = dict.fromkeys(line.block for line in self.lines)
