@@ -112,6 +112,7 @@ def test_rows_that_keep_the_papers_numbers_are_left_to_sound(sources):
     assert {cell["arm"] for cell in experiment.varied} == {a.arm for a in reading.arms}
     assert {(a.row, a.why) for a in reading.absent} == {(row.name, AS_SOUND) for row in rows[1:]}
     assert reading.order == [row.name for row in rows] and reading.chosen == told
+    assert reading.notes[-1].startswith("Only rows whose numbers changed were run")
     none = [t._replace(numbers="unchanged") for t in told]
     assert {a.row for a in prepare_tuned(TABLE, sources, taken, none, rows=rows, only_changed=True)[1].arms} == {
         "FedAvg"

@@ -141,6 +141,8 @@ def prepare_tuned(
     plain, reading = prepare(table, sources, protocol="tuned", **asked)
     arms = [with_numbers(tree, taken.get(tree["name"], {})) for tree in _arms(plain)]
     reading.chosen, reading.order = list(told), [row.name for row in rows]
+    if len(run) < len(rows):
+        reading.notes.append("Only rows whose numbers changed were run; what is said of the best is said of these alone.")
     for part in table.parts:
         reading.absent += [AbsentRow(r.name, part.name, AS_SOUND, r.published or r.name) for r in rows if r not in run]
     return Experiment.of(plain.tree | {"arm": arms}), reading
