@@ -142,7 +142,7 @@ def prepare_tuned(
     arms = [with_numbers(tree, taken.get(tree["name"], {})) for tree in _arms(plain)]
     reading.chosen, reading.order = list(told), [row.name for row in rows]
     if len(run) < len(rows):
-        reading.notes.append("Only rows whose numbers changed were run; what is said of the best is said of these alone.")
+        reading.notes.append("Only rows whose numbers changed were run, and the best is the best of these alone.")
     for part in table.parts:
         reading.absent += [AbsentRow(r.name, part.name, AS_SOUND, r.published or r.name) for r in rows if r not in run]
     return Experiment.of(plain.tree | {"arm": arms}), reading
