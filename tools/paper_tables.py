@@ -17,6 +17,7 @@ GGEUR = " + GGEUR"
 FIGURE_8 = ("table4", "table5", "table2")
 PROTOCOLS = ("paper", "sound", "tuned", "released")
 NOT_RUN = "Not run yet.\n"
+JOIN = "\u00a0"  # a figure stays on one line
 Lines = Mapping[str, Line]
 Averages = Mapping[str, Mapping[str, Number]]  # by protocol and row
 
@@ -100,7 +101,7 @@ def _whole(lines: Lines, columns: Sequence[str]) -> str:
         if line.why:
             reasons.setdefault(line.why, []).append(line.name)
     left = [columns[i] for i in range(len(columns)) if i not in shown]
-    said = [f"Not run: {', '.join(names)}: {why}." for why, names in reasons.items()]
+    said = [f"Not run: {', '.join(names)}: {why}.".replace("*", r"\*") for why, names in reasons.items()]
     said += [f"Columns that did not run: {', '.join(left)}."] if left else []
     return markdown(["row", *(columns[i] for i in shown)], rows) + "".join(f"\n{words}\n" for words in said)
 
@@ -112,7 +113,7 @@ def _marked(line: Line) -> str:
 def _figure(number: Number, *, spread: bool = True) -> str:
     if number.mean is None:
         return number.remark or "-"
-    text = f"{number.mean:.2f}" + (f" ± {number.spread:.2f}" if spread and number.spread is not None else "")
+    text = f"{number.mean:.2f}" + (f"{JOIN}±{JOIN}{number.spread:.2f}" if spread and number.spread is not None else "")
     return text if number.published is None else f"{text} ({number.published:.2f})"
 
 
@@ -194,7 +195,7 @@ def _minus(a: Number | None, b: Number | None) -> str:
     if len(a.values) != len(b.values) or len(a.values) < 2:
         return f"{a.mean - b.mean:+.2f}" + (" (one seed)" if len(a.values) == len(b.values) == 1 else "")
     found = ggeur.paired_difference(_row(a), _row(b))
-    return f"{found.mean:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
+    return f"{found.mean:+.2f} [{found.low:+.2f},{JOIN}{found.high:+.2f}]"
 
 
 def _row(number: Number) -> Row:
