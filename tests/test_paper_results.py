@@ -146,7 +146,6 @@ def test_rows_without_noise_are_the_same_under_sound(tools):
     line = tables.Line
     of = {"paper": [line("FedAvg", (Number((1.0,)),)), line("FedAvg + GGEUR", (Number((2.0,)),))]}
     of["sound"] = [line("FedAvg + GGEUR", (Number((3.0,)),))]
-
     found = tables._by_protocol(found_with(tools, of), "table2")["sound"]
     assert [n.numbers[0].values for n in found.values()] == [(1.0,), (3.0,)]
 
@@ -157,7 +156,6 @@ def test_rows_that_keep_the_papers_numbers_are_those_of_sound(tools):
     of = {"paper": [line("FedAvg", (Number((1.0,)),)), line("FedAvg + GGEUR", (Number((2.0,)),))]}
     of["sound"] = [line("FedAvg + GGEUR", (Number((3.0,)),))]
     of["tuned"] = [line("FedAvg", (Number(()),), why=why), line("FedAvg + GGEUR", (Number(()),), why=why)]
-
     found = tables._by_protocol(found_with(tools, of), "table2")["tuned"]
     assert [n.numbers[0].values for n in found.values()] == [(1.0,), (3.0,)]
     del of["sound"]

@@ -69,11 +69,8 @@ def _by_protocol(found: Sequence[Finished], table: str) -> dict[str, Lines]:
             for name, line in of["paper"].items()
             if name in of["sound"] or not _noisy(name)
         }
-    if "tuned" in of:
-        of["tuned"] = {
-            name: of.get("sound", {}).get(name, line) if line.why == AS_SOUND else line
-            for name, line in of["tuned"].items()
-        }
+    if "tuned" in of and "sound" in of:
+        of["tuned"] = {name: of["sound"][name] if one.why == AS_SOUND else one for name, one in of["tuned"].items()}
     return of
 
 

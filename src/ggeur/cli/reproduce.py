@@ -64,6 +64,8 @@ def reproduce(
     """Reproduce a table of the paper: measured beside published, with a report."""
     if list_ or table is None:
         return _list(data)
+    if only_changed and protocol != "tuned":
+        raise GgeurError(f"--only-changed is for --protocol tuned; under {protocol} no row has numbers of its own.")
     from ggeur.data.image_table import is_image_table
     from ggeur.experiment.plan import human_seconds
     from ggeur.paper.availability import part_embeddings
@@ -90,10 +92,6 @@ def reproduce(
         pictures = made(f"pixels:{side}") if imaged else {}
     folder = out or default_folder(table)
     asked: Any = {"rows": chosen, "seeds": seeds, "rounds": rounds, "changes": set_ or []}
-    if only_changed and protocol != "tuned":
-        raise GgeurError(
-            f"--only-changed is for --protocol tuned; protocol {protocol} changes no numbers of single rows."
-        )
     if protocol == "tuned":
         experiment, reading = _tuned(paper, sources, folder, asked, only_changed)
     else:
@@ -210,7 +208,5 @@ def _say_what_is_absent(table: "Comparison") -> None:
         mark("not run", f"{'; '.join(names)}: {why}.")
     unpublished = [line.name for line in table.lines if not line.why and not line.published]
     if unpublished:
-        mark(
-            "not published",
-            f"{'; '.join(unpublished)}." if table.published else "none of these rows has a figure in the paper.",
-        )
+        said = "; ".join(unpublished) if table.published else "none of these rows has a figure in the paper"
+        mark("not published", f"{said}.")
