@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from ggeur import Experiment
 from ggeur.cli import following, screen
 from ggeur.data.table import EmbeddingTable
 
@@ -98,3 +99,13 @@ def test_programs_get_an_object_a_line_and_nothing_else(ggeur, place, job):
         assert [e["round"] for e in events if e["event"] == "round"] == [1, 2, 3, 4, 5, 6, 0]
         rows = [e for e in events if e["event"] == "row"]
         assert [row["settings"]["train.method"] for row in rows] == ["fedavg", "ncm"] and rows[0]["avg"] > 50
+
+
+def test_rounds_of_before_do_not_flatter_the_pace(place, slow, capsys):
+    """A cell that goes on at round 4 has computed one round here, not four."""
+    screen.speak(screen.Voice.EVENTS)
+    with screen.progress(Experiment.load("exp.toml"), place / "run") as on_round:
+        on_round({"cell": 0, "round": 4, "avg": 50.0})
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    first = next(one for one in told if one["event"] == "progress")
+    assert first["done"] == 4 and first["rate"] == pytest.approx(1 / first["seconds"], rel=0.6)

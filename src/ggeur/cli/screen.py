@@ -130,16 +130,19 @@ def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
     points = zip(experiment.points, experiment.varied, kinds, strict=True)
     names = [label(varied) or contestant({}, p.train.method, kind) for p, varied, kind in points]
     columns = bars.TextColumn("rounds"), bars.TimeElapsedColumn()
+    computed = 0  # here: of a cell that goes on, rounds before would flatter the pace
     with following("training", "rounds", sum(rounds), sum(done.values()), *columns) as follow, notes():
 
         def on_round(one: dict[str, Any]) -> None:
-            done[one["cell"]] = max(one["round"], 1)
+            nonlocal computed
+            computed, done[one["cell"]] = computed + 1, max(one["round"], 1)
             point, seed = divmod(one["cell"], len(experiment.seeds))
             event("round", name=names[point], seed=experiment.seeds[seed], **one)
-            follow(sum(done.values()), words=f"{names[point]}, seed {experiment.seeds[seed]}: {one['avg']:5.1f} %")
+            words = f"{names[point]}, seed {experiment.seeds[seed]}: {one['avg']:5.1f} %"
+            follow(sum(done.values()), words=words, computed=computed)
 
         yield on_round
-        follow(sum(rounds), words="done")
+        follow(sum(rounds), words="done", computed=computed)
 
 
 @contextmanager
