@@ -13,7 +13,8 @@ from ggeur.core.message import Total
 from ggeur.experiment.partitions import clients_of
 from ggeur.federation.simulated import merged_total
 from ggeur.methods import resolve_solved
-from ggeur.methods.solved.bound import Bound, minimum
+from ggeur.methods.solved.bound import Bound
+from ggeur.methods.solved.descent import minimum
 from ggeur.methods.solved.limit import prototypes, shapes
 from ggeur.settings.schema import Partition
 

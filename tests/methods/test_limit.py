@@ -11,7 +11,8 @@ from ggeur.core.geometry import shrunk
 from ggeur.core.message import Apart, Message, Total
 from ggeur.methods import resolve_solved
 from ggeur.methods.algorithm import Task
-from ggeur.methods.solved.bound import Bound, minimum
+from ggeur.methods.solved.bound import Bound, Curvature
+from ggeur.methods.solved.descent import minimum
 from ggeur.methods.solved.limit import prototypes, shapes
 
 C, P, DECAY = 4, 5, 1e-2
@@ -42,11 +43,36 @@ def test_value_and_gradient_are_those_of_the_equation(case, one):
     m, y, weight, t = case
     t = t[:1] if one else t
     v = np.random.default_rng(1).normal(size=(C, 1 + P))
-    value, gradient = Bound(m, y, weight, t, np.full(P, DECAY))(v)
+    value, gradient, share = Bound(m, y, weight, t, np.full(P, DECAY))(v)
+    np.testing.assert_allclose(share.sum(axis=1), weight)
     every = t * C if one else t
     assert value == pytest.approx(naive(v.ravel(), m, y, weight, every, DECAY), rel=1e-12)
     expected = approx_fprime(v.ravel(), naive, 1e-7, m, y, weight, every, DECAY)
     np.testing.assert_allclose(gradient.ravel(), expected, atol=1e-5)
+
+
+def test_the_curvature_of_one_shape_is_the_change_of_the_gradient(case):
+    m, y, weight, _ = case
+    bound = Bound(m, y, weight, [np.linspace(0.1, 2, P)], np.linspace(0.01, 0.1, P))
+    v, d = np.random.default_rng(1).normal(size=(2, C, 1 + P))
+    found = Curvature(bound, v, bound(v))
+    expected = (bound(v + 1e-6 * d).gradient - bound(v - 1e-6 * d).gradient) / 2e-6
+    np.testing.assert_allclose(found.times(d), expected, atol=1e-7)
+    gradient = bound(v).gradient
+    step = found.solved(gradient.ravel()).reshape(v.shape)
+    assert np.linalg.norm(found.times(step) - gradient) <= 0.1 * np.linalg.norm(gradient)
+
+
+def test_the_curvature_of_several_shapes_is_that_of_their_mean_and_bends_upwards(case):
+    m, y, weight, t = case
+    several, v = Bound(m, y, weight, t, np.full(P, DECAY)), np.random.default_rng(1).normal(size=(C, 1 + P))
+    place = several(v)
+    one = Curvature(several._replace(shapes=[np.mean([np.diag(a) for a in t], axis=0)]), v, place)
+    found, directions = Curvature(several, v, place), np.eye(C * (1 + P)).reshape(-1, C, 1 + P)
+    hessian = np.stack([found.times(d).ravel() for d in directions])
+    np.testing.assert_allclose(hessian, [one.times(d).ravel() for d in directions])
+    np.testing.assert_allclose(hessian, hessian.T, atol=1e-12)
+    assert np.linalg.eigvalsh(hessian).min() > -1e-12  # zero along a shift of b
 
 
 def test_the_minimum_is_that_of_a_generic_solver_and_of_any_start(case):
@@ -137,7 +163,7 @@ def test_numbers_that_are_none_are_refused(given):
 
 
 def test_what_does_not_come_to_rest_is_said(case, monkeypatch):
-    monkeypatch.setattr("ggeur.methods.solved.bound._TRIES", 0)
+    monkeypatch.setattr("ggeur.methods.solved.descent._STEPS", 0)
     m, y, weight, t = case
     with pytest.warns(UserWarning, match="gradient of `limit` is still"):
         minimum(m * 50, y, weight, t[:1], 1e-9)

@@ -1,84 +1,27 @@
-"""Where `limit`'s bound is least: a smooth convex function of b and W, its gradient, and the way down."""
+"""The bound that `limit` minimises: a smooth convex function of b and W, its gradient, and about its curvature."""
 
-import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import OptimizeResult, minimize
+from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import logsumexp, softmax
-from threadpoolctl import threadpool_limits
 
-from ggeur.core.errors import GgeurWarning
-from ggeur.core.threads import THREADS
 from ggeur.core.types import Float, Int
 
-GRADIENT = 9e-7  # length of the gradient at which a minimum is one; SciPy's own rule leaves W wrong by a tenth
-_FIRST, _STEPS, _TRIES = 20, 100, 40  # of L-BFGS, between looks at the curvature
 _LEAST = 1e-6  # curvature in b
-_NO_SHAPE = 1e-10  # variance, of rows whose own is about one, that is rounding and gives no coordinates
-_LARGE = 5e7  # multiplications, beyond which a second thread helps more than it costs
+_RESIDUAL, _PRODUCTS = 0.1, 200  # of a gradient, what a step may leave; and how many products it may take
 
 
-def minimum(
-    m: Float, y: Int, weight: Float, shapes: list[Float], decay: float, start: Float | None = None
-) -> tuple[Float, Float]:
-    """W (C, p) and b (C,), summing to zero, at which the bound over points `m` of classes `y` is least.
+class Place(NamedTuple):
+    """What the bound is at some b and W."""
 
-    L-BFGS from `start` (C, 1 + p), b and W beside each other, or from the minimum for one shape of all classes. It
-    works in coordinates in which the mean shape is a sphere, stretched, after every few steps, by the curvature there
-    is: with the classes' shares fixed, that is a Laplacian between classes plus the decay.
-    """
-    p, n_classes = m.shape[1], int(y.max()) + 1
-    mean = np.mean(shapes, axis=0)
-    if start is None and len(shapes) > 1:
-        start = np.column_stack(minimum(m, y, weight, [mean], decay)[::-1])
-    size, axes = np.linalg.eigh(mean if np.trace(mean) > _NO_SHAPE * p else np.eye(p))
-    size = np.sqrt(np.maximum(size, 0.01 * size.mean()))
-    white = axes / size
-    whitened = [white.T @ t @ white for t in shapes]
-    whitened = whitened if len(shapes) > 1 else [np.diag(whitened[0])]  # of one shape, white are its own axes
-    bound = Bound(m @ white, y, weight, whitened, decay / size**2)
-    v = np.zeros((n_classes, 1 + p)) if start is None else np.column_stack([start[:, 0], start[:, 1:] @ axes * size])
-    flat = GRADIENT / max(size.max(), 1.0)  # which is as flat for W itself
-    with threadpool_limits(THREADS if len(shapes) * n_classes * p * p > _LARGE else 1):
-        for steps in (_FIRST, *[_STEPS] * _TRIES):
-            v, length = _descent(bound, v, steps, flat)
-            if length <= flat:
-                break
-        else:
-            warnings.warn(
-                f"The gradient of `limit` is still {length:.1g} long, not {flat:.1g}; a larger decay helps.",
-                GgeurWarning,
-                stacklevel=2,
-            )
-    return v[:, 1:] @ white.T, v[:, 0] - v[:, 0].mean()
-
-
-def _descent(bound: "Bound", v: Float, steps: int, flat: float) -> tuple[Float, float]:
-    """So many `steps` from `v`, or until the gradient is no longer than `flat`; where that led, and its length."""
-    curvature, between = np.linalg.eigh(bound.laplacian(v))
-    stretch = np.sqrt(np.maximum(curvature, 0.0)[:, None] + np.append(_LEAST, bound.decay))
-    length = np.inf
-
-    def stretched(u: Float) -> tuple[float, Float]:
-        nonlocal length
-        value, gradient = bound(between @ (u.reshape(v.shape) / stretch))
-        length = float(np.linalg.norm(gradient))
-        return value, (between.T @ gradient / stretch).ravel()
-
-    def enough(intermediate_result: OptimizeResult) -> None:
-        if length <= flat:
-            raise StopIteration
-
-    options: Any = {"maxiter": steps, "maxfun": 4 * steps, "maxcor": 20, "ftol": 0.0, "gtol": 0.0}
-    u = (between.T @ v * stretch).ravel()
-    found = minimize(stretched, u, jac=True, method="L-BFGS-B", callback=enough, options=options)
-    v = between @ (found.x.reshape(v.shape) / stretch)
-    return v, float(np.linalg.norm(bound(v)[1]))
+    value: float
+    gradient: Float  # (C, 1 + p)
+    share: Float  # (n, C): every point's weight, as the head there divides it among the classes
 
 
 class Bound(NamedTuple):
-    """The bound and its gradient, as functions of b and W beside each other, (C, 1 + p)."""
+    """The bound as a function of b and W beside each other, (C, 1 + p)."""
 
     m: Float  # (n, p)
     y: Int
@@ -86,29 +29,25 @@ class Bound(NamedTuple):
     shapes: list[Float]  # every class's T_c, or one for all, which may be given by its diagonal
     decay: Float  # (p,) of each coordinate
 
-    def __call__(self, v: Float) -> tuple[float, Float]:
+    def __call__(self, v: Float) -> Place:
         b, w = v[:, 0], v[:, 1:]
         quadratic, moved = self._quadratic(w)
         z = self.m @ w.T + b + quadratic[self.y]
         at = np.arange(len(z)), self.y
-        value = self.weight @ (logsumexp(z, axis=1) - z[at])
+        value = self.weight @ (logsumexp(z, axis=1) - z[at]) + (self.decay * w**2).sum() / 2
         share = self.weight[:, None] * softmax(z, axis=1)  # p_ij
-        by_class = self._by_class(share)
+        by_class = self.by_class(share)
         if len(self.shapes) == 1:
-            gradient = _laplacian(by_class) @ moved[0]
+            gradient = laplacian(by_class) @ moved[0]
         else:
             gradient = np.zeros_like(w)
             for c, e in enumerate(moved):
                 gradient += by_class[c][:, None] * e
                 gradient[c] -= by_class[c] @ e
-        share[at] -= self.weight
-        gradient += share.T @ self.m + self.decay * w
-        return float(value + (self.decay * w**2).sum() / 2), np.column_stack([share.sum(axis=0), gradient])
-
-    def laplacian(self, v: Float) -> Float:
-        """(C, C): the curvature between classes that one shape of all would have here."""
-        z = self.m @ v[:, 1:].T + v[:, 0] + self._quadratic(v[:, 1:])[0][self.y]
-        return _laplacian(self._by_class(self.weight[:, None] * softmax(z, axis=1)))
+        wrong = share.copy()
+        wrong[at] -= self.weight
+        gradient += wrong.T @ self.m + self.decay * w
+        return Place(float(value), np.column_stack([wrong.sum(axis=0), gradient]), share)
 
     def _quadratic(self, w: Float) -> tuple[Float, list[Float]]:
         """(C, C) of 1/2 (w_j - w_c)' T_c (w_j - w_c), c first, and T_c (w_j - w_c), or T w_j where T is one."""
@@ -117,15 +56,57 @@ class Bound(NamedTuple):
             return np.stack([((w - w[c]) * e).sum(axis=1) / 2 for c, e in enumerate(moved)]), moved
         shape = self.shapes[0]
         one = w * shape if shape.ndim == 1 else w @ shape
-        gram = one @ w.T
-        return (np.diag(gram)[:, None] + np.diag(gram) - 2 * gram) / 2, [one]
+        return _apart(one @ w.T) / 2, [one]
 
-    def _by_class(self, share: Float) -> Float:
+    def by_class(self, share: Float) -> Float:
         """P_cj: the shares of points summed over those of each class."""
         total = np.zeros((share.shape[1], share.shape[1]))
         np.add.at(total, self.y, share)
         return total
 
 
-def _laplacian(between: Float) -> Float:
+class Curvature:
+    """The Hessian of a bound at `v`, a `place` that it knows, with one diagonal shape for all: the mean of theirs.
+
+    Of one shape, in coordinates along its axes, it is exact. Of several it is at hand at a C-th of the price.
+    """
+
+    def __init__(self, bound: Bound, v: Float, place: Place) -> None:
+        self._bound, self._share, self._like = bound, place.share, v.shape
+        self._shape = np.mean([t if t.ndim == 1 else np.diag(t) for t in bound.shapes], axis=0)
+        self._moved = v[:, 1:] * self._shape  # T w_j
+        self._between = laplacian(bound.by_class(place.share))
+        # With the shares fixed there is nothing but this Laplacian and the decay, which both are soon inverted.
+        curvature, self._axes = np.linalg.eigh(self._between)
+        self._fixed = np.maximum(curvature, 0.0)[:, None] + np.append(_LEAST, bound.decay)
+
+    def times(self, d: Float) -> Float:
+        """The change of the gradient along `d`, (C, 1 + p)."""
+        bound, dw = self._bound, d[:, 1:]
+        dz = bound.m @ dw.T + d[:, 0] + _apart(dw @ self._moved.T)[bound.y]
+        mean = (self._share * dz).sum(axis=1) / bound.weight
+        share = self._share * (dz - mean[:, None])
+        by_share = share.T @ bound.m + laplacian(bound.by_class(share)) @ self._moved
+        return np.column_stack([share.sum(axis=0), by_share + self._between @ (dw * self._shape) + bound.decay * dw])
+
+    def solved(self, gradient: Float) -> Float:
+        """The step along which the `gradient` would vanish, all flat: by conjugate gradients, as far as it is worth."""
+
+        def operator(f) -> LinearOperator:  # type: ignore[no-untyped-def]
+            n = gradient.size
+            return LinearOperator((n, n), matvec=lambda d: f(d.reshape(self._like)).ravel(), dtype=gradient.dtype)
+
+        about = operator(lambda d: self._axes @ (self._axes.T @ d / self._fixed))
+        step, _ = cg(operator(self.times), gradient, rtol=_RESIDUAL, maxiter=_PRODUCTS, M=about)
+        return np.asarray(step)
+
+
+def laplacian(between: Float) -> Float:
+    """(C, C), of weights `between` classes, whichever of the two comes first."""
     return np.asarray(np.diag(between.sum(axis=0) + between.sum(axis=1)) - between - between.T)
+
+
+def _apart(products: Float) -> Float:
+    """(a_i - a_j)'(b_i - b_j) of all i and j, given the products a_i'b_j."""
+    own = np.diag(products)
+    return np.asarray(own[:, None] + own - products - products.T)

@@ -20,7 +20,7 @@ from ggeur.core.message import Apart, Statistics, Total
 from ggeur.core.parameters import AtLeastZero, Fraction, Positive
 from ggeur.core.types import Float, Int
 from ggeur.methods.algorithm import Solved, Task
-from ggeur.methods.solved.bound import minimum
+from ggeur.methods.solved.descent import minimum
 from ggeur.methods.solved.linear_head import linear_head, of_the_last
 
 
