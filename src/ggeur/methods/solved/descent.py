@@ -11,7 +11,7 @@ from ggeur.core.threads import THREADS
 from ggeur.core.types import Float, Int
 from ggeur.methods.solved.bound import Bound, Curvature
 
-GRADIENT = 9e-7  # length of the gradient at which a minimum is one; SciPy's own rules leave W wrong by a tenth
+GRADIENT = 1e-7  # length of the gradient at which a minimum is one; at ten times that, b may be wrong by 0.003
 _STEPS, _PAIRS = 1000, 40  # at most; and how many of them are remembered
 _ARMIJO, _ROUNDING = 1e-4, 1e-14  # the part of a promised descent that must come, and of a value that is noise
 _NO_SHAPE = 1e-10  # variance, of rows whose own is about one, that is rounding and gives no coordinates
