@@ -1,5 +1,6 @@
 """The bound that `limit` minimises: a smooth convex function of b and W, its gradient, and about its curvature."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -92,7 +93,7 @@ class Curvature:
     def solved(self, gradient: Float) -> Float:
         """The step along which the `gradient` would vanish, all flat: by conjugate gradients, as far as it is worth."""
 
-        def operator(f) -> LinearOperator:  # type: ignore[no-untyped-def]
+        def operator(f: Callable[[Float], Float]) -> LinearOperator:
             n = gradient.size
             return LinearOperator((n, n), matvec=lambda d: f(d.reshape(self._like)).ravel(), dtype=gradient.dtype)
 
