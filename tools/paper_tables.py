@@ -217,9 +217,8 @@ def _reach(found: Sequence[Finished]) -> str:
     end = float(np.mean(ends))
     targets = (0.95 * end, 0.99 * end)
     titles = ["row", *(f"{what} to {target:.2f} %" for target in targets for what in ("rounds", "bytes", "seconds"))]
-    return markdown(
-        titles, ([name, *(w for t in targets for w in _reached(reach(own, t)))] for name, own in of.items())
-    )
+    names = [name for name in together(found, found[0].piece.table, "paper") if name in of]
+    return markdown(titles, ([name, *(w for t in targets for w in _reached(reach(of[name], t)))] for name in names))
 
 
 def _reached(found: Reach | None) -> tuple[str, str, str]:

@@ -71,11 +71,11 @@ def table5_run(tmp_path_factory):
 
 @pytest.fixture
 def paper_run(tmp_path):
-    """paper_run(table, rows, protocol): a run of a table of the paper, some rows or all of them."""
+    """paper_run(table, rows, protocol, without): a run of a table of the paper, some rows or all, some parts or all."""
 
-    def build(name, rows, protocol="paper"):
+    def build(name, rows, protocol="paper", without=()):
         spec, sources = Table.load(name), {}
-        for part in spec.parts:
+        for part in [part for part in spec.parts if part.name not in without]:
             path = tmp_path / f"{name}-{part.dataset}.npz"
             table = make_table(tuple(map(str, range(part.classes))), tuple(part.domains.values()) or ("all",))
             table.save(path)

@@ -51,6 +51,13 @@ def test_a_table_of_the_paper_has_all_its_rows_beside_the_printed_ones(table5_ru
     assert by_name["FedAvg, resampled"].control
 
 
+def test_a_row_says_why_it_did_not_run_where_others_did(paper_run):
+    table = load(paper_run("table1", ["Zero-Shot CLIP", "FedTPG", "FedAvg"], without=["CIFAR-100"]))
+    zero_shot, fedtpg, plain = table.lines
+    assert "text embeddings of the class names" in zero_shot.why and "CIFAR-100" not in zero_shot.why
+    assert fedtpg.why.startswith("A text tower is needed") and plain.why == ""
+
+
 def test_std_is_computed_as_the_papers_table_does(table5_run):
     std = load(table5_run).lines[1].numbers[5]
     assert std.mean == pytest.approx(np.std([-1, 1, 0, 0], ddof=1))  # Table 5 has the sample deviation

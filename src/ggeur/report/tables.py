@@ -185,6 +185,7 @@ def _reproduced(result: Result, reading: Reproduction) -> Comparison:
     arms = {(arm.row, arm.part): arm for arm in reading.arms}
     absent = {(a.row, a.part): a for a in reading.absent}
     ddof = (paper.ddof if paper is not None else 0) or 0
+    ran = {arm.part for arm in reading.arms}
     lines = []
     for name in reading.order:
         numbers = []
@@ -196,7 +197,9 @@ def _reproduced(result: Result, reading: Reproduction) -> Comparison:
                 number, row = _number(_cells(result, arm, column), column, ddof, reading.measure), arm.published
             numbers.append(_beside(number, row, column, paper)._replace(comparable=column.label not in strange))
         own = [a for key, a in arms.items() if key[0] == name]
-        reasons = dict.fromkeys(n.remark for n in numbers if not n.values and n.remark)
+        # That a part did not run at all is said once of its columns, and not in each row.
+        there = [n for n, column in zip(numbers, reading.columns, strict=True) if column.part in ran and not n.values]
+        reasons = dict.fromkeys(n.remark for n in there if n.remark)
         lines.append(Line(name, tuple(numbers), any(a.control for a in own), "" if own else "; ".join(reasons)))
     unit = "seconds" if reading.measure == "seconds" else "percent"
     labels, headings = zip(*((column.label, _heading(column)) for column in reading.columns), strict=True)
