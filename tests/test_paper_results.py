@@ -15,6 +15,7 @@ from ggeur.report.reach import reach
 from ggeur.report.tables import Number
 from ggeur.runs.result import Cell
 
+TOOLS = ("paper", "paper_cells", "paper_gaps", "paper_results", "paper_tables", "tables")
 TINY = """
 [tiny-paper]
 table = "table5"
@@ -40,7 +41,7 @@ def tools(monkeypatch):
     from pathlib import Path
 
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "tools"))
-    return {name: importlib.import_module(name) for name in ("paper", "paper_results", "paper_tables", "tables")}
+    return {name: importlib.import_module(name) for name in TOOLS}
 
 
 @pytest.fixture
@@ -84,12 +85,14 @@ def test_a_piece_is_run_kept_and_drawn(tools, results, tmp_path):
     drawn = tables.all_tables([piece, other], [found])
     plain, full = (row for row in result.rows())
     assert f"| FedAvg | {plain.domains['amazon']:.2f} (98.26) |" in drawn["table5"]
-    assert f"{full.avg:.2f} ± {full.spread:.2f}" in drawn["table5"].replace(tables.JOIN, " ")
+    assert f"{full.avg:.2f} ± {full.spread:.2f}" in drawn["table5"].replace(tools["paper_cells"].JOIN, " ")
     assert "Not run: Another: needs a reason." in drawn["table5"]
     gain = ggeur.paired_difference(full, plain)
-    assert f"{gain.mean:+.2f} [{gain.low:+.2f}, {gain.high:+.2f}]" in drawn["table5 gains"].replace(tables.JOIN, " ")
+    assert f"{gain.mean:+.2f} [{gain.low:+.2f}, {gain.high:+.2f}]" in drawn["table5 gains"].replace(
+        tools["paper_cells"].JOIN, " "
+    )
     assert "| `tiny-sound` | all | 3 | some | not run yet |" in drawn["pieces"]
-    assert drawn["tuned"] == tables.NOT_RUN
+    assert drawn["tuned"] == tools["paper_cells"].NOT_RUN
 
     page = tmp_path / "page.md"
     page.write_text("".join(f"<!-- table: {name} -->\n<!-- end -->\n" for name in drawn), encoding="utf-8")
@@ -161,6 +164,34 @@ def test_rows_that_keep_the_papers_numbers_are_those_of_sound(tools):
     del of["sound"]
     found = tables._by_protocol(found_with(tools, of), "table2")["tuned"]
     assert [n.why for n in found.values()] == [why, why]  # until `sound` has run
+
+
+def test_choices_of_the_scripts_by_hand(tools):
+    """One choice alone, whose piece has only the row with GGEUR; the best round of each seed; and all of them."""
+    gaps, kept, line = tools["paper_gaps"], tools["paper_results"], tools["paper_tables"].Line
+    usual = {"FedAvg": Number((60.0, 62.0), 76.6), "FedAvg + GGEUR": Number((63.0, 65.0), 82.36)}
+    each = {"paper": usual, "released": {"FedAvg": Number((50.0, 52.0)), "FedAvg + GGEUR": Number((66.0, 66.0))}}
+    cells = [
+        Cell("m", "n", seed, {"arm": row}, rounds=[best, 1.0])
+        for row, several in {"FedAvg": (70, 71), "FedAvg + GGEUR": (72, 75)}.items()
+        for seed, best in enumerate(several)
+    ]
+    ran = SimpleNamespace(arms=[SimpleNamespace(row=row, arm=row) for row in usual])
+    paper = kept.Finished(kept.Piece("a", "table4", "paper", [], 1), ran, SimpleNamespace(cells=cells))
+    adam = SimpleNamespace(
+        piece=kept.Piece("b", "table4", "paper", [], 1, choice="Adam"),
+        table=SimpleNamespace(columns=("X", "AVG"), lines=[line("FedAvg + GGEUR", (Number(()), Number((61.0, 63.0))))]),
+    )
+    rows = [row.strip("| ").split(" | ") for row in gaps.choices(each, [paper, adam]).splitlines()[2:]]
+    found = {row[0]: [word.replace("\u00a0", " ").split(" ")[0] for word in row[1:]] for row in rows}
+    assert found == {
+        "as `paper` has it": ["61.00", "64.00", "+3.00"],
+        "Adam": ["61.00", "62.00", "+1.00"],
+        "the best of all rounds is told": ["70.50", "73.50", "+3.00"],
+        "all but the best round (`released`)": ["51.00", "66.00", "+15.00"],
+        "published": ["76.60", "82.36", "+5.76"],
+    }
+    assert gaps.choices({}, []) == tools["paper_cells"].NOT_RUN
 
 
 def test_reach_by_hand():

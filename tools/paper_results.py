@@ -36,6 +36,7 @@ class Piece(NamedTuple):
     seeds: int = 3
     set: Sequence[str] = ()
     only_changed: bool = False
+    choice: str = ""  # what `set` takes from the authors' scripts, alone
 
     def command(self, data: Path, out: Path) -> list[str]:
         """What to give to `ggeur`, with the embedding tables in the folder `data`."""
@@ -114,6 +115,8 @@ def as_csv(one: Finished) -> str:
         if len(number.values) == len(seeds):
             for seed, value in zip(seeds, number.values, strict=True):
                 writer.writerow((*first, seed, f"{value:.{DIGITS}f}", *last))
+        elif one.reading.measure == "seconds" and number.values:  # of all seeds, side by side
+            writer.writerow((*first, "", f"{number.values[0]:.{DIGITS}f}", *last))
         else:  # not run, or some of it did not finish
             writer.writerow((*first, "", "", *last))
     return buffer.getvalue()

@@ -1,30 +1,30 @@
 """The tables of docs/reproduction.md, drawn from what docs/results keeps, so that no figure in them is typed."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from paper_cells import NOT_RUN, figure, markdown, minus
+from paper_gaps import choices, slips
 from paper_results import Finished, Piece, together
 
-import ggeur
 from ggeur.experiment.plan import human_bytes
 from ggeur.paper.paper_tables import Table
 from ggeur.paper.tuning import AS_SOUND
 from ggeur.report.reach import Reach, reach
 from ggeur.report.tables import Line, Number
-from ggeur.runs.result import Cell, Row
+from ggeur.runs.result import Cell
 
 GGEUR = " + GGEUR"
 FIGURE_8 = ("table4", "table5", "table2")
 PROTOCOLS = ("paper", "sound", "tuned", "released")
-NOT_RUN = "Not run yet.\n"
-JOIN = "\u00a0"  # a figure stays on one line
 Lines = Mapping[str, Line]
 Averages = Mapping[str, Mapping[str, Number]]  # by protocol and row
 
 
 def all_tables(pieces: Sequence[Piece], found: Sequence[Finished]) -> dict[str, str]:
     """Every table of the page, by its name there."""
-    tables = {"pieces": _pieces(pieces, found)}
+    tables = {"pieces": _pieces(pieces, found), "slips": slips()}
+    alone, found = [one for one in found if one.piece.choice], [one for one in found if not one.piece.choice]
     for name in dict.fromkeys(piece.table for piece in pieces):
         tables[name] = _whole(_by_protocol(found, name).get("paper", {}), _columns(found, name)[1])
         if Table.load(name).measure != "accuracy":
@@ -36,14 +36,10 @@ def all_tables(pieces: Sequence[Piece], found: Sequence[Finished]) -> dict[str, 
         tables[f"{name} controls"] = _controls(each, [row.name for row in Table.load(name).rows if row.control])
         if name in FIGURE_8:
             tables[f"{name} reach"] = _reach([one for one in found if one.piece.table == name])
+        if any(piece.choice for piece in pieces if piece.table == name):
+            tables[f"{name} choices"] = choices(each, [one for one in (*found, *alone) if one.piece.table == name])
     tables["tuned"] = _tuned(found, list(dict.fromkeys(p.table for p in pieces if p.protocol == "tuned")))
     return tables
-
-
-def markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; nothing where it has no rows."""
-    body = [f"| {' | '.join(row)} |\n" for row in rows]
-    return f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}\n{''.join(body)}" if body else ""
 
 
 def _pieces(pieces: Sequence[Piece], found: Sequence[Finished]) -> str:
@@ -89,7 +85,7 @@ def _whole(lines: Lines, columns: Sequence[str]) -> str:
         return NOT_RUN
     shown = [i for i in range(len(columns)) if any(line.numbers[i].values for line in lines.values())]
     rows = [
-        [_marked(line), *(_figure(line.numbers[i], spread="AVG" not in columns or columns[i] == "AVG") for i in shown)]
+        [_marked(line), *(figure(line.numbers[i], spread="AVG" not in columns or columns[i] == "AVG") for i in shown)]
         for line in lines.values()
         if not line.why
     ]
@@ -105,13 +101,6 @@ def _whole(lines: Lines, columns: Sequence[str]) -> str:
 
 def _marked(line: Line) -> str:
     return f"{line.name} (ours)" if line.control else line.name
-
-
-def _figure(number: Number, *, spread: bool = True) -> str:
-    if number.mean is None:
-        return number.remark or "-"
-    text = f"{number.mean:.2f}" + (f"{JOIN}±{JOIN}{number.spread:.2f}" if spread and number.spread is not None else "")
-    return text if number.published is None else f"{text} ({number.published:.2f})"
 
 
 def averages(found: Sequence[Finished], table: str) -> dict[str, dict[str, Number]]:
@@ -155,7 +144,7 @@ def _protocols(each: Averages, chosen: Mapping[str, str]) -> str:
     rows = []
     for name in names:
         cells = [
-            _figure(numbers[name]._replace(published=None)) if name in numbers else "-" for numbers in each.values()
+            figure(numbers[name]._replace(published=None)) if name in numbers else "-" for numbers in each.values()
         ]
         rows.append([name, *cells, *([chosen.get(name, "-")] if "tuned" in each else [])])
     titles = ["AVG under", *(f"`{protocol}`" for protocol in each), *(["chosen"] if "tuned" in each else [])]
@@ -167,7 +156,7 @@ def _gains(each: Averages) -> str:
     plain = [n.removesuffix(GGEUR) for numbers in each.values() for n in numbers if n.endswith(GGEUR)]
     rows = []
     for name in dict.fromkeys(plain):
-        cells = [_minus(numbers.get(name + GGEUR), numbers.get(name)) for numbers in each.values()]
+        cells = [minus(numbers.get(name + GGEUR), numbers.get(name)) for numbers in each.values()]
         printed = each.get("paper", {})
         a, b = (printed.get(n, Number(())).published for n in (name + GGEUR, name))
         rows.append([name, *cells, "-" if a is None or b is None else f"{a - b:+.2f}"])
@@ -178,26 +167,11 @@ def _controls(each: Averages, ours: Sequence[str]) -> str:
     """FedAvg with GGEUR against every row of `ours`, under each protocol."""
     full = f"FedAvg{GGEUR}"
     rows = [
-        [name, *(_minus(numbers.get(full), numbers.get(name)) for numbers in each.values())]
+        [name, *(minus(numbers.get(full), numbers.get(name)) for numbers in each.values())]
         for name in ["FedAvg", *ours]
         if any(full in numbers and name in numbers for numbers in each.values())
     ]
     return markdown(["FedAvg + GGEUR minus", *(f"`{protocol}`" for protocol in each)], rows)
-
-
-def _minus(a: Number | None, b: Number | None) -> str:
-    """The paired difference with its interval."""
-    if a is None or b is None or a.mean is None or b.mean is None:
-        return "-"
-    if len(a.values) != len(b.values) or len(a.values) < 2:
-        return f"{a.mean - b.mean:+.2f}" + (" (one seed)" if len(a.values) == len(b.values) == 1 else "")
-    found = ggeur.paired_difference(_row(a), _row(b))
-    return f"{found.mean:+.2f} [{found.low:+.2f},{JOIN}{found.high:+.2f}]"
-
-
-def _row(number: Number) -> Row:
-    cells = [Cell("", "", seed, {}, avg=value) for seed, value in enumerate(number.values)]
-    return Row({}, cells, {}, None, None, None)
 
 
 def _reach(found: Sequence[Finished]) -> str:

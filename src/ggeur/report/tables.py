@@ -234,7 +234,8 @@ def _number(cells: Sequence[Cell], column: Column, ddof: int = 0, measure: str =
     failed = [c for c in cells if c.status != "ok"]
     remark = f"{len(failed)} of {len(cells)} seeds {failed[0].status}" if failed else ""
     if measure == "seconds":  # a first round compiles, so one alone says nothing
-        seconds = tuple(c.round_seconds for c in done if c.round_seconds is not None)
+        # Seeds that train side by side have one clock, which is one measurement.
+        seconds = tuple(dict.fromkeys(c.round_seconds for c in done if c.round_seconds is not None))
         return Number(seconds, None, remark, most=math.inf)
     return Number(tuple(_value(c, column, ddof) for c in done), None, remark)
 

@@ -1,0 +1,39 @@
+"""What stands in a cell of the page's tables: a figure with its spread, a paired difference with its interval."""
+
+from collections.abc import Iterable, Sequence
+
+import ggeur
+from ggeur.report.tables import Number
+from ggeur.runs.result import Cell, Row
+
+NOT_RUN = "Not run yet.\n"
+JOIN = "\u00a0"  # a figure stays on one line
+
+
+def markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; nothing where it has no rows."""
+    body = [f"| {' | '.join(row)} |\n" for row in rows]
+    return f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}\n{''.join(body)}" if body else ""
+
+
+def figure(number: Number, *, spread: bool = True) -> str:
+    """The mean over seeds, with its spread, and the paper's figure in brackets."""
+    if number.mean is None:
+        return number.remark or "-"
+    text = f"{number.mean:.2f}" + (f"{JOIN}±{JOIN}{number.spread:.2f}" if spread and number.spread is not None else "")
+    return text if number.published is None else f"{text} ({number.published:.2f})"
+
+
+def minus(a: Number | None, b: Number | None) -> str:
+    """The paired difference with its interval."""
+    if a is None or b is None or a.mean is None or b.mean is None:
+        return "-"
+    if len(a.values) != len(b.values) or len(a.values) < 2:
+        return f"{a.mean - b.mean:+.2f}" + (" (one seed)" if len(a.values) == len(b.values) == 1 else "")
+    found = ggeur.paired_difference(_row(a), _row(b))
+    return f"{found.mean:+.2f} [{found.low:+.2f},{JOIN}{found.high:+.2f}]"
+
+
+def _row(number: Number) -> Row:
+    cells = [Cell("", "", seed, {}, avg=value) for seed, value in enumerate(number.values)]
+    return Row({}, cells, {}, None, None, None)
