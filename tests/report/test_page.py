@@ -199,6 +199,21 @@ def test_summary_says_when_seeds_cannot_tell(build_run):
     assert "+1.00 points [+1.00, +1.00], so the geometry itself adds something here" in text
 
 
+def test_rows_with_the_same_figures_win_together(build_run):
+    """As `auto` and what it took: no lead of 0.00 of one over the other."""
+    kinds = {"none": 70.0, "resample": 75.0, "ggeur": 75.0}
+    for betas in (0.1, [0.1, 0.5]):
+        folder = build_run(
+            {"partition": {"beta": betas}, "augment": {"kind": list(kinds)}, "run": {"seeds": [0, 1, 2]}},
+            lambda i, point, seed: kinds[point.augment.kind],
+            name=f"tie-{betas}",
+        )
+        run = read_run(folder)
+        text = " ".join(summary(run.entries, run.table, None))
+        assert re.search(r"Best (of 3 )?is \S*resample \(and \S*ggeur, with the same figures\)", text), text
+        assert "+5.00 points" in text.split("GGEUR changes")[0] and "+0.00 points above" not in text
+
+
 def test_summary_of_one_seed_claims_nothing(build_run):
     folder = build_run({"partition": {"kind": "domain"}, "augment": {"kind": ["none", "resample", "ggeur"]}})
     run = read_run(folder)

@@ -1,5 +1,6 @@
 """A result in sentences: what won, by how much, how sure that is, and how the paper's own gain compares."""
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -41,17 +42,18 @@ def summary(all_entries: Sequence[Entry], table: Comparison, reading: Reproducti
 def _winner(all_entries: Sequence[Entry]) -> list[str]:
     settings = []
     for condition in dict.fromkeys(e.condition for e in all_entries):
-        done = sorted((e for e in all_entries if e.condition == condition and e.avg is not None), key=_avg)
+        done = [e for e in all_entries if e.condition == condition and e.avg is not None]
         if done:
-            settings.append(done[::-1])
+            settings.append(sorted(done, key=lambda e: -_avg(e)))
     if not settings:
         return []
     if len(settings) == 1:
         return [_best_of(settings[0])]
-    winners = [top.name.removesuffix(f", {top.condition}") for top, *_ in settings]
+    winners = [_named(_equal(done), f", {done[0].condition}") for done in settings]
     ranked = sorted(dict.fromkeys(winners), key=lambda name: -winners.count(name))
     counts = "; ".join(f"{name} in {winners.count(name)} of {len(settings)} settings" for name in ranked)
-    leads = [Pair.of(done[0], done[1], math.comb(len(done), 2)) for done in settings if len(done) > 1]
+    below = [(done, done[len(_equal(done)) :]) for done in settings]
+    leads = [Pair.of(done[0], others[0], math.comb(len(done), 2)) for done, others in below if others]
     if not leads:
         return [f"Best is {counts}."]
     by = _range([lead.mean for lead in leads])
@@ -64,10 +66,10 @@ def _winner(all_entries: Sequence[Entry]) -> list[str]:
 
 def _best_of(done: Sequence[Entry]) -> str:
     """The best row, its lead, and how many others the seeds cannot tell from it."""
-    top, *others = done
+    top, equal, others = done[0], _equal(done), done[len(_equal(done)) :]
     seeds = len(top.row.cells)
     spread = f" ± {top.row.spread:.2f} over {seeds} seeds" if top.row.spread is not None else ""
-    text = f"Best of {len(done)} is {top.name} with {_avg(top):.2f} %{spread}"
+    text = f"Best of {len(done)} is {_named(equal)} with {_avg(top):.2f} %{spread}"
     if not others:
         return f"{text}."
     pairs_of_rows = math.comb(len(done), 2)  # any of them could have come out on top
@@ -80,6 +82,17 @@ def _best_of(done: Sequence[Entry]) -> str:
     if not close:
         return f"{text} {how}, its 95 % interval is above every other row."
     return f"{text} {how}, {seeds} seeds cannot tell it from {len(close)} of the other {len(others)} rows."
+
+
+def _equal(done: Sequence[Entry]) -> Sequence[Entry]:
+    """Of rows from the best on, the first ones whose every seed is the best's, as `auto` is what it took."""
+    best = [cell.avg for cell in done[0].row.cells]
+    return list(itertools.takewhile(lambda e: [cell.avg for cell in e.row.cells] == best, done))
+
+
+def _named(equal: Sequence[Entry], without: str = "") -> str:
+    first, *others = (entry.name.removesuffix(without) for entry in equal)
+    return first if not others else f"{first} (and {', '.join(others)}, with the same figures)"
 
 
 def _avg(entry: Entry) -> float:
