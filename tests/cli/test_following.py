@@ -108,4 +108,24 @@ def test_rounds_of_before_do_not_flatter_the_pace(place, slow, capsys):
         on_round({"cell": 0, "round": 4, "avg": 50.0})
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     first = next(one for one in told if one["event"] == "progress")
-    assert first["done"] == 4 and first["rate"] == pytest.approx(1 / first["seconds"], rel=0.6)
+    assert first["done"] == 4 and first["rate"] == pytest.approx(1 / 60, abs=1e-3)
+
+
+def test_the_pace_is_that_of_late(monkeypatch):
+    """A hundred quick rounds say little of slow ones; and of four cells side by side, rounds come four at a time."""
+    clock = [0.0]
+    monkeypatch.setattr(following, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    pace = following._Pace("training", "rounds", 200, 0)
+    for done in range(1, 101):
+        clock[0] += 1
+        pace(done)
+    assert pace.left == pytest.approx(100)
+    for done in range(101, 121):
+        clock[0] += 10
+        pace(done)
+    assert pace.left == pytest.approx(800)
+    for done in range(121, 161):
+        clock[0] += 60 if done % 4 == 1 else 0
+        pace(done)
+        if done > 132:
+            assert pace.rate == pytest.approx(4 / 60)

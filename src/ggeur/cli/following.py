@@ -1,6 +1,7 @@
 """How far a job is: a bar on a terminal, a line now and then elsewhere, an event for programs, nothing where quiet."""
 
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
 _FIRST, _EVERY = 10.0, 30.0  # seconds until the first line, and between two
+_RECENT, _AT_ONCE = 120.0, 1.0  # seconds whose pace counts, and within which what comes is one step
 
 
 class Follow(Protocol):
@@ -73,16 +75,24 @@ def following(
 
 
 class _Pace:
-    """Where a job is, and how long it will take at the pace it had."""
+    """Where a job is, and how long it will take at the pace it has: rounds of one row may be slower than of another."""
 
     def __init__(self, what: str, unit: str, total: int | None, done: int) -> None:
         self.what, self.unit, self.total, self.done = what, unit, total, done
         self._before, self._began, self._words, self._computed = done, time.monotonic(), "", 0
+        self._marks = deque([(self._began, 0)])  # when so many were computed
 
     def __call__(self, done: int, total: int | None = None, words: str = "", computed: int | None = None) -> None:
         self.done, self._words = done, words
         self.total = self.total if total is None else total
         self._computed = done - self._before if computed is None else computed
+        now = time.monotonic()
+        if (
+            now - self._marks[-1][0] >= _AT_ONCE
+        ):  # of cells that train side by side rounds come together: from first to first
+            self._marks.append((now, self._computed))
+        while len(self._marks) > 2 and self._marks[1][0] <= now - _RECENT:
+            self._marks.popleft()
 
     @property
     def seconds(self) -> float:
@@ -90,7 +100,10 @@ class _Pace:
 
     @property
     def rate(self) -> float | None:
-        """Things a second that were computed; those from a cache would flatter it."""
+        """Things a second that were computed of late; those from a cache would flatter it."""
+        (then, few), (now, many) = self._marks[0], self._marks[-1]
+        if many > few:
+            return (many - few) / (now - then)
         return self._computed / self.seconds if self._computed and self.seconds > 0 else None
 
     @property
