@@ -168,21 +168,19 @@ def test_rows_that_keep_the_papers_numbers_are_those_of_sound(tools):
 
 def test_choices_of_the_scripts_by_hand(tools):
     """One choice alone, whose piece has only the row with GGEUR; the best round of each seed; and all of them."""
-    gaps, kept, line = tools["paper_gaps"], tools["paper_results"], tools["paper_tables"].Line
+    gaps, kept = tools["paper_gaps"], tools["paper_results"]
     usual = {"FedAvg": Number((60.0, 62.0), 76.6), "FedAvg + GGEUR": Number((63.0, 65.0), 82.36)}
     each = {"paper": usual, "released": {"FedAvg": Number((50.0, 52.0)), "FedAvg + GGEUR": Number((66.0, 66.0))}}
-    cells = [
-        Cell("m", "n", seed, {"arm": row}, rounds=[best, 1.0])
-        for row, several in {"FedAvg": (70, 71), "FedAvg + GGEUR": (72, 75)}.items()
+    cells = [  # in two columns, of which the second has two points more
+        Cell("m", "n", seed, {"arm": row, "beta": beta}, rounds=[best - 1 + beta, 1.0])
+        for row, several in {"FedAvg": (70, 71), "FedAvg + GGEUR": (72, 75), "SCAFFOLD": (99, 99)}.items()
         for seed, best in enumerate(several)
+        for beta in (0, 2)
     ]
-    ran = SimpleNamespace(arms=[SimpleNamespace(row=row, arm=row) for row in usual])
+    ran = SimpleNamespace(arms=[SimpleNamespace(row=row, arm=row) for row in (*usual, "SCAFFOLD")])
     paper = kept.Finished(kept.Piece("a", "table4", "paper", [], 1), ran, SimpleNamespace(cells=cells))
-    adam = SimpleNamespace(
-        piece=kept.Piece("b", "table4", "paper", [], 1, choice="Adam"),
-        table=SimpleNamespace(columns=("X", "AVG"), lines=[line("FedAvg + GGEUR", (Number(()), Number((61.0, 63.0))))]),
-    )
-    rows = [row.strip("| ").split(" | ") for row in gaps.choices(each, [paper, adam]).splitlines()[2:]]
+    drawn = gaps.choices(each, {"Adam": {"FedAvg + GGEUR": Number((61.0, 63.0))}}, [paper])
+    rows = [row.strip("| ").split(" | ") for row in drawn.splitlines()[2:]]
     found = {row[0]: [word.replace("\u00a0", " ").split(" ")[0] for word in row[1:]] for row in rows}
     assert found == {
         "as `paper` has it": ["61.00", "64.00", "+3.00"],
@@ -191,7 +189,7 @@ def test_choices_of_the_scripts_by_hand(tools):
         "all but the best round (`released`)": ["51.00", "66.00", "+15.00"],
         "published": ["76.60", "82.36", "+5.76"],
     }
-    assert gaps.choices({}, []) == tools["paper_cells"].NOT_RUN
+    assert gaps.choices({}, {}, []) == tools["paper_cells"].NOT_RUN
 
 
 def test_reach_by_hand():

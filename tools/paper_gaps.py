@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from paper_cells import NOT_RUN, figure, markdown, minus
 from paper_results import Finished
 
@@ -12,45 +13,41 @@ PLAIN, FULL = "FedAvg", "FedAvg + GGEUR"
 Pair = Mapping[str, Number]
 
 
-def choices(each: Mapping[str, Pair], pieces: Sequence[Finished]) -> str:
-    """AVG without and with GGEUR as the paper is written, with one choice of its scripts each, and with all of them."""
-    usual = each.get("paper", {})
-    if not {PLAIN, FULL} <= usual.keys():
+def choices(each: Mapping[str, Pair], alone: Mapping[str, Pair], usual: Sequence[Finished]) -> str:
+    """AVG without and with GGEUR as the paper is written, with one choice of its scripts each, and with all of them.
+
+    `each` is by protocol, `alone` by choice; the `usual` pieces are those under `paper`.
+    """
+    paper = each.get("paper", {})
+    if not {PLAIN, FULL} <= paper.keys():
         return NOT_RUN
-    pairs: dict[str, Pair] = {"as `paper` has it": usual}
-    for one in pieces:
-        if one.piece.choice:
-            at = one.table.columns.index("AVG")
-            pairs[one.piece.choice] = {**usual, **{line.name: line.numbers[at] for line in one.table.lines}}
-    pairs["the best of all rounds is told"] = _best(pieces)
+    pairs: dict[str, Pair] = {"as `paper` has it": paper}
+    pairs |= {said: {**paper, **pair} for said, pair in alone.items()}
+    pairs["the best of all rounds is told"] = _best(usual)
     words = {
         "sound": "noise by the root of the eigenvalue (`sound`)",
         "released": "all but the best round (`released`)",
     }
     pairs |= {said: each[protocol] for protocol, said in words.items() if protocol in each}
     rows = [
-        [said, *(_alone(pair[n]) for n in (PLAIN, FULL)), minus(pair[FULL], pair[PLAIN])]
+        [said, *(figure(pair[n]._replace(published=None)) for n in (PLAIN, FULL)), minus(pair[FULL], pair[PLAIN])]
         for said, pair in pairs.items()
     ]
-    a, b = usual[FULL].published, usual[PLAIN].published
+    a, b = paper[FULL].published, paper[PLAIN].published
     if a is not None and b is not None:
         rows.append(["published", f"{b:.2f}", f"{a:.2f}", f"{a - b:+.2f}"])
     return markdown(["`paper`, but", PLAIN, FULL, "GGEUR adds"], rows)
 
 
-def _alone(number: Number) -> str:
-    return figure(number._replace(published=None))
-
-
-def _best(pieces: Sequence[Finished]) -> Pair:
-    """The highest AVG of any round, seed by seed, under `paper`."""
-    usual = [one for one in pieces if one.piece.protocol == "paper" and not one.piece.choice]
-    of: dict[str, tuple[float, ...]] = {}
+def _best(usual: Sequence[Finished]) -> Pair:
+    """The highest AVG of any round, seed by seed, on average over columns that are settings."""
+    of: dict[str, dict[int, list[float]]] = {PLAIN: {}, FULL: {}}
     for one in usual:
-        for arm in one.reading.arms:
-            cells = [cell for cell in one.result.cells if cell.settings.get("arm") == arm.arm]
-            of.setdefault(arm.row, tuple(max(cell.rounds) for cell in cells if cell.rounds))
-    return {name: Number(of[name]) for name in (PLAIN, FULL)}
+        rows = {arm.arm: arm.row for arm in one.reading.arms if arm.row in of}
+        for cell in one.result.cells:
+            if cell.settings.get("arm") in rows:
+                of[rows[cell.settings["arm"]]].setdefault(cell.seed, []).append(max(cell.rounds))
+    return {name: Number(tuple(float(np.mean(best)) for best in seeds.values())) for name, seeds in of.items()}
 
 
 def slips() -> str:

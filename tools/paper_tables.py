@@ -37,7 +37,9 @@ def all_tables(pieces: Sequence[Piece], found: Sequence[Finished]) -> dict[str, 
         if name in FIGURE_8:
             tables[f"{name} reach"] = _reach([one for one in found if one.piece.table == name])
         if any(piece.choice for piece in pieces if piece.table == name):
-            tables[f"{name} choices"] = choices(each, [one for one in (*found, *alone) if one.piece.table == name])
+            usual = [one for one in found if (one.piece.table, one.piece.protocol) == (name, "paper")]
+            own = {one.piece.choice: averages([one], name)["paper"] for one in alone if one.piece.table == name}
+            tables[f"{name} choices"] = choices(each, own, usual)
     tables["tuned"] = _tuned(found, list(dict.fromkeys(p.table for p in pieces if p.protocol == "tuned")))
     return tables
 
