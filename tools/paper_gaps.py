@@ -52,28 +52,14 @@ def _best(usual: Sequence[Finished]) -> Pair:
 
 def slips() -> str:
     """What the paper prints that its own rows do not give."""
-    rows = [
-        [
-            table,
-            slip.row,
-            slip.column,
-            f"{slip.printed:.2f}",
-            "?" if slip.computed is None else f"{slip.computed:.2f}",
-            slip.why,
-        ]
-        for table, printed in published_tables().items()
-        for slip in printed.slips
-    ]
-    rows += [
-        [
-            g.table,
-            f"{g.row} over {g.base}",
-            g.column,
-            f"{g.printed:+.2f}",
-            f"{g.computed:+.2f}",
-            "The difference of the two rows.",
-        ]
-        for g in published_gains()
-        if g.computed is not None
-    ]
+    rows = []
+    for table, printed in published_tables().items():
+        for slip in printed.slips:
+            computed = "?" if slip.computed is None else f"{slip.computed:.2f}"
+            rows.append([table, slip.row, slip.column, f"{slip.printed:.2f}", computed, slip.why])
+    for gain in published_gains():
+        if gain.computed is not None:
+            figures = f"{gain.printed:+.2f}", f"{gain.computed:+.2f}"
+            over = f"{gain.row} over {gain.base}"
+            rows.append([gain.table, over, gain.column, *figures, "The difference of the two rows."])
     return markdown(["table", "row", "column", "printed", "from its row", ""], rows)

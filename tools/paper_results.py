@@ -115,8 +115,8 @@ def as_csv(one: Finished) -> str:
         if len(number.values) == len(seeds):
             for seed, value in zip(seeds, number.values, strict=True):
                 writer.writerow((*first, seed, f"{value:.{DIGITS}f}", *last))
-        elif one.reading.measure == "seconds" and number.values:  # of all seeds, side by side
-            writer.writerow((*first, "", f"{number.values[0]:.{DIGITS}f}", *last))
+        elif one.reading.measure == "seconds" and number.mean is not None:  # of all seeds, side by side
+            writer.writerow((*first, "", f"{number.mean:.{DIGITS}f}", *last))
         else:  # not run, or some of it did not finish
             writer.writerow((*first, "", "", *last))
     return buffer.getvalue()

@@ -87,9 +87,8 @@ class _Pace:
         self.total = self.total if total is None else total
         self._computed = done - self._before if computed is None else computed
         now = time.monotonic()
-        if (
-            now - self._marks[-1][0] >= _AT_ONCE
-        ):  # of cells that train side by side rounds come together: from first to first
+        # Cells that train side by side end their rounds together: the pace is from the first of them to the next first.
+        if now - self._marks[-1][0] >= _AT_ONCE:
             self._marks.append((now, self._computed))
         while len(self._marks) > 2 and self._marks[1][0] <= now - _RECENT:
             self._marks.popleft()

@@ -41,8 +41,8 @@ def label_distribution(
     n_classes, n_clients = len(class_names), len(clients)
     columns = min(len(panels), 3 if n_classes <= 12 else 2 if n_classes <= 30 else 1)
     narrow = n_classes <= 30  # wider panels stand below each other, and are flat so that all fit a screen
-    width, height = (0.34 * max(n_classes, 8), 0.3) if narrow else (10.0, 0.18)
-    height = height * max(n_clients, 4) + 0.75
+    width, line = (0.34 * max(n_classes, 8), 0.3) if narrow else (10.0, 0.18)
+    height = line * max(n_clients, 4) + 0.75
     with rc_context(STYLE):
         figure, axes = grid(len(panels), columns, 1.3 + columns * (width + 0.25), height, 0.6)
         most = max(int(counts.max(initial=1)) for counts in panels.values())
