@@ -15,7 +15,7 @@ from ggeur.report.reach import reach
 from ggeur.report.tables import Number
 from ggeur.runs.result import Cell
 
-TOOLS = ("paper", "paper_cells", "paper_gaps", "paper_results", "paper_tables", "tables")
+TOOLS = ("paper", "paper_cells", "paper_gains", "paper_gaps", "paper_results", "paper_tables", "tables")
 TINY = """
 [tiny-paper]
 table = "table5"
@@ -190,6 +190,19 @@ def test_choices_of_the_scripts_by_hand(tools):
         "published": ["76.60", "82.36", "+5.76"],
     }
     assert gaps.choices({}, {}, []) == tools["paper_cells"].NOT_RUN
+
+
+def test_what_ggeur_adds_at_a_glance_by_hand(tools):
+    """Of two seeds 2 and 2 are told from zero, 3 and 4 are not (12.7 standard errors of 0.5); one seed tells nothing."""
+    plain, full, still, auto = "FedAvg", "FedAvg + GGEUR", "FedAvg, prototypes", "auto, one message"
+    paper = {plain: Number((60.0, 62.0), 76.6), full: Number((60.0, 64.0), 82.36)}
+    sound = {plain: paper[plain], full: Number((63.0, 66.0)), still: Number((61.0, 64.0)), auto: Number((60.0, 60.0))}
+    one = {plain: Number((60.0,)), full: Number((61.0,)), "FedAvg, resampled": Number((62.0,))}
+    drawn = tools["paper_gains"].glance({"table4": {"paper": paper, "sound": sound}, "table3": {"paper": one}})
+    assert [row.strip("| ").split(" | ") for row in drawn.splitlines()[2:]] == [
+        ["`table4`", "+5.76", "+1.00", "+3.50", "-", "-", "**+2.00**", "-4.50"],
+        ["`table3`", "-", "+1.00", "-", "-", "-", "-1.00", "-"],
+    ]
 
 
 def test_reach_by_hand():

@@ -26,12 +26,30 @@ def figure(number: Number, *, spread: bool = True) -> str:
 
 def minus(a: Number | None, b: Number | None) -> str:
     """The paired difference with its interval."""
-    if a is None or b is None or a.mean is None or b.mean is None:
+    if (difference := _difference(a, b)) is None:
         return "-"
+    mean, interval = difference
+    if interval is None:
+        return f"{mean:+.2f}" + (" (one seed)" if a and b and len(a.values) == len(b.values) == 1 else "")
+    return f"{mean:+.2f} [{interval[0]:+.2f},{JOIN}{interval[1]:+.2f}]"
+
+
+def told(a: Number | None, b: Number | None) -> str:
+    """The paired difference alone, bold where its interval excludes zero."""
+    if (difference := _difference(a, b)) is None:
+        return "-"
+    mean, interval = difference
+    return f"**{mean:+.2f}**" if interval and interval[0] * interval[1] > 0 else f"{mean:+.2f}"
+
+
+def _difference(a: Number | None, b: Number | None) -> tuple[float, tuple[float, float] | None] | None:
+    """The difference and, where it can be paired by seed, its interval."""
+    if a is None or b is None or a.mean is None or b.mean is None:
+        return None
     if len(a.values) != len(b.values) or len(a.values) < 2:
-        return f"{a.mean - b.mean:+.2f}" + (" (one seed)" if len(a.values) == len(b.values) == 1 else "")
+        return a.mean - b.mean, None
     found = ggeur.paired_difference(_row(a), _row(b))
-    return f"{found.mean:+.2f} [{found.low:+.2f},{JOIN}{found.high:+.2f}]"
+    return found.mean, (found.low, found.high)
 
 
 def _row(number: Number) -> Row:

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from paper_cells import NOT_RUN, figure, markdown, minus
+from paper_gains import FULL, PLAIN
 from paper_results import Finished
 
 from ggeur.paper.published import published_gains, published_tables
 from ggeur.report.tables import Number
 
-PLAIN, FULL = "FedAvg", "FedAvg + GGEUR"
 Pair = Mapping[str, Number]
 
 

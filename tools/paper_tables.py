@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from paper_cells import NOT_RUN, figure, markdown, minus
+from paper_cells import NOT_RUN, figure, markdown
+from paper_gains import controls, gains, glance
 from paper_gaps import choices, slips
 from paper_results import Finished, Piece, together
 
@@ -14,32 +15,31 @@ from ggeur.report.reach import Reach, reach
 from ggeur.report.tables import Line, Number
 from ggeur.runs.result import Cell
 
-GGEUR = " + GGEUR"
 FIGURE_8 = ("table4", "table5", "table2")
 PROTOCOLS = ("paper", "sound", "tuned", "released")
 Lines = Mapping[str, Line]
-Averages = Mapping[str, Mapping[str, Number]]  # by protocol and row
 
 
 def all_tables(pieces: Sequence[Piece], found: Sequence[Finished]) -> dict[str, str]:
     """Every table of the page, by its name there."""
-    tables = {"pieces": _pieces(pieces, found), "slips": slips()}
+    tables, of = {"pieces": _pieces(pieces, found), "slips": slips()}, {}
     alone, found = [one for one in found if one.piece.choice], [one for one in found if not one.piece.choice]
     for name in dict.fromkeys(piece.table for piece in pieces):
         tables[name] = _whole(_by_protocol(found, name).get("paper", {}), _columns(found, name)[1])
         if Table.load(name).measure != "accuracy":
             continue
-        each = averages(found, name)
+        of[name] = each = averages(found, name)
         if len({piece.protocol for piece in pieces if piece.table == name}) > 1:
             tables[f"{name} protocols"] = _protocols(each, _chosen(found, name))
-        tables[f"{name} gains"] = _gains(each)
-        tables[f"{name} controls"] = _controls(each, [row.name for row in Table.load(name).rows if row.control])
+        tables[f"{name} gains"] = gains(each)
+        tables[f"{name} controls"] = controls(each, [row.name for row in Table.load(name).rows if row.control])
         if name in FIGURE_8:
             tables[f"{name} reach"] = _reach([one for one in found if one.piece.table == name])
         if any(piece.choice for piece in pieces if piece.table == name):
             usual = [one for one in found if (one.piece.table, one.piece.protocol) == (name, "paper")]
             own = {one.piece.choice: averages([one], name)["paper"] for one in alone if one.piece.table == name}
             tables[f"{name} choices"] = choices(each, own, usual)
+    tables["glance"] = glance(of)
     tables["tuned"] = _tuned(found, list(dict.fromkeys(p.table for p in pieces if p.protocol == "tuned")))
     return tables
 
@@ -138,7 +138,7 @@ def _chosen(found: Sequence[Finished], table: str) -> dict[str, str]:
     return {row: "; ".join(words) for row, words in said.items()}
 
 
-def _protocols(each: Averages, chosen: Mapping[str, str]) -> str:
+def _protocols(each: Mapping[str, Mapping[str, Number]], chosen: Mapping[str, str]) -> str:
     """AVG of every row under each protocol that ran, where there are two, and what `tuned` chose."""
     if len(each) < 2:
         return ""
@@ -151,29 +151,6 @@ def _protocols(each: Averages, chosen: Mapping[str, str]) -> str:
         rows.append([name, *cells, *([chosen.get(name, "-")] if "tuned" in each else [])])
     titles = ["AVG under", *(f"`{protocol}`" for protocol in each), *(["chosen"] if "tuned" in each else [])]
     return markdown(titles, rows)
-
-
-def _gains(each: Averages) -> str:
-    """What GGEUR adds to each method, paired by seed, under each protocol, beside the paper's gain."""
-    plain = [n.removesuffix(GGEUR) for numbers in each.values() for n in numbers if n.endswith(GGEUR)]
-    rows = []
-    for name in dict.fromkeys(plain):
-        cells = [minus(numbers.get(name + GGEUR), numbers.get(name)) for numbers in each.values()]
-        printed = each.get("paper", {})
-        a, b = (printed.get(n, Number(())).published for n in (name + GGEUR, name))
-        rows.append([name, *cells, "-" if a is None or b is None else f"{a - b:+.2f}"])
-    return markdown(["GGEUR adds to", *(f"`{protocol}`" for protocol in each), "published"], rows)
-
-
-def _controls(each: Averages, ours: Sequence[str]) -> str:
-    """FedAvg with GGEUR against every row of `ours`, under each protocol."""
-    full = f"FedAvg{GGEUR}"
-    rows = [
-        [name, *(minus(numbers.get(full), numbers.get(name)) for numbers in each.values())]
-        for name in ["FedAvg", *ours]
-        if any(full in numbers and name in numbers for numbers in each.values())
-    ]
-    return markdown(["FedAvg + GGEUR minus", *(f"`{protocol}`" for protocol in each)], rows)
 
 
 def _reach(found: Sequence[Finished]) -> str:
