@@ -60,23 +60,24 @@ def test_numbers_go_where_they_belong():
 
 
 def scores(choosing: Choosing, of) -> Result:
-    """A result in which each candidate has what `of(i)` says of its place, in every cell but for some chance."""
+    """A result in which each candidate has what `of(i)` says of its place in every cell, beside what all have there."""
     rng, cells = np.random.default_rng(1), []
     places = {arm: i for own in choosing.candidates.values() for i, arm in enumerate(own)}
     noise = {f"{c} of {d}": rng.normal() for part in TABLE.parts for d in part.domains.values() for c in range(10)}
     for arm, i in places.items():
-        domains = {name: 50.0 + of(i) + value * (i + 1) for name, value in noise.items()}
+        domains = {name: 50.0 + of(i) + value for name, value in noise.items()}
         cells.append(Cell("fedavg", "none", 0, {"arm": arm}, domains=domains, avg=50.0))
     return Result(cells)
 
 
-def test_the_best_is_taken_and_the_papers_kept_where_nobody_can_tell(sources):
+def test_the_best_is_taken_and_the_papers_kept_where_scores_are_equal(sources):
     choosing = prepare_choice(TABLE, sources, select_rows(TABLE, ["FedAvg"]))
     taken, told = choose(choosing, scores(choosing, lambda i: 20.0 * (i == 3)))
     assert list(taken.values()) == [{"rate": 10}] * 2
     assert [(t.part, t.numbers) for t in told] == [("Office-Caltech", "rate 0.01"), ("Digits", "rate 0.1")]
     assert all(t.expected > t.expected_printed + 15 for t in told)
-    taken, told = choose(choosing, scores(choosing, lambda i: 0.01 * (i == 3)))
+    assert choose(choosing, scores(choosing, lambda i: 0.01 * (i == 3)))[0] == taken
+    taken, told = choose(choosing, scores(choosing, lambda i: -20.0 * (i == 1)))
     assert list(taken.values()) == [{}] * 2 and {t.numbers for t in told} == {"unchanged"}
     diverged = scores(choosing, lambda i: 0.0)
     for cell in diverged.cells[1::5]:

@@ -208,13 +208,13 @@ def pick(
     able = np.array([i for i in range(len(score)) if i not in lost], np.int64)
     if not able.size:
         raise lost[0]
-    taken, *of_able = first_of_the_best(score[able], weight / sum(stands for *_, stands in parts))
+    taken, *of_able = _first_of_the_best(score[able], weight / sum(stands for *_, stands in parts))
     expected, error = (np.full(len(score), np.nan) for _ in of_able)
     expected[able], error[able] = (100 * array for array in of_able)
     return Choice(int(able[taken]), expected, error, bool(left.any()), of_classes=classes is not None)
 
 
-def first_of_the_best(score: Float, weight: Float) -> tuple[int, Float, Float]:
+def _first_of_the_best(score: Float, weight: Float) -> tuple[int, Float, Float]:
     """From `score` (candidates, cells) and what each cell counts: which to take, what to expect of each, how surely.
 
     The best is taken, or the first within a standard error, over cells, of its difference to the best.
