@@ -24,14 +24,19 @@ def figure(number: Number, *, spread: bool = True) -> str:
     return text if number.published is None else f"{text} ({number.published:.2f})"
 
 
+def signed(value: float) -> str:
+    """With its sign and two digits; nothing is +0.00 from either side."""
+    return f"{round(value, 2) + 0.0:+.2f}"
+
+
 def minus(a: Number | None, b: Number | None) -> str:
     """The paired difference with its interval."""
     if (difference := _difference(a, b)) is None:
         return "-"
     mean, interval = difference
     if interval is None:
-        return f"{mean:+.2f}" + (" (one seed)" if a and b and len(a.values) == len(b.values) == 1 else "")
-    return f"{mean:+.2f} [{interval[0]:+.2f},{JOIN}{interval[1]:+.2f}]"
+        return signed(mean) + (" (one seed)" if a and b and len(a.values) == len(b.values) == 1 else "")
+    return f"{signed(mean)} [{signed(interval[0])},{JOIN}{signed(interval[1])}]"
 
 
 def told(a: Number | None, b: Number | None) -> str:
@@ -39,7 +44,7 @@ def told(a: Number | None, b: Number | None) -> str:
     if (difference := _difference(a, b)) is None:
         return "-"
     mean, interval = difference
-    return f"**{mean:+.2f}**" if interval and interval[0] * interval[1] > 0 else f"{mean:+.2f}"
+    return f"**{signed(mean)}**" if interval and interval[0] * interval[1] > 0 else signed(mean)
 
 
 def _difference(a: Number | None, b: Number | None) -> tuple[float, tuple[float, float] | None] | None:

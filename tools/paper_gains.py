@@ -17,7 +17,7 @@ def glance(tables: Mapping[str, Averages]) -> str:
     shown = ("paper", "sound", "tuned", "released")
     rows = []
     for name, each in tables.items():
-        most = each.get("sound", each.get("paper", {}))  # the noise that helps, where it ran
+        most = next((each[p] for p in ("sound", "paper") if FULL in each.get(p, {})), {})
         still = most.get(SAME_MEANS, most.get(SAME_ROWS))
         gained = [told(each.get(p, {}).get(FULL), each.get(p, {}).get(PLAIN)) for p in shown]
         others = [told(most.get(FULL), still), told(most.get(AUTO), most.get(FULL))]
