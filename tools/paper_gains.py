@@ -9,20 +9,20 @@ from ggeur.report.tables import Number
 GGEUR = " + GGEUR"
 PLAIN, FULL = "FedAvg", f"FedAvg{GGEUR}"
 AUTO, SAME_MEANS, SAME_ROWS = "auto, one message", "FedAvg, prototypes", "FedAvg, resampled"
+PROTOCOLS = ("paper", "sound", "tuned", "released")
 Averages = Mapping[str, Mapping[str, Number]]  # by protocol and row
 
 
 def glance(tables: Mapping[str, Averages]) -> str:
     """FedAvg's gain in every table under each protocol; then what is left over the same without noise, and `auto`."""
-    shown = ("paper", "sound", "tuned", "released")
     rows = []
     for name, each in tables.items():
         most = next((each[p] for p in ("sound", "paper") if FULL in each.get(p, {})), {})
         still = most.get(SAME_MEANS, most.get(SAME_ROWS))
-        gained = [told(each.get(p, {}).get(FULL), each.get(p, {}).get(PLAIN)) for p in shown]
+        gained = [told(each.get(p, {}).get(FULL), each.get(p, {}).get(PLAIN)) for p in PROTOCOLS]
         others = [told(most.get(FULL), still), told(most.get(AUTO), most.get(FULL))]
         rows.append([f"`{name}`", _printed(each, PLAIN), *gained, *others])
-    titles = ["GGEUR adds to FedAvg", "published", *(f"`{p}`" for p in shown), "over no noise", "`auto` over it"]
+    titles = ["GGEUR adds to FedAvg", "published", *(f"`{p}`" for p in PROTOCOLS), "over no noise", "`auto` over it"]
     return markdown(titles, rows)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from paper_cells import NOT_RUN, figure, markdown
-from paper_gains import controls, gains, glance
+from paper_gains import PROTOCOLS, Averages, controls, gains, glance
 from paper_gaps import choices, slips
 from paper_results import Finished, Piece, together
 
@@ -16,7 +16,6 @@ from ggeur.report.tables import Line, Number
 from ggeur.runs.result import Cell
 
 FIGURE_8 = ("table4", "table5", "table2")
-PROTOCOLS = ("paper", "sound", "tuned", "released")
 Lines = Mapping[str, Line]
 
 
@@ -138,7 +137,7 @@ def _chosen(found: Sequence[Finished], table: str) -> dict[str, str]:
     return {row: "; ".join(words) for row, words in said.items()}
 
 
-def _protocols(each: Mapping[str, Mapping[str, Number]], chosen: Mapping[str, str]) -> str:
+def _protocols(each: Averages, chosen: Mapping[str, str]) -> str:
     """AVG of every row under each protocol that ran, where there are two, and what `tuned` chose."""
     if len(each) < 2:
         return ""
