@@ -1,6 +1,13 @@
-"""Rules for every test and doctest: no network, no module whose extra is missing, and in CI no skip."""
+"""Rules for every test and doctest: what it needs is declared, nothing is fetched, and CI skips nothing in silence.
 
+A test, a parameter or a whole file declares an extra with the marker `needs`, as `pytest.mark.needs("flower")`; a
+fixture by asking for the fixture `needs_flower`. What needs an extra that is not installed is skipped with the reason;
+a file that declares it as `pytestmark` is not even imported, so it may import the extra at its top.
+"""
+
+import ast
 import os
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -8,17 +15,36 @@ import pytest
 
 PACKAGE = Path(__file__).parent / "src" / "ggeur"
 
-# Where a doctest's module, or a whole folder of them, needs more than the core.
+# The modules that an extra of pyproject.toml brings and that tests import or look for.
 EXTRAS = {
-    PACKAGE / "encode" / "huggingface.py": ["torch", "transformers"],
-    PACKAGE / "encode" / "onnx.py": ["onnxruntime"],
-    PACKAGE / "deploy": ["flwr"],
-    PACKAGE / "runs" / "exports" / "torch_module.py": ["torch"],
-    PACKAGE / "serve": ["starlette", "uvicorn"],
+    "hf": ("torch", "transformers", "datasets", "PIL"),
+    "onnx": ("onnxruntime", "onnx", "PIL"),
+    "serve": ("starlette", "uvicorn"),
+    "flower": ("flwr", "cryptography"),
+    "track": ("mlflow", "tensorboard", "wandb"),
+    "bench": ("torch", "psutil"),
+    "docs": ("material", "markdown", "yaml", "nbclient", "nbformat", "ipykernel"),
+    "browser": ("playwright",),
 }
 
-# Read by the libraries when they are imported, so set before any test is.
+# Doctests, by the module or room whose import needs more than the core.
+DOCTESTS = {
+    PACKAGE / "encode" / "huggingface.py": "hf",
+    PACKAGE / "encode" / "onnx.py": "onnx",
+    PACKAGE / "deploy": "flower",
+    PACKAGE / "runs" / "exports" / "torch_module.py": "hf",
+    PACKAGE / "serve": "serve",
+}
+
+# Read by the libraries when they are imported, so set before any test is. All workers, and the commands that tests
+# start, share one cache of compiled programs; two workers on two cores want one thread of BLAS each. Toy programs are
+# compiled far more often than they are run: without XLA's newer emitters of fusions that takes half the time.
 for name, value in {
+    "JAX_COMPILATION_CACHE_DIR": str(Path(__file__).parent / ".pytest_cache" / "jax"),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_TELEMETRY_ENABLED": "0",
     "HF_HUB_OFFLINE": "1",
@@ -28,19 +54,86 @@ for name, value in {
     os.environ.setdefault(name, value)
 
 
+def missing(extras) -> str:
+    """The sentence about what is not installed, or an empty one."""
+    absent = [extra for extra in extras if any(find_spec(module) is None for module in EXTRAS[extra])]
+    return f"needs the extra {', '.join(absent)}" if absent else ""
+
+
+@cache
+def extras_of_file(path: Path) -> list[str]:
+    """The extras that a whole file needs: by DOCTESTS, or as its `pytestmark`, read without importing it."""
+    if by_place := [extra for place, extra in DOCTESTS.items() if place == path or place in path.parents]:
+        return by_place
+    for node in ast.parse(path.read_bytes()).body:
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["pytestmark"]:
+            calls = [n for n in ast.walk(node.value) if isinstance(n, ast.Call)]
+            needs = [call for call in calls if ast.unparse(call.func) == "pytest.mark.needs"]
+            return [ast.literal_eval(argument) for call in needs for argument in call.args]
+    return []
+
+
+# ---------------------------------------------------------------- what needs an extra
+
+
+class NotImported(pytest.Module):
+    """A file whose extra is missing: one skip, with the reason."""
+
+    def collect(self):
+        pytest.skip(missing(extras_of_file(self.path)), allow_module_level=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path, parent: pytest.Collector):
+    """Import nothing whose extra is missing, neither for its tests nor for its doctests."""
+    collectors = yield
+    if file_path.suffix == ".py" and missing(extras_of_file(file_path)):
+        return [NotImported.from_parent(parent, path=file_path)]
+    return collectors
+
+
+def asks_for(extra: str):
+    @pytest.fixture(scope="session", name=f"needs_{extra}")
+    def needed() -> None:
+        """Asked for by fixtures that need the extra; whoever uses them is marked."""
+
+    return needed
+
+
+for extra in EXTRAS:
+    globals()[f"needs_{extra}"] = asks_for(extra)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark who needs an extra by a fixture or as a doctest, so that `-m needs` finds all, and skip what cannot run."""
+    fixtures = getattr(item, "fixturenames", ())
+    by_fixture = [name.removeprefix("needs_") for name in fixtures if name.startswith("needs_")]
+    if extras := by_fixture + (extras_of_file(item.path) if isinstance(item, pytest.DoctestItem) else []):
+        item.add_marker(pytest.mark.needs(*extras))
+    wanted = [extra for mark in item.iter_markers("needs") for extra in mark.args]
+    if reason := missing(dict.fromkeys(wanted)):
+        item.add_marker(pytest.mark.skip(reason=reason))
+
+
+# ---------------------------------------------------------------- no skip in silence
+
+
 def in_ci() -> bool:
     return bool(os.environ.get("CI"))
 
 
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leave out the doctests of a missing extra. Not in CI: there, the import shall fail loudly."""
-    missing = any(find_spec(module) is None for module in EXTRAS.get(collection_path, []))
-    return True if missing and not in_ci() else None
-
-
-def skipped(config: pytest.Config) -> list[pytest.TestReport | pytest.CollectReport]:
+def skipped(config: pytest.Config) -> list[tuple[str, str]]:
+    """Skips that CI does not allow: (test, reason). An extra may be missing unless `-m needs` asks for its tests."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    return reporter.stats.get("skipped", []) if reporter else []  # the workers of xdist have no reporter
+    reports = reporter.stats.get("skipped", []) if reporter else []  # the workers of xdist have no reporter
+    reasons = [(r.nodeid, r.longrepr[2] if isinstance(r.longrepr, tuple) else str(r.longrepr)) for r in reports]
+    bare = "needs" not in config.option.markexpr.replace("not needs", "")
+    return [(test, why) for test, why in reasons if not (bare and "needs the extra" in why)]
+
+
+def pytest_report_header() -> str:
+    absent = [extra for extra in EXTRAS if missing([extra])]
+    return f"extras not installed: {', '.join(absent) or 'none'}"
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
@@ -49,8 +142,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if in_ci() and (reports := skipped(config)):
-        terminalreporter.section("skipped in CI, where every test must run", red=True)
-        for report in reports:
-            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
-            terminalreporter.line(f"{report.nodeid}: {reason}")
+    if in_ci() and (tests := skipped(config)):
+        terminalreporter.section("skipped in CI, where this must run", red=True)
+        for test, reason in tests:
+            terminalreporter.line(f"{test}: {reason}")

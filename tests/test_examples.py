@@ -34,9 +34,11 @@ def test_an_example_is_short_and_its_names_are_public(script):
     assert set(re.findall(r"\bggeur\.(\w+)", text)) <= {*ggeur.__all__, "methods"}
 
 
+@pytest.mark.needs("docs")
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda p: p.stem)
 def test_a_notebook_is_its_script(script):
-    nbformat = pytest.importorskip("nbformat")
+    import nbformat
+
     made = runpy.run_path(str(ROOT / "tools" / "notebooks.py"))["notebook"]
     kept = nbformat.read(script.with_suffix(".ipynb"), as_version=4)
     assert kept == made(script.read_text(encoding="utf-8")), "run tools/notebooks.py"
@@ -44,19 +46,22 @@ def test_a_notebook_is_its_script(script):
 
 def executed(script: Path, folder: Path) -> str:
     """What the notebook of `script` prints, run in `folder` by a kernel of this Python."""
-    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
-    pytest.importorskip("ipykernel")
+    import nbclient
+    import nbformat
+
     notebook = nbformat.read(script.with_suffix(".ipynb"), as_version=4)
     nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
     return "".join(out.get("text", "") for cell in notebook.cells for out in cell.get("outputs", []))
 
 
+@pytest.mark.needs("docs")
 def test_a_notebook_runs(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
     assert re.search(PROMISED["library"], executed(EXAMPLES / "library.py", tmp_path))
 
 
 @pytest.mark.slow
+@pytest.mark.needs("docs")
 @pytest.mark.parametrize("script", [s for s in SCRIPTS if s.stem != "library"], ids=lambda p: p.stem)
 def test_the_other_notebooks_run(script, tmp_path):
     assert re.search(PROMISED[script.stem], executed(script, tmp_path))

@@ -21,8 +21,7 @@ from ggeur.runs.model import Model
 from ggeur.runs.result import Result
 from ggeur.settings.grid import Experiment, to_toml
 
-pytest.importorskip("flwr")
-
+pytestmark = pytest.mark.needs("flower")
 GGEUR = [sys.executable, "-m", "ggeur"]
 LIMIT = 1200  # seconds for a command, on a busy machine
 
@@ -308,7 +307,8 @@ def test_an_unregistered_node_is_refused(tmp_path, up):
 @pytest.mark.slow
 def test_the_steps_that_the_docs_give_for_two_laptops(tmp_path):
     """Certificates, SuperLink, keys, registration, nodes and app, each by its own command; nodes embed pictures."""
-    Image = pytest.importorskip("PIL.Image")
+    from PIL import Image
+
     from ggeur.deploy.machines.processes import CONNECTION, Machines, environment, free_ports, program, write_connection
 
     port, *ports = free_ports(3)

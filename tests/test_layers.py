@@ -32,6 +32,7 @@ def test_no_two_files_of_one_name_have_different_subjects():
     assert {name for name in names if names.count(name) > 1} == set()
 
 
+@pytest.mark.needs("hf", "serve")
 def test_no_module_needs_what_only_unix_has():
     """As on Windows, where locks are filelock's own; what a module imports when it is used is not seen here."""
     code = """

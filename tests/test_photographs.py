@@ -13,9 +13,7 @@ import pytest
 import ggeur
 from ggeur.encode.encoder import about, load_encoder
 
-pytest.importorskip("onnxruntime")
-pytest.importorskip("onnx")
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.needs("onnx")]
 
 
 def tower(shared):

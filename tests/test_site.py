@@ -15,8 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    pytest.importorskip("material")
+def site(tmp_path_factory, needs_docs):
     out = tmp_path_factory.mktemp("site")
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(out)],

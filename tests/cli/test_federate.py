@@ -1,6 +1,5 @@
 """`ggeur federate`: its words, its refusals, the app it writes."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -42,7 +41,7 @@ def test_without_flower_the_extra_is_named(experiment, tmp_path):
     assert 'pip install "ggeur[flower]"' in said and "Traceback" not in said
 
 
-flower = pytest.mark.skipif(importlib.util.find_spec("flwr") is None, reason="flwr is not installed")
+flower = pytest.mark.needs("flower")
 
 
 @flower

@@ -16,6 +16,8 @@ from ggeur.experiment.plan import plan as plan_of
 
 EXPERIMENT = '[data]\ntable = "toy.npz"\n[partition]\nkind = "domain"\n[train]\nmethod = "ncm"\n'
 
+FLOWER = pytest.mark.needs("flower")
+
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
@@ -38,9 +40,9 @@ def place(tmp_path, monkeypatch):
         ("report noise.bin", "noise.bin is not a run of ggeur: it holds bytes that are no text"),
         ("run noise.bin", "noise.bin is not an experiment file: it holds bytes that are no text"),
         ("run --resume nowhere", "There is no run in nowhere to resume"),
-        ("federate up --resume nowhere", "There is no run in nowhere to resume"),
+        pytest.param("federate up --resume nowhere", "There is no run in nowhere to resume", marks=FLOWER),
         ("run exp.toml --out ..", "The folder .. is not empty"),
-        ("federate up exp.toml --out ..", "The folder .. is not empty"),
+        pytest.param("federate up exp.toml --out ..", "The folder .. is not empty", marks=FLOWER),
         ("run exp.toml --out toy.npz", "toy.npz is a file"),
         ("inspect toy.npz --class cat", "The table has no class 'cat'; it has ant, bee"),
         ("embed here --out x.csv --encoder builtin", "call it x.npz"),
@@ -53,8 +55,6 @@ def place(tmp_path, monkeypatch):
     ],
 )
 def test_a_mistake_is_a_sentence_and_nothing_has_begun(ggeur, place, argv, says):
-    if argv.startswith("federate"):
-        pytest.importorskip("flwr")
     before = sorted(place.iterdir())
     code, out, err = ggeur(*argv.split())
     assert code == 2 and says in " ".join(err.split()) and len(err) < 700
@@ -67,9 +67,9 @@ def test_unknown_sections_are_answered_with_those_that_can_be_written(ggeur, pla
     assert "[method.NAME], [head.NAME]" in " ".join(err.split()) and "[[arm]]" in err
 
 
+@FLOWER
 @pytest.mark.parametrize("real", [True, False])
 def test_a_run_is_gone_on_with_as_it_was_begun(ggeur, place, real):
-    pytest.importorskip("flwr")
     assert ggeur("run", "exp.toml", "--out", "run")[0] == 0
     (place / "run" / "result.json").unlink()
     if real:

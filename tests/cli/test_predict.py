@@ -16,6 +16,7 @@ RNG = np.random.default_rng(0)
 PHOTOS = RNG.integers(0, 256, (3, 24, 30, 3), np.uint8)
 NAMES = ("ant", "bee", "cat")
 P = BuiltinEncoder.dimension
+SERVE = pytest.mark.needs("serve")
 
 
 @pytest.fixture
@@ -98,12 +99,12 @@ def test_folders_named_as_classes_say_how_many_agree(ggeur, place):
         (["predict", "m", "new", "--encoder", "onnx:none.onnx"], "none.onnx"),
         (["predict", "m", "new", "--cell", "GGEUR"], "m is a model and not a run, so it has no cell 'GGEUR'"),
         (["export", "m", "--sklearn", "--cell", "0"], "leave --cell out"),
-        (["serve", "m", "--cell", "0"], "leave --cell out"),
+        pytest.param(["serve", "m", "--cell", "0"], "leave --cell out", marks=SERVE),
         (["export", "m"], "--onnx FILE"),
         (["export", "m", "--torch", "t", "--encoder", "builtin"], "--encoder goes with --onnx"),
         (["export", "m", "--hub", "new"], "other things"),
-        (["serve", "m/model.json"], "name the folder m"),
-        (["serve", "m", "--host", "nowhere.invalid"], "Cannot listen"),
+        pytest.param(["serve", "m/model.json"], "name the folder m", marks=SERVE),
+        pytest.param(["serve", "m", "--host", "nowhere.invalid"], "Cannot listen", marks=SERVE),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -122,6 +123,7 @@ def test_a_model_of_another_encoder_is_refused(ggeur, place):
     assert code == 2 and "other weights" in " ".join((out + err).split())
 
 
+@SERVE
 def test_a_port_in_use_is_said(ggeur, place):
     import socket
 
@@ -132,8 +134,8 @@ def test_a_port_in_use_is_said(ggeur, place):
     assert code == 2 and "it is in use" in " ".join((out + err).split())
 
 
+@pytest.mark.needs("onnx")
 def test_exports_are_written_and_said(ggeur, place):
-    pytest.importorskip("onnx")
     code, out, err = ggeur("export", "m", "--onnx", "m.onnx", "--torch", "t", "--hub", "h", "--sklearn")
     assert (code, err) == (0, "") and "label (B,)" in out and "LogisticRegression" in out
     assert (place / "m.onnx").stat().st_size > 1000 and not list(place.rglob("*.pkl"))

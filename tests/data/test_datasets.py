@@ -332,7 +332,8 @@ def test_mini_digits_and_folders_are_loaded_by_the_same_word(tmp_path):
 
 
 def write_hub(root, hub_id, rows, features):
-    datasets = pytest.importorskip("datasets")
+    import datasets
+
     for split, content in rows.items():
         folder = root / hub_id / "data"
         folder.mkdir(parents=True, exist_ok=True)
@@ -341,9 +342,8 @@ def write_hub(root, hub_id, rows, features):
 
 
 @pytest.fixture
-def hub(tmp_path, monkeypatch):
+def hub(tmp_path, monkeypatch, needs_hf):
     """A folder in which `datasets` finds what we put under a hub id, without any network."""
-    pytest.importorskip("datasets")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GGEUR_DATA", raising=False)
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "hf-cache")

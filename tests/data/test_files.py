@@ -142,7 +142,8 @@ def test_a_lock_ends_with_the_process_that_is_killed(tmp_path):
 
 
 def test_a_lock_of_an_earlier_version_is_seen(tmp_path):
-    fcntl = pytest.importorskip("fcntl")
+    import fcntl
+
     with (tmp_path / ".lock").open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         assert taken(tmp_path / ".lock")

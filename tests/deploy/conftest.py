@@ -68,16 +68,14 @@ class Grid:
 
 
 @pytest.fixture
-def grid_of():
+def grid_of(needs_flower):
     """The builder: grid_of(configs) -> a Grid of sites that were started with these configurations."""
-    pytest.importorskip("flwr")
     return lambda configs: Grid([Site(config) for config in configs])
 
 
 @pytest.fixture
-def deploy(tmp_path, build_table):
+def deploy(tmp_path, build_table, needs_flower):
     """The builder: deploy(tree, table=None) -> a Deployment of that experiment in a folder of its own."""
-    pytest.importorskip("flwr")
 
     def build(tree=None, table=None, name="one"):
         folder = tmp_path / name
@@ -127,7 +125,7 @@ class Deployment:
 
 
 @pytest.fixture
-def changing():
+def changing(needs_flower):
     """The builder: changing(kind, change) -> what changes a site's replies, by change(facts, arrays)."""
     from flwr.app import Message
 
@@ -177,7 +175,7 @@ def assert_same_heads(deployed, simulated):
 
 
 @pytest.fixture(scope="session")
-def node_keys(tmp_path_factory):
+def node_keys(tmp_path_factory, needs_flower):
     """Keys of four nodes, and the roster of them."""
     from ggeur.deploy.machines.certificates import make_node_key
 

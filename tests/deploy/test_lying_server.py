@@ -21,6 +21,8 @@ from ggeur.privacy.secure.keys import Attempt, Secrets, announce, sign
 from ggeur.privacy.secure.masks import bound
 from ggeur.settings.grid import Experiment
 
+pytestmark = pytest.mark.needs("flower")
+
 SECURE = {"secure_sum": True, "radius": 20.0}
 NOISE = {"epsilon": 1.0, "radius": 20.0}
 CLASSES = ("ant", "bee")

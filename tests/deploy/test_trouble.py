@@ -246,7 +246,8 @@ def test_a_damaged_state_is_started_anew(deploy, damage):
 
 
 def test_embeddings_that_were_damaged_at_a_site_are_made_again(tmp_path):
-    Image = pytest.importorskip("PIL.Image")
+    from PIL import Image
+
     from ggeur.deploy.site.data import Site
     from ggeur.deploy.site.store import Store
     from ggeur.settings.schema import Settings
@@ -446,7 +447,8 @@ def test_a_table_on_the_server_is_scored_beside_the_sites(deploy, build_table):
 
 def test_images_are_embedded_at_the_site(tmp_path, grid_of):
     """Two sites with folders of pictures, one of which lacks a class; the experiment names the encoder."""
-    Image = pytest.importorskip("PIL.Image")
+    from PIL import Image
+
     from ggeur.deploy.server.serverapp import run_over
     from ggeur.runs.result import Result
     from ggeur.settings.grid import Experiment
@@ -528,8 +530,8 @@ def test_a_site_embeds_with_an_encoder_by_name_only_if_its_node_was_told_so(tmp_
             Request(Site(config | allowed), facts).table(fresh=True)
 
 
+@pytest.mark.needs("flower")
 def test_node_config_is_written_as_toml():
-    pytest.importorskip("flwr")
     from ggeur.deploy.machines.processes import node_command
 
     values = {"partition-id": 0, "table": "a b.npz", "own-methods": True}

@@ -5,6 +5,8 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
+import transformers
 from PIL import Image
 
 from ggeur.core.errors import GgeurError
@@ -13,9 +15,7 @@ from ggeur.encode.encoder import DEFAULT, TextEncoder, load_encoder
 from ggeur.encode.job import embed
 from ggeur.encode.prompts import Prompts
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-
+pytestmark = pytest.mark.needs("hf")
 RNG = np.random.default_rng(0)
 PHOTOS = [RNG.integers(0, 256, shape, np.uint8) for shape in ((40, 56, 3), (64, 33, 3), (32, 32, 3))]
 TOWER = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2)

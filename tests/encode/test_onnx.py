@@ -15,8 +15,7 @@ from ggeur.encode.encoder import load_encoder
 from ggeur.encode.job import embed
 from ggeur.encode.preprocess import Preprocessing
 
-pytest.importorskip("onnxruntime")
-onnx = pytest.importorskip("onnx")
+pytestmark = pytest.mark.needs("onnx")
 RNG = np.random.default_rng(0)
 PHOTOS = [RNG.integers(0, 256, shape, np.uint8) for shape in ((40, 30, 3), (17, 90, 3), (16, 16, 3))]
 

@@ -4,14 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
+import transformers
 
 from ggeur.core.errors import GgeurError
 from ggeur.encode.text_tower import Texts, embed_tokens, lay_out, run
 from ggeur.encode.text_weights import load_tower
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-
+pytestmark = pytest.mark.needs("hf")
 TINY = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4, vocab_size=99)
 SHAPES = {
     "tiny": dict(**TINY, max_position_embeddings=20, projection_dim=24, bos_token_id=97, eos_token_id=98),

@@ -47,7 +47,9 @@ class InTorch:
     """The same networks, batches and pictures in plain torch, a client after the other."""
 
     def __init__(self, name, run, pixels):
-        self.torch = pytest.importorskip("torch")
+        import torch
+
+        self.torch = torch
         self.parts = SimpleNamespace(**runpy.run_path(str(ROOT / "benchmarks" / "torch_images.py")))
         self.net, self.run, self.pixels = self.parts.network(name, pixels, CLASSES), run, pixels
         self.start = self.laid_out(run.params)
@@ -112,6 +114,7 @@ def feddyn_in_torch(other, rounds, steps, rate, alpha=0.5):
     return x
 
 
+@pytest.mark.needs("bench")
 @pytest.mark.parametrize(
     "name, pixels", [("simplecnn", 32), ("resnet10", 16), pytest.param("resnet18", 16, marks=pytest.mark.slow)]
 )
@@ -134,6 +137,7 @@ def check_same(other, params, expected):
     assert moved > 1e-2, "the steps must go somewhere for this to mean anything"
 
 
+@pytest.mark.needs("bench")
 @pytest.mark.parametrize("method, in_torch", [("scaffold", scaffold_in_torch), ("feddyn", feddyn_in_torch)])
 def test_rounds_with_states_of_clients_are_torchs_where_clients_take_different_steps(method, in_torch):
     head, rate = resolve("simplecnn"), 0.05

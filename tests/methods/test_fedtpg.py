@@ -91,9 +91,12 @@ def case(x64, language):
     return Case(language)
 
 
+@pytest.mark.needs("hf")
 def test_rounds_of_absent_and_present_clients(case):
     """Momentum survives rounds, the schedule goes on where a client takes part alone, and only its classes compete."""
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    import torch
+    import transformers
+
     model = transformers.CLIPTextModelWithProjection.from_pretrained(case.language.folder).double().eval()
     tokens, context = case.language.tokens, None
 

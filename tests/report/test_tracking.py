@@ -37,8 +37,10 @@ def curves(events):
     return found | {f"domain/{name}": [e["domains"][name] for e in events] for name in events[0]["domains"]}
 
 
+@pytest.mark.needs("track")
 def test_mlflow_keeps_parameters_curves_report_and_models(followed):
-    tracking_of = pytest.importorskip("mlflow").tracking
+    import mlflow.tracking as tracking_of
+
     out, cells = followed("mlflow")
     client = tracking_of.MlflowClient(Path("mlruns").absolute().as_uri())
     runs = client.search_runs([client.get_experiment_by_name("run").experiment_id])
@@ -56,8 +58,10 @@ def test_mlflow_keeps_parameters_curves_report_and_models(followed):
         assert model.read_bytes() == (out / "model" / f"cell-{cell:03d}" / "head.npz").read_bytes()
 
 
+@pytest.mark.needs("track")
 def test_tensorboard_reads_our_event_files(followed):
-    accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    from tensorboard.backend.event_processing import event_accumulator as accumulators
+
     out, cells = followed("tensorboard")
     for cell, seed in enumerate(SEEDS):
         read = accumulators.EventAccumulator(str(out / "tensorboard" / f"fedprox, seed {seed}"))
@@ -72,9 +76,11 @@ def test_tensorboard_reads_our_event_files(followed):
         assert str(out / "model" / f"cell-{cell:03d}") in files and str(out / "report.html") in files
 
 
+@pytest.mark.needs("track")
 def test_wandb_keeps_an_offline_run_of_each_cell(followed):
     """Its log has no reader of its own, but holds names and numbers as text."""
-    wandb = pytest.importorskip("wandb")
+    import wandb
+
     out, cells = followed("wandb")
     wandb.teardown()  # its service writes the end of a log after the run is told to be finished
     logs = [path.read_bytes() for path in (out / "wandb").glob("offline-run-*/*.wandb")]
@@ -95,8 +101,8 @@ def test_what_is_not_there_is_said_before_the_run(tree, monkeypatch):
         Experiment.of(tree(run={"track": "excel"}))
 
 
+@pytest.mark.needs("track")
 def test_a_run_that_fails_is_closed_without_files(followed, tree, tmp_path):
-    pytest.importorskip("tensorboard")
     experiment = Experiment.of(tree(run={"seeds": [0], "track": "tensorboard"}))
     event = {"cell": 0, "round": 1, "avg": 50.0, "loss": 1.0, "domains": {"art": 50.0}}
     with pytest.raises(ZeroDivisionError), tracking.tracked(experiment, tmp_path / "run", lambda e: None) as on_round:

@@ -103,8 +103,10 @@ def case(request):
     return model, x, wanted
 
 
+@pytest.mark.needs("onnx")
 def test_the_onnx_graph(case, tmp_path):
-    onnxruntime = pytest.importorskip("onnxruntime")
+    import onnxruntime
+
     model, x, wanted = case
     write_onnx(model, tmp_path / "m.onnx")
     session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
@@ -119,8 +121,10 @@ def _input(model, x):
     return {"pictures": x.reshape(-1, SIDE, SIDE, 3).astype(np.uint8)} if model.head in IMAGES else {"embeddings": x}
 
 
+@pytest.mark.needs("hf")
 def test_the_torch_module_which_imports_nothing_of_ours(case, tmp_path):
-    torch = pytest.importorskip("torch")
+    import torch
+
     model, x, wanted = case
     write_torch(model, tmp_path / "m")
     source = (tmp_path / "m" / "model.py").read_text()
@@ -135,9 +139,11 @@ def test_the_torch_module_which_imports_nothing_of_ours(case, tmp_path):
     assert set(classifier.state_dict()) >= set(np.load(_saved(model, tmp_path / "s")).files)
 
 
+@pytest.mark.needs("onnx")
 def test_at_clips_width_it_is_as_near_to_the_cosine_as_float32_can_be(tmp_path):
     """Of 100 texts that are much alike logits are about 80, whose last digit in float32 is 1e-5."""
-    onnxruntime = pytest.importorskip("onnxruntime")
+    import onnxruntime
+
     rng, p, classes = np.random.default_rng(0), 512, 100
     text = (rng.normal(size=p) + 0.3 * rng.normal(size=(classes, p))).astype(np.float32)
     x = 3 * (text[rng.integers(classes, size=50)] + rng.normal(size=(50, p)).astype(np.float32))
@@ -181,8 +187,10 @@ def test_the_hub_folder_loads_back(case, tmp_path):
     assert again.about() == model.about()
 
 
+@pytest.mark.needs("docs")
 def test_the_hub_card_begins_with_metadata(tmp_path):
-    yaml = pytest.importorskip("yaml")
+    import yaml
+
     metrics = {"domains": {"art": 91.25, "photo": 88.0}, "avg": 89.6, "rows": {"art": 400, "photo": 100}}
     model = replace(trained("linear"), metrics=metrics, encoder={"encoder": "openai/clip-vit-base-patch16"})
     write_hub(model, tmp_path / "hub")
@@ -228,9 +236,10 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+@pytest.mark.needs("onnx")
 @pytest.mark.parametrize("normalize", [False, True])
 def test_encoder_and_head_in_one_graph(tmp_path, normalize):
-    onnxruntime = pytest.importorskip("onnxruntime")
+    import onnxruntime
     from onnx import TensorProto, helper, numpy_helper
 
     from ggeur.encode.encoder import about, load_encoder

@@ -61,8 +61,11 @@ def test_pictures_in_every_form_get_the_same_answers(model, folder, wanted):
         assert found.labels == [NAMES[c] for c in probabilities.argmax(axis=1)]
 
 
+@pytest.mark.needs("hf")
 def test_frames_and_tensors_are_taken_as_the_arrays_that_they_hold(model, folder, wanted):
-    pandas, torch = pytest.importorskip("pandas"), pytest.importorskip("torch")
+    import pandas
+    import torch
+
     x = BuiltinEncoder().encode(PHOTOS)
     forms = {
         "a frame": (pandas.DataFrame(x), wanted),

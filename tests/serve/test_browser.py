@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-pytest.importorskip("starlette")
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.needs("serve", "browser")]
 SCREENS = [(1280, 900, "light"), (390, 844, "dark")]
 
 

@@ -10,23 +10,20 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from PIL import Image
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+from starlette.testclient import TestClient
 
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
-schemathesis = pytest.importorskip("schemathesis")
+from ggeur.encode.encoder import Encoder, about
+from ggeur.runs.model import Model
+from ggeur.serve.app import LOOPBACK, application
+from ggeur.serve.limits import Limits
+from ggeur.serve.server import serve, server_of
+from ggeur.serve.service import Service
 
-from hypothesis import HealthCheck, settings  # noqa: E402
-from PIL import Image  # noqa: E402
-from schemathesis.specs.openapi.checks import positive_data_acceptance  # noqa: E402
-from starlette.testclient import TestClient  # noqa: E402
-
-from ggeur.encode.encoder import Encoder, about  # noqa: E402
-from ggeur.runs.model import Model  # noqa: E402
-from ggeur.serve.app import LOOPBACK, application  # noqa: E402
-from ggeur.serve.limits import Limits  # noqa: E402
-from ggeur.serve.server import serve, server_of  # noqa: E402
-from ggeur.serve.service import Service  # noqa: E402
-
+pytestmark = pytest.mark.needs("serve")
 NAMES = ("ant", "bee", "cat")
 P = 3
 RNG = np.random.default_rng(0)

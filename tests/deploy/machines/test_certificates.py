@@ -9,10 +9,9 @@ import threading
 import pytest
 
 from ggeur.core.errors import GgeurError
-
-pytest.importorskip("cryptography")
-
 from ggeur.deploy.machines.certificates import make_certificates, make_node_key
+
+pytestmark = pytest.mark.needs("flower")
 
 
 def shaken_hands(folder, host):
@@ -88,7 +87,6 @@ def test_a_long_name_is_a_host_and_no_file_is_left_beside_others_it_does_not_fit
 
 
 def test_flower_takes_a_nodes_public_key(tmp_path):
-    pytest.importorskip("flwr")
     from flwr.cli.supernode.register import try_load_public_key
 
     make_node_key(tmp_path / "node")

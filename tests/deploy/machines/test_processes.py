@@ -5,11 +5,10 @@ import sys
 import pytest
 
 from ggeur.core.errors import GgeurError
-
-pytest.importorskip("flwr")
-
 from ggeur.deploy.machines import processes
 from ggeur.deploy.machines.processes import Machines
+
+pytestmark = pytest.mark.needs("flower")
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,10 @@ def test_a_message_arrives_as_it_was(kind):
         np.testing.assert_array_equal(getattr(found, name), getattr(message, name))
 
 
+@pytest.mark.needs("flower")
 def test_messages_that_would_trip_what_reads_them_later_are_refused():
-    flower = pytest.importorskip("flwr.app")
+    from flwr import app as flower
+
     from ggeur.deploy.wire.records import from_records, to_records
 
     file = io.BytesIO()

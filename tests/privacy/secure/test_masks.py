@@ -15,6 +15,8 @@ from ggeur.privacy.secure.fixed_point import Block, decode, encode, places
 from ggeur.privacy.secure.keys import Announced, Attempt, KnownSites, Secrets, announce, transcript
 from ggeur.privacy.secure.masks import mask, neighbours, unmask
 
+CRYPTOGRAPHY = pytest.mark.needs("flower")
+
 
 @given(st.integers(1, 60), st.sampled_from([1e-3, 1.0, 16.0, 3e9]), st.integers(0, 2**32 - 1))
 def test_a_sum_in_fixed_point_is_the_sum_but_for_its_last_places(terms, bound, seed):
@@ -56,6 +58,7 @@ def announced(of, own):
     return {site: Announced(public(own[site]), ("all",), "") for site in of.sites}
 
 
+@CRYPTOGRAPHY
 @pytest.mark.parametrize("n", [3, 8, 101, 130])
 def test_masks_cancel_in_the_total_of_all_and_of_nobody_else(n):
     of, rng = attempt(n), np.random.default_rng(n)
@@ -86,6 +89,7 @@ def test_of_many_sites_each_has_about_two_log_k_neighbours_and_all_hang_together
     assert near != {site: set(neighbours(site, of, b"e" * 32)) for site in of.sites}, "drawn by the transcript"
 
 
+@CRYPTOGRAPHY
 def test_the_same_vector_looks_like_noise_under_masks_and_not_without():
     of = attempt(4)
     own = {site: Secrets.new() for site in of.sites}
@@ -95,6 +99,7 @@ def test_the_same_vector_looks_like_noise_under_masks_and_not_without():
     assert chisquare(np.bincount(vector.view(np.uint8), minlength=256)).pvalue > 1e-4
 
 
+@CRYPTOGRAPHY
 def test_masks_of_another_attempt_of_other_keys_or_another_question_are_others():
     own = {site: Secrets.new() for site in range(3)}
     drawn = []
@@ -107,7 +112,7 @@ def test_masks_of_another_attempt_of_other_keys_or_another_question_are_others()
 
 
 @pytest.fixture(scope="module")
-def nodes(tmp_path_factory):
+def nodes(tmp_path_factory, needs_flower):
     folder = tmp_path_factory.mktemp("keys")
     for k in range(3):
         make_node_key(folder / f"{k}")
@@ -136,6 +141,7 @@ def test_keys_that_are_not_signed_by_the_site_are_refused(nodes):
         known.check_keys(of, {0: keys[0], 1: keys[1]})
 
 
+@CRYPTOGRAPHY
 def test_a_key_that_would_share_zeros_with_everybody_is_refused():
     of, own = attempt(3), {site: Secrets.new() for site in range(3)}
     keys = announced(of, own) | {1: Announced("00" * 32, ("all",), "")}
