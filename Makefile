@@ -37,7 +37,7 @@ demo: $(CORE_STAMP) ## Install the core and run the demonstration
 	@$(BIN)/ggeur demo $(ARGS)
 
 test: $(DEV_STAMP) ## Run the tests and doctests (more with GGEUR_EXTRAS=onnx,flower; options in ARGS)
-	@$(BIN)/pytest -n 2 -rs $(ARGS)
+	@$(BIN)/pytest -n 2 -rs --durations=25 $(ARGS)
 
 test-slow: $(DEV_STAMP) ## Run the tests that take minutes
 	@$(BIN)/pytest -n 2 -rs -m slow $(ARGS)

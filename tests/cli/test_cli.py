@@ -167,36 +167,20 @@ def test_methods_datasets_and_encoders_are_listed(ggeur):
         assert code == 0 and all(name in out for name in there)
 
 
-def test_demo_compares_its_arms_and_explains_them_from_its_own_numbers(ggeur, tmp_path):
-    code, out, _ = ggeur("demo", "--rounds", "1", "--seeds", "1", "--out", tmp_path / "RUN")
-    assert code == 0
-    cells = json.loads((tmp_path / "RUN" / "result.json").read_text())["cells"]
-    assert [c["augment"] for c in cells[:5]] == ["none", "resample", "prototypes", "ggeur", "ggeur"]
-    assert [c["method"] for c in cells[5:]] == ["lda", "limit", "gated", "auto"]
-    assert all(c["status"] == "ok" and f"{c['avg']:.2f}" in out for c in cells)
-    text = one_line(out)
-    plain, resample, prototypes, _, full, _, limit, gated, auto = (c["avg"] for c in cells)
-    assert f"reaches {limit:.1f} % (limit) or {gated:.1f} % (gated), against GGEUR's {full:.1f} %" in text
-    assert f"took {cells[-1]['taken']} and reaches {auto:.1f} %" in text and cells[-1]["taken"] in cells[-1]["expected"]
-    assert f"from {plain:.1f} to {resample:.1f} %" in text and f"gives {prototypes:.1f} %" in text
-    assert f"reaches {full:.1f} %" in text
-    assert f"of {full - plain:+.1f} points {full - prototypes:+.1f} come with the geometry itself. One seed" in text
-    assert "stand-in" in text, "it says that it is no benchmark"
+def test_methods_are_listed_as_their_functions_have_them_and_without_jax():
+    import inspect
 
+    from ggeur.cli.methods import read
+    from ggeur.methods import factory, names, parameters
 
-@pytest.mark.parametrize(("full", "words"), [([61, 62.5], "do not show"), ([75, 75.4], "more than chance")])
-def test_demo_says_whether_its_seeds_show_that_the_geometry_adds_something(full, words):
-    from ggeur.cli.demo import EXPERIMENT, explain
-    from ggeur.runs.result import Cell, Result
-    from ggeur.settings.grid import Experiment
-
-    scores = [[40, 41], [50, 51], [60, 61], [55, 56], full]
-    cells = [
-        Cell("fedavg", "none", seed, varied, avg=float(avg), status="ok")
-        for varied, by_seed in zip(Experiment.load(EXPERIMENT).varied[:5], scores, strict=True)
-        for seed, avg in enumerate(by_seed)
-    ]
-    assert words in explain(Result(cells))
+    for name in names():
+        found = {key: eval(value) for key, value in read(name).parameters.items()}
+        assert found == {key: p.default for key, p in parameters(name).items()}
+        assert read(name).summary == inspect.getdoc(inspect.getmodule(factory(name))).partition("\n")[0]
+    code = "import sys\nfrom ggeur.cli import main\nsys.argv = ['ggeur', 'methods']\n"
+    code += "try: main()\nfinally: print(sys.modules.get('jax'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.endswith("None\n") and "fedavg" in done.stdout, done.stderr
 
 
 # ---------------------------------------------------------------- a user's mistakes

@@ -59,7 +59,7 @@ def slow(monkeypatch):
 
 FIT = ["fit", "pictures/one", "pictures/two", "--out", "m", "--encoder", "builtin", "--method", "ncm", "--no-helps"]
 JOBS = {
-    "run": (["run", "exp.toml", "--out", "run"], r"training: 3 of 7 rounds, [\d.e-]+ a second, \S+ \w+ left; fedavg"),
+    "run": (["run", "exp.toml", "--out", "run"], r"training: 3 of 7 rounds(, [\d.e-]+ a second)?, \S+ \w+ left; fed"),
     "embed": (["embed", "pictures", "--out", "p.npz", "--encoder", "builtin", "--batch", "3"], "embedding: 6 of 12 "),
     "fit": (FIT, "embedding one: 6 of 6 "),
 }
@@ -129,3 +129,22 @@ def test_the_pace_is_that_of_late(monkeypatch):
         pace(done)
         if done > 132:
             assert pace.rate == pytest.approx(4 / 60)
+
+
+def test_no_time_is_estimated_before_a_twentieth_or_ten_seconds_are_done(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(following, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    pace = following._Pace("training", "rounds", 1000, 100)  # a hundred were there before
+    now[0] = 6.0
+    pace(144)
+    assert pace.left is None and "left" not in pace.line()
+    now[0] = 8.0
+    pace(145)
+    assert pace.left == pytest.approx(855 / 45 * 8)
+    pace = following._Pace("training", "rounds", 1000, 0)
+    now[0] += 9.9
+    pace(1)
+    assert pace.left is None
+    now[0] += 1.1
+    pace(2)
+    assert pace.left == pytest.approx(998 / 2 * 11)

@@ -1,4 +1,4 @@
-"""`ggeur report`, and the report at the end of `ggeur demo`."""
+"""`ggeur report`."""
 
 import numpy as np
 import pytest
@@ -67,17 +67,3 @@ def test_mistakes_are_one_sentence(ggeur, tmp_path, monkeypatch, argv, says):
     monkeypatch.chdir(tmp_path)
     code, _, err = ggeur("report", *argv)
     assert code == 2 and says in " ".join(err.split())
-
-
-def test_demo_ends_with_a_report(ggeur, tmp_path, monkeypatch):
-    def quick(experiment, out, title):
-        """The demo's own arms, with hardly any rows or steps."""
-        arms = [arm | {"augment": arm["augment"] | {"target": 3, "per_prototype": 1}} for arm in experiment.tree["arm"]]
-        train = {"train": {"rounds": 1, "local_steps": 2}}
-        return run(Experiment.of(experiment.tree | train | {"arm": arms}), out=out)
-
-    monkeypatch.setattr("ggeur.cli.demo.execute", quick)
-    monkeypatch.chdir(tmp_path)
-    code, out, _ = ggeur("demo", "--seeds", "1", "--out", "demo")
-    assert code == 0 and "demo/report.html" in "".join(out.split())
-    assert "Is it the geometry?" in (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
 _FIRST, _EVERY = 10.0, 30.0  # seconds until the first line, and between two
+_SURE = 0.05  # share of a job, or seconds until the first line, after which its pace says how long it will take
 _RECENT, _AT_ONCE = 120.0, 1.0  # seconds whose pace counts, and within which what comes is one step
 
 
@@ -42,7 +43,7 @@ def following(
     elif voice() is Voice.QUIET:
         yield pace
     elif console.is_terminal:
-        bar, first = progress_bar(*columns), inf
+        bar, first = progress_bar(pace, *columns), inf
         task = bar.add_task(what, total=total, completed=done, computed=0)
 
         def show(done: int, total: int | None = None, words: str = "", computed: int | None = None) -> None:
@@ -107,8 +108,11 @@ class _Pace:
 
     @property
     def left(self) -> float | None:
-        """Seconds, if all that is left must be computed."""
-        return None if self.rate is None or self.total is None else max(self.total - self.done, 0) / self.rate
+        """Seconds, if all that is left must be computed; unknown while what compiles and warms up is all there was."""
+        if self.rate is None or self.total is None:
+            return None
+        early = self.done - self._before < _SURE * (self.total - self._before) and self.seconds < _FIRST
+        return None if early else max(self.total - self.done, 0) / self.rate
 
     def facts(self) -> dict[str, object]:
         """As an event."""
@@ -118,13 +122,15 @@ class _Pace:
         }
 
     def line(self) -> str:
-        """As a sentence, such as "embedding: 640 of 2,533 images, 21 a second, 1.5 min left"."""
+        """As a line: "embedding: 640 of 2,533 images, 21 a second, 1.5 min left", with the newest if it fits."""
         from ggeur.experiment.plan import human_seconds
 
         of = "" if self.total is None else f" of {self.total:,}"
         pace = "" if self.rate is None else f", {self.rate:.3g} a second"
         left = "" if self.left is None else f", {human_seconds(self.left)} left"
-        return f"{self.what}: {self.done:,}{of} {self.unit}{pace}{left}" + (f"; {self._words}" if self._words else "")
+        start, words = f"{self.what}: {self.done:,}{of} {self.unit}", f"; {self._words}" if self._words else ""
+        forms = (f"{start}{pace}{left}{words}", f"{start}{left}{words}", f"{start}{pace}{left}")
+        return next((form for form in forms if len(form) <= console.width), forms[-1])
 
     def last_line(self) -> str:
         """When it has ended."""

@@ -1,6 +1,9 @@
 """`ggeur methods`: the federated methods there are."""
 
-import inspect
+import ast
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
 
 from rich.table import Table
 
@@ -9,17 +12,37 @@ from ggeur.cli.screen import console, say
 _BOUNDS = ("FedAvg of each client alone; accuracies averaged.", "FedAvg with all data in one place.")
 
 
+class About(NamedTuple):
+    """What a method's file says of it."""
+
+    summary: str
+    parameters: dict[str, str]  # name and default, as they are written
+
+
 def methods() -> None:
     """List the federated methods and their parameters."""
-    from ggeur.methods import factory, names, parameters
+    from ggeur.methods import names
     from ggeur.methods.algorithm import Bound, Chosen, Given, Solved, Trained
 
     table = Table("method", "what it does", "parameters")
     for name in names(Trained, Solved, Chosen, Given):
-        about = inspect.getdoc(inspect.getmodule(factory(name))) or ""
-        values = [f"{p.name} = {p.default!r}" for p in parameters(name).values()]
-        table.add_row(name, about.partition("\n")[0], ", ".join(values))
-    for name, about in zip(names(Bound), _BOUNDS, strict=True):
-        table.add_row(name, f"Bound: {about}", "")
+        about = read(name)
+        table.add_row(name, about.summary, ", ".join(f"{key} = {value}" for key, value in about.parameters.items()))
+    for name, summary in zip(names(Bound), _BOUNDS, strict=True):
+        table.add_row(name, f"Bound: {summary}", "")
     console.print(table)
     say('Your own: [train] method = "package.module:name".')
+
+
+def read(name: str) -> About:
+    """Return what the file of the method `name` says; it is parsed and not imported, as its import would load JAX."""
+    from ggeur.methods import SHARED, place_of
+
+    module, function = place_of(name)
+    spec = find_spec(module)
+    assert spec is not None and spec.origin is not None
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    (defined,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function)
+    pairs = zip(defined.args.kwonlyargs, defined.args.kw_defaults, strict=True)
+    parameters = {key.arg: "" if value is None else ast.unparse(value) for key, value in pairs if key.arg not in SHARED}
+    return About((ast.get_docstring(tree) or "").partition("\n")[0], parameters)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
 from rich.markup import escape
@@ -99,13 +99,26 @@ def titled_table(title: str, *columns: Column | str, caption: str | None = None,
     return Table(*columns, title=title, title_justify="left", caption=caption, caption_justify="left", **options)
 
 
-def progress_bar(*columns: "ProgressColumn") -> "Progress":
-    """A bar with what is going on and how far it is, then `columns` of its own, then the time left."""
+class _Remaining(Protocol):
+    @property
+    def left(self) -> float | None:
+        """Seconds, where they can be estimated."""
+
+
+def progress_bar(job: _Remaining, *columns: "ProgressColumn") -> "Progress":
+    """A bar with what is going on and how far it is, then `columns` of its own, then the time the `job` has left."""
     from rich import progress as bars
+    from rich.text import Text
+
+    class Left(bars.ProgressColumn):
+        def render(self, task: bars.Task) -> Text:
+            if job.left is None:
+                return Text("")
+            minutes, seconds = divmod(round(job.left), 60)
+            return Text(f"{minutes}:{seconds:02d} left")
 
     first = (bars.TextColumn("{task.description}", markup=False), bars.BarColumn(), bars.MofNCompleteColumn())
-    last = (bars.TextColumn("left"), bars.TimeRemainingColumn())
-    return bars.Progress(*first, *columns, *last, console=console)
+    return bars.Progress(*first, *columns, Left(), console=console)
 
 
 @contextmanager

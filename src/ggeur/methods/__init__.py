@@ -53,7 +53,7 @@ _KINDS: dict[str, type[Algorithm]] = {
 }
 
 
-_SHARED = ("statistics", "rounds")  # keywords of a method's function that are keys of [augment], or [train]
+SHARED = ("statistics", "rounds")  # keywords of a method's function that are keys of [augment], or [train]
 
 
 def names(*kinds: type[Algorithm]) -> tuple[str, ...]:
@@ -85,16 +85,22 @@ def factory(name: str) -> Callable[..., Any]:
         own = load_own(name, "method", _KINDS)
         declared_by(own)  # raises where nobody can tell what it takes
         return own
+    module, function = place_of(name)
+    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return found
+
+
+def place_of(name: str) -> tuple[str, str]:
+    """The module of one of ours, and the function in it that builds it."""
     kind = _KINDS[name]
     room = "ggeur.methods.solved" if kind is Solved else "ggeur.methods"
     name = "fedavg" if kind is Bound else name.replace("+", "_")
-    found: Callable[..., Any] = getattr(importlib.import_module(f"{room}.{name}"), name)
-    return found
+    return f"{room}.{name}", name
 
 
 def parameters(name: str) -> dict[str, inspect.Parameter]:
     """What may stand under [method.NAME]: the keywords of its function, but for what other sections say."""
-    return {key: p for key, p in declared_by(factory(name)).items() if key not in _SHARED}
+    return {key: p for key, p in declared_by(factory(name)).items() if key not in SHARED}
 
 
 def checked_parameters(
@@ -105,7 +111,7 @@ def checked_parameters(
     A method that can do with several kinds of `statistics` declares them as a keyword, and has [augment]'s; one that
     must know how many `rounds` there are has [train]'s.
     """
-    return checked(factory(name), given, f"method.{name}", dict(zip(_SHARED, (statistics, rounds), strict=True)))
+    return checked(factory(name), given, f"method.{name}", dict(zip(SHARED, (statistics, rounds), strict=True)))
 
 
 def resolve(
