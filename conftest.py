@@ -24,7 +24,6 @@ EXTRAS = {
     "track": ("mlflow", "tensorboard", "wandb"),
     "bench": ("torch", "psutil"),
     "docs": ("material", "markdown", "yaml", "nbclient", "nbformat", "ipykernel"),
-    "browser": ("playwright",),
 }
 
 # Doctests, by the module or room whose import needs more than the core.

@@ -15,16 +15,29 @@ from ggeur.methods.algorithm import Trained
 from ggeur.runs.model import Model
 
 SHORT = {"rounds": 3, "local_epochs": 2, "batch": 8}
+SLOW = pytest.mark.slow
 
 
-@pytest.mark.parametrize("method", [name for name in names(Trained) if not has_own_head(name)])
+def some(methods, of):
+    """All `methods`, of which only some prove it each time: a method is the same functions in both engines."""
+    return [pytest.param(name, marks=() if name in of else SLOW) for name in methods]
+
+
+# Plain sums, states of clients, and a message of each client that the server needs by itself.
+@pytest.mark.parametrize(
+    "method", some([n for n in names(Trained) if not has_own_head(n)], of=("fedavg", "scaffold", "fedgen"))
+)
 def test_every_method_finds_the_simulations_head(deploy, method, both):
     both(deploy({"train": {**SHORT, "method": method}, "augment": {"target": 20, "per_prototype": 5}}))
 
 
 @pytest.mark.parametrize(
     "train",
-    [{"method": "fedclip"}, {"method": "fedclip", "broadcast": False}, {"method": "fedtpg", "clients_per_round": 1}],
+    [
+        {"method": "fedclip"},
+        pytest.param({"method": "fedclip", "broadcast": False}, marks=SLOW),
+        {"method": "fedtpg", "clients_per_round": 1},
+    ],
     ids=str,
 )
 def test_methods_of_text_find_the_simulations_head(deploy, language, train, both):
@@ -212,7 +225,7 @@ def test_rows_of_any_units_are_trained_on_in_the_federations(deploy, build_table
     assert any("standardise = true" in note["why"] for note in as_they_lie.events("note"))
 
 
-@pytest.mark.parametrize("method", ["scaffold", "fedmix", "fedgen", "fedfa"])
+@pytest.mark.parametrize("method", some(["scaffold", "fedmix", "fedgen", "fedfa"], of=("scaffold",)))
 def test_methods_find_the_simulations_head_without_draws(deploy, method, both):
     few = {"kind": "expected", "parameters": {"rank": 2}, "target": 20, "per_prototype": 5}
     skewed = {"kind": "label-and-domain", "beta": 0.3}

@@ -98,7 +98,7 @@ def test_what_fixed_point_cannot_hold_is_refused(secure, build_table):
         secure(tree("lda", {"radius": 1e5}), name="loose").run()
 
 
-@pytest.mark.parametrize("method", ["scaffold", "fedfa_gaussian", "fedproto"])
+@pytest.mark.parametrize("method", ["scaffold", "fedproto", pytest.param("fedfa_gaussian", marks=pytest.mark.slow)])
 def test_rounds_add_heads_up_under_masks(secure, both, method):
     """GGEUR's round 0 too: of the sites' statistics only the total is opened, and of what a method prepares."""
     train = {"rounds": 2, "batch": 8, "method": method}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-pytestmark = [pytest.mark.browser, pytest.mark.needs("serve", "browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.needs("serve")]
 SCREENS = [(1280, 900, "light"), (390, 844, "dark")]
 
 
