@@ -36,9 +36,7 @@ def sites(tmp_path_factory):
 @pytest.fixture
 def model(ggeur, sites, tmp_path):
     folder = tmp_path / "model"
-    assert (
-        ggeur("fit", sites / "art.npz", sites / "photo.npz", "--method", "lda", "--no-helps", "--out", folder)[0] == 0
-    )
+    assert ggeur("fit", sites / "art.npz", sites / "photo.npz", "--method", "lda", "--out", folder)[0] == 0
     return folder
 
 
@@ -59,7 +57,7 @@ def test_from_tables_to_predictions_and_back(ggeur, sites, model):
 
 def test_without_calibration_the_head_is_the_same(ggeur, sites, model, tmp_path):
     tables = sites / "art.npz", sites / "photo.npz"
-    code, *_ = ggeur("fit", *tables, "--method", "lda", "--no-helps", "--no-calibrate", "--out", tmp_path / "plain")
+    code, *_ = ggeur("fit", *tables, "--method", "lda", "--no-calibrate", "--out", tmp_path / "plain")
     plain, warm = (library.Model.load(folder) for folder in (tmp_path / "plain", model))
     assert code == 0 and plain.calibration == {} != warm.calibration
     assert {k: v.tobytes() for k, v in plain.params.items()} == {k: v.tobytes() for k, v in warm.params.items()}
@@ -178,10 +176,11 @@ def test_one_class_alone_cannot_remain(ggeur, sites, tmp_path):
     assert code == 2 and "one class only, 'ant'" in err and before == contents(tmp_path / "m")
 
 
-def test_the_page_and_who_helps_whom(ggeur, sites, tmp_path):
+def test_the_page_and_contributions(ggeur, sites, tmp_path):
     model = tmp_path / "m"
-    code, out, _ = ggeur("fit", sites / "art.npz", sites / "photo.npz", "--method", "lda", "--out", model)
-    assert code == 0 and "report.html" in out and (model / "helps.json").exists()
+    words = ["--method", "lda", "--contributions", "--out", model]
+    code, out, _ = ggeur("fit", sites / "art.npz", sites / "photo.npz", *words)
+    assert code == 0 and "report.html" in out and (model / "contributions.json").exists()
     page = (model / "report.html").read_text(encoding="utf-8")
     (model / "report.html").unlink()
     assert ggeur("report", model)[0] == 0 and (model / "report.html").read_text(encoding="utf-8") == page
@@ -189,4 +188,4 @@ def test_the_page_and_who_helps_whom(ggeur, sites, tmp_path):
     assert code == 2 and "a page of its own" in err
     assert ggeur("add", model, sites / "sketch.npz")[0] == 0
     page = (model / "report.html").read_text(encoding="utf-8")
-    assert "sketch" in page and "earlier federation" in page and not (model / "helps.json").exists()
+    assert "sketch" in page and "Contributions" not in page and not (model / "contributions.json").exists()

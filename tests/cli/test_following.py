@@ -57,7 +57,7 @@ def slow(monkeypatch):
     monkeypatch.setattr(following, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
 
 
-FIT = ["fit", "pictures/one", "pictures/two", "--out", "m", "--encoder", "builtin", "--method", "ncm", "--no-helps"]
+FIT = ["fit", "pictures/one", "pictures/two", "--out", "m", "--encoder", "builtin", "--method", "ncm"]
 JOBS = {
     "run": (["run", "exp.toml", "--out", "run"], r"training: 3 of 7 rounds(, [\d.e-]+ a second)?, \S+ \w+ left; fed"),
     "embed": (["embed", "pictures", "--out", "p.npz", "--encoder", "builtin", "--batch", "3"], "embedding: 6 of 12 "),

@@ -35,13 +35,9 @@ def test_a_report_of_a_run_with_tables_for_a_paper(ggeur, finished):
     assert "\\begin{tabular}" in (finished / "page.tex").read_text(encoding="utf-8")
 
 
-def test_a_report_finds_out_who_helps_whom_and_keeps_it(ggeur, finished):
-    code, _, err = ggeur("report", "run", "--helps")
-    assert (
-        code == 2
-        and "no finished head that is solved from messages" in err
-        and not (finished / "run/helps.json").exists()
-    )
+def test_a_report_computes_contributions_and_keeps_them(ggeur, finished):
+    code, _, err = ggeur("report", "run", "--contributions")
+    assert code == 2 and "no finished one-shot classifier" in err and not (finished / "run/contributions.json").exists()
     tree = {
         "data": {"table": "toy.npz"},
         "partition": {"clients": 3, "beta": 0.5},
@@ -49,11 +45,11 @@ def test_a_report_finds_out_who_helps_whom_and_keeps_it(ggeur, finished):
         "augment": {"kind": "none"},
     }
     run(Experiment.of(tree), out="solved")
-    assert ggeur("report", "solved", "--out", "page.html", "--helps")[0] == 0
+    assert ggeur("report", "solved", "--out", "page.html", "--contributions")[0] == 0
     text = (finished / "page.html").read_text(encoding="utf-8")
-    assert "Who helps whom" in text and "Without client 2 the others" in text
+    assert "Contributions of the sites" in text and "client 2" in text
     assert ggeur("report", "solved", "--out", "again.html")[0] == 0
-    assert "Who helps whom" in (finished / "again.html").read_text(encoding="utf-8")
+    assert "Contributions of the sites" in (finished / "again.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_the_bar_of_heads_appears_only_where_they_take_long(capsys, monkeypatch,
     for step, shown in ((0.01, False), (2.0, True)):
         clock = count(0, step)
         monkeypatch.setattr(following, "time", SimpleNamespace(monotonic=lambda clock=clock: next(clock)))
-        with screen.progress_of_heads("who helps whom") as on_head:
+        with screen.progress_of_heads("contributions") as on_head:
             for i in range(3):
                 on_head(i + 1, 3)
-        assert ("who helps whom" in capsys.readouterr().out) == shown
+        assert ("contributions" in capsys.readouterr().out) == shown

@@ -230,7 +230,7 @@ def test_domains_of_fewer_than_three_sites_are_not_kept_apart(secure, method):
 
 def test_a_model_under_secure_sums_is_sealed(secure):
     from ggeur.deploy.server.reopening import reopen
-    from ggeur.experiment.helps import helping_of_point
+    from ggeur.experiment.contributions import contributions_of_point
     from ggeur.experiment.joining import Opened
 
     deployment = secure(tree("lda"))
@@ -240,8 +240,8 @@ def test_a_model_under_secure_sums_is_sealed(secure):
         Opened.at(deployment.out / "model" / "cell-000", own=False)
     with pytest.raises(GgeurError, match="one site more would show"):
         reopen(deployment.out, deployment.experiment)
-    with pytest.raises(GgeurError, match="nobody can tell who helps whom"):
-        helping_of_point(deployment.simulated.points[0], 0, "lda")
+    with pytest.raises(GgeurError, match="contributions are not computed"):
+        contributions_of_point(deployment.simulated.points[0], 0, "lda")
 
 
 def test_a_site_with_a_roster_answers_under_masks_alone(secure):

@@ -38,8 +38,8 @@ def fit(
     no_calibrate: Annotated[
         bool, typer.Option("--no-calibrate", help="Do not fit a temperature for the probabilities, by rows left out.")
     ] = False,
-    no_helps: Annotated[
-        bool, typer.Option("--no-helps", help="Do not find out who helps whom, which solves a head without each site.")
+    contributions: Annotated[
+        bool, typer.Option("--contributions", help="Estimate what each site adds, by a classifier without it.")
     ] = False,
     quiet: Quiet = False,
     json_lines: JsonLines = False,
@@ -51,7 +51,7 @@ def fit(
     from ggeur.experiment.fit import fit as fit_sites
     from ggeur.report.model_page import write_model_page
 
-    with notes(), _following_pictures() as on_pictures, progress_of_heads("who helps whom") as on_head:
+    with notes(), _following_pictures() as on_pictures, progress_of_heads("contributions") as on_head:
         found = fit_sites(
             sites or [],
             method=method,
@@ -60,7 +60,7 @@ def fit(
             min_count=min_count,
             out=out,
             sealed=sealed,
-            helps=not no_helps,
+            contributions=contributions,
             calibrate=not no_calibrate,
             on_head=on_head,
             on_pictures=on_pictures,

@@ -18,13 +18,9 @@ def report(
     latex: Annotated[
         bool, typer.Option("--latex", help="Also write the tables for a paper, as .tex beside it.")
     ] = False,
-    helps: Annotated[
+    contributions: Annotated[
         bool,
-        typer.Option(
-            "--helps",
-            help="Find out who helps whom, by solving the best one-message head anew without each site; kept as "
-            "helps.json in the run folder, from which later reports read it.",
-        ),
+        typer.Option("--contributions", help="Estimate what each site adds to the best one-shot classifier."),
     ] = False,
     own: OwnMethod = False,
 ) -> None:
@@ -36,13 +32,13 @@ def report(
     from ggeur.report.page import write_report
 
     if any(map(is_model, runs)):
-        if len(runs) > 1 or latex or helps:
-            raise GgeurError("A model has a page of its own: name it alone, without --latex and --helps.")
+        if len(runs) > 1 or latex or contributions:
+            raise GgeurError("A model has a page of its own: name it alone, without --latex and --contributions.")
         with notes():
             say(f"The page is {write_model_page(runs[0], out, own=own)}", soft_wrap=True)
         return
     out = out or Path("report.html")
     with notes():
-        write_report(runs, out, latex=latex, helps=helps)
+        write_report(runs, out, latex=latex, contributions=contributions)
     tables = f", its tables are in {out.with_suffix('.tex')}" if latex else ""
     say(f"The report is {out}{tables}", soft_wrap=True)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
     from ggeur.encode.job import OnBatch
+    from ggeur.experiment.contributions import OnHead
     from ggeur.experiment.tracker import OnRound
-    from ggeur.federation.helping import OnHead
     from ggeur.report.tables import Line
     from ggeur.runs.result import Result
     from ggeur.settings.grid import Experiment

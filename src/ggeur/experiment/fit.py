@@ -13,13 +13,12 @@ from ggeur.core.message import KINDS as STATISTICS
 from ggeur.core.message import Statistics
 from ggeur.core.validate import check_choice, check_is, check_path, check_whole
 from ggeur.data.files import CannotWrite, cannot
-from ggeur.experiment import helps as who_helps
 from ggeur.experiment.calibrating import calibrated
+from ggeur.experiment.contributions import Contributions, OnHead, contributions_to_solution, save
 from ggeur.experiment.estimator import OneMessageClassifier
 from ggeur.experiment.fitted import Fitted, check_new, claim, keep, scores
 from ggeur.experiment.sites import GivenSite, OnPictures, Site, named_sites, read_sites
 from ggeur.experiment.solution import Solution
-from ggeur.federation.helping import Helping, OnHead
 from ggeur.federation.ledger import Entry, Ledger
 from ggeur.runs.change import Command
 from ggeur.runs.site_files import check_site_name
@@ -36,7 +35,7 @@ def fit(
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
     sealed: bool = False,
-    helps: bool = False,
+    contributions: bool = False,
     calibrate: bool = True,
     on_head: OnHead = lambda done, total: None,
     on_pictures: OnPictures = lambda site, done, total, computed: None,
@@ -54,15 +53,15 @@ def fit(
     seed : of the folds of "auto", and of heads that draw.
     out : a model folder to write, with what `ggeur add` and `ggeur forget` need beside the model.
     sealed : keep the sites' sums there added up, with salted hashes of them, and not one by one.
-    helps : find out who helps whom, by heads without each site, and keep it in the model folder as helps.json.
+    contributions : estimate what each site adds, by heads without it; kept in the model folder as contributions.json.
     on_head : called for each of these heads, with how many are solved and how many there will be.
     on_pictures : called while folders are embedded, with the site, pictures done, of how many, and how many of those
         were not in the cache.
     calibrate : fit a temperature for the probabilities, on rows left out of heads that are solved for this alone.
 
     The classifier's `solution_` says what was chosen and why, `metrics_` the accuracy on rows that tables mark as test,
-    `helping_` who helps whom, where that was asked for and there are rows to tell by, and `calibration_` the
-    temperature of its probabilities with what rows say of them.
+    `contributions_` what each site adds, where that was asked for and there are samples to tell by, and `calibration_`
+    the temperature of its probabilities with what rows say of them.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -103,17 +102,17 @@ def fit(
                 solution, found.params_, whole, ledger.encoder({}), settings, found.metrics_, found.calibration_
             )
             keep(folder, fitted, found.sums_, ledger, Command("fit"), sealed=sealed)
-        found.helping_ = _who_helps(read, solution, on_head) if helps else None
-        if folder is not None and found.helping_ is not None:
+        found.contributions_ = _contributions(read, solution, on_head) if contributions else None
+        if folder is not None and found.contributions_ is not None:
             with cannot(f"write {folder}", CannotWrite):
-                who_helps.save(found.helping_, folder)
+                save(found.contributions_, folder)
     return found
 
 
-def _who_helps(sites: Sequence[Site], solution: Solution, on_head: OnHead) -> Helping | None:
-    """None where sites have too few rows to tell by, which is no reason to be without a model."""
+def _contributions(sites: Sequence[Site], solution: Solution, on_head: OnHead) -> Contributions | None:
+    """None where sites have too few samples to tell by, which is no reason to be without a model."""
     try:
-        return who_helps.helping_of_solution(sites, solution, on_head)
+        return contributions_to_solution(sites, solution, on_head)
     except GgeurError as error:
         warnings.warn(str(error), GgeurWarning, stacklevel=3)
         return None

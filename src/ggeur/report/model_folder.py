@@ -8,10 +8,10 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.types import Float, Int
-from ggeur.experiment.helps import load as load_helps
+from ggeur.experiment.contributions import Contributions
+from ggeur.experiment.contributions import load as load_contributions
 from ggeur.experiment.joining import Opened
 from ggeur.experiment.solution import Solution
-from ggeur.federation.helping import Helping
 from ggeur.federation.ledger import Entry
 from ggeur.runs.change import current, pending
 from ggeur.runs.model import Model
@@ -28,7 +28,7 @@ class FittedFolder(NamedTuple):
     sealed: bool
     counts: Mapping[str, Int]  # rows of every class at each site; sealed, of all sites together
     receipts: Sequence[Mapping[str, Any]]
-    helps: Helping | None
+    contributions: Contributions | None
 
     @property
     def left(self) -> int:
@@ -74,8 +74,8 @@ def read_model(folder: Path, own: bool = False) -> FittedFolder:
             count = np.sum([m.count for m in sums.messages.values()], axis=0)
             counts[entry.name] = _by_class(sums.class_names, count, model)
     sealed, receipts = opened.kept.sealed, read_receipts(folder)
-    helps = None if pending(folder) else load_helps(folder)  # which then speaks of the sites before the change
-    return FittedFolder(folder, model, opened.solution, entries, sealed, counts, receipts, helps)
+    contributions = None if pending(folder) else load_contributions(folder)  # of the sites before the change
+    return FittedFolder(folder, model, opened.solution, entries, sealed, counts, receipts, contributions)
 
 
 def _by_class(names: Sequence[str], count: Any, model: Model) -> Int:

@@ -1,21 +1,20 @@
-"""The page of a model folder: who is in, what was chosen, how well it does, who helps whom, what may be handed on."""
+"""The page of a model folder: who is in, what was chosen, how well it does, contributions, what may be handed on."""
 
 from pathlib import Path
 
 import numpy as np
 
 from ggeur.data.files import write_bytes
-from ggeur.experiment.helps import FILE as HELPS
 from ggeur.report import model_charts
 from ggeur.report.canvas import plain_names
 from ggeur.report.captions import CaptionedFigure, captioned
+from ggeur.report.contributions_section import contributions_section
 from ggeur.report.figures import label_distribution
-from ggeur.report.helping_section import helping_section
 from ggeur.report.model_folder import FittedFolder, read_model
 from ggeur.report.template import render_page
 from ggeur.runs.card import calibration_words
 from ggeur.runs.promise import sentences
-from ggeur.runs.site_files import LEDGER, PAGE, RECEIPTS, SUMS, TOTAL
+from ggeur.runs.site_files import CONTRIBUTIONS, LEDGER, PAGE, RECEIPTS, SUMS, TOTAL
 
 _ROWS = 40  # of a heat map
 _LEAST = 0.9  # the probability whose coverage is told in words
@@ -28,7 +27,7 @@ _FILES = (
     (TOTAL, "what all sites sent, added up; keep it where the sites agreed that it may lie", False),
     (LEDGER, "who is in, with salted hashes of what each sent", False),
     (RECEIPTS, "one for each site that joined or left", False),
-    (HELPS, "who helps whom: figures of every site on its own", False),
+    (CONTRIBUTIONS, "contributions: figures of every site on its own", False),
     (PAGE, "this page, with figures of every site on its own", False),
 )
 
@@ -51,7 +50,9 @@ def write_model_page(folder: Path, out: Path | None = None, *, own: bool = False
         trust=_trust(found),
         trusted=" ".join(calibration_words(found.model.calibration, "since sites came or went" * bool(found.receipts))),
         test_rows={d: sum(n for _, n in own.values()) for d, own in found.model.metrics.get("cells", {}).items()},
-        helps="" if found.helps is None else helping_section(found.helps, "helps"),
+        contributions=""
+        if found.contributions is None
+        else contributions_section(found.contributions, "contributions"),
         files=[file for file in _FILES if file[0] == PAGE or (folder / file[0]).exists()],
     )
     write_bytes(out, page.encode())

@@ -8,20 +8,20 @@ from typing import Any
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import write_bytes
 from ggeur.experiment.audit_file import load as load_audit
-from ggeur.experiment.helps import load as load_helps
+from ggeur.experiment.contributions import load as load_contributions
 from ggeur.paper.paper_tables import Table
 from ggeur.paper.published import published_gains
 from ggeur.paper.reproduction import Reproduction
 from ggeur.paper.tuning import AS_SOUND
 from ggeur.report.audit_section import audit_section
+from ggeur.report.contributions_section import contributions_section
 from ggeur.report.entries import Entry
 from ggeur.report.evidence import evidence, evidence_of_training
-from ggeur.report.helping_section import helping_section
 from ggeur.report.latex import to_latex
 from ggeur.report.protocols import side_by_side
 from ggeur.report.ranking import decision, ranking
 from ggeur.report.ranks_section import ranks_section
-from ggeur.report.run_folder import Run, find_helps, read_run
+from ggeur.report.run_folder import Run, find_contributions, read_run
 from ggeur.report.tables import averaged
 from ggeur.report.template import render_page, templates
 from ggeur.report.together import together
@@ -30,17 +30,17 @@ from ggeur.runs.promise import promised
 from ggeur.runs.versions import read_versions
 
 
-def write_report(folders: Sequence[Path], out: Path, *, latex: bool = False, helps: bool = False) -> Path:
+def write_report(folders: Sequence[Path], out: Path, *, latex: bool = False, contributions: bool = False) -> Path:
     """Write the page about the runs in `folders` to `out`, and with `latex` its tables beside it; return its path.
 
-    With `helps` it is first found out, for each run, who helps whom.
+    With `contributions` those of each run's sites are computed first.
     """
     if not folders:
         raise GgeurError("Name at least one run folder to report on.")
     runs = [read_run(folder) for folder in folders]
-    if helps:
+    if contributions:
         for run in runs:
-            find_helps(run)
+            find_contributions(run)
     page = render(runs)
     write_bytes(out, page.encode())
     if latex:
@@ -65,7 +65,7 @@ def _context(run: Run, key: str) -> dict[str, Any]:
     data, missing = evidence(run.entries, run.experiment.seeds[0])
     training = evidence_of_training(run.entries, run.reading) if run.table.unit == "percent" else []
     of_paper = run.reading.notes if run.reading is not None else []
-    helps, found = load_helps(run.folder), load_audit(run.folder)
+    shared, found = load_contributions(run.folder), load_audit(run.folder)
     ranked = ranking(run.entries, run.reading) if run.table.unit == "percent" else None
     chosen = run.reading.chosen if run.reading is not None else []
     return {
@@ -88,7 +88,7 @@ def _context(run: Run, key: str) -> dict[str, Any]:
         if chosen
         else "",
         "figures": [*training, *data],
-        "helps": "" if helps is None else helping_section(helps, f"{key}-helps"),
+        "contributions": "" if shared is None else contributions_section(shared, f"{key}-contributions"),
         "audit": "" if found is None else audit_section(found, f"{key}-audit"),
         "again": _again(run),
         "versions": read_versions(run.folder),

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ggeur.core.errors import GgeurError
-from ggeur.experiment.helps import helping_of_point, save
+from ggeur.experiment.contributions import contributions_of_point, save
 from ggeur.methods import kind_of
 from ggeur.methods.algorithm import Chosen, Solved
 from ggeur.paper.reproduction import Reproduction
@@ -39,12 +39,12 @@ def read_run(folder: Path) -> Run:
     return Run(folder, title, result, experiment, reading, table, entries(result, experiment, reading))
 
 
-def find_helps(run: Run) -> Path:
-    """Find out who helps whom in the best row that is solved from messages, and keep it in the folder of the `run`."""
+def find_contributions(run: Run) -> Path:
+    """Compute the contributions of sites to the best one-shot classifier of a `run`, and keep them in its folder."""
     solved = [e for e in run.entries if e.avg is not None and kind_of(e.point.train.method) in (Solved, Chosen)]
     if not solved:
         raise GgeurError(
-            f"{run.folder} has no finished head that is solved from messages, so who helps whom is unknown."
+            f"{run.folder} has no finished one-shot classifier, and contributions are computed for one of those alone."
         )
     best = max(solved, key=lambda e: e.avg or 0.0)
-    return save(helping_of_point(best.point, run.experiment.seeds[0], best.name), run.folder)
+    return save(contributions_of_point(best.point, run.experiment.seeds[0], best.name), run.folder)

@@ -20,7 +20,8 @@ from ggeur.runs.change import NEXT, PART, Command, clear, close, current, land, 
 from ggeur.runs.sealed import sealed, unsealed
 
 SUMS, LEDGER, TOTAL, RECEIPTS = "sums", "ledger.json", "total.npz", "receipts"
-PAGE, HELPS = "report.html", "helps.json"
+PAGE, CONTRIBUTIONS = "report.html", "contributions.json"
+_BEFORE = "helps.json"  # what 0.2 called it
 HEAD, ABOUT, CARD = "head.npz", "model.json", "card.md"
 WRITTEN = (HEAD, ABOUT, CARD, LEDGER, TOTAL, SUMS)  # by a fit
 _LONGEST = 200  # bytes of a site's name: a file's may have 255, its ending and a temporary one included
@@ -108,7 +109,11 @@ def settle(folder: Path) -> Command | None:
         clear(folder / PART)
         done = pending(folder)
         if done is not None:
-            for stale in (HELPS, PAGE):  # they speak of the sites as they were, of one that is gone too
+            for stale in (
+                CONTRIBUTIONS,
+                _BEFORE,
+                PAGE,
+            ):  # they speak of the sites as they were
                 (folder / stale).unlink(missing_ok=True)
             land(folder)
         _sweep(folder, load_ledger(folder))
@@ -121,7 +126,8 @@ def _sweep(folder: Path, kept: Kept) -> None:
     known = [folder / SUMS / f"{name}.npz" for name in (() if kept.sealed else kept.ledger.names)]
     known = [path for path in known if path.exists()]
     stray = [path for path, _ in (*temporaries(folder / SUMS), *temporaries(folder / RECEIPTS))]
-    stray += [path for path, name in temporaries(folder) if name in (HEAD, ABOUT, CARD, LEDGER, TOTAL, HELPS, PAGE)]
+    files = (HEAD, ABOUT, CARD, LEDGER, TOTAL, CONTRIBUTIONS, PAGE)
+    stray += [path for path, name in temporaries(folder) if name in files]
     unsure = set((folder / SUMS).glob("*.npz")) - set(known)
     stray += [path for path in unsure if not any(path.samefile(one) for one in known)]
     for path in (*stray, *(() if kept.sealed else (folder / TOTAL,))):

@@ -1,0 +1,234 @@
+"""Contribution of a site: how much accuracy is lost where it is left out; and `contributions.json`, which keeps it.
+
+Statistics add up, so the head without a site is solved exactly as if that site had never taken part. One fold of every
+group is left out of all statistics, and heads are scored on these validation samples, site by site. Figures are percent
+or points, with the standard error of a mean over samples: binomial of an accuracy, paired where heads are compared, and
+never below one sample.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.message import KINDS, Message, Statistics, Total, largest
+from ggeur.core.names import blaming
+from ggeur.core.types import Float, Int
+from ggeur.data.files import write_bytes
+from ggeur.data.table import EmbeddingTable
+from ggeur.experiment.dealing import Dealer, task_of
+from ggeur.experiment.partitions import client_names, clients_of
+from ggeur.experiment.setup import Setup
+from ggeur.experiment.sites import Site as GivenSite
+from ggeur.experiment.solution import Solution, together
+from ggeur.federation.choosing import choose, row_folds
+from ggeur.federation.left_out import SimulatedFolds
+from ggeur.federation.settlement import about_center
+from ggeur.federation.simulated import Clients
+from ggeur.federation.start import solved_head
+from ggeur.heads import resolve as resolve_head
+from ggeur.heads.head import double_logits
+from ggeur.methods.algorithm import Chosen, Solved, Task
+from ggeur.runs.sealed import sealed, unsealed
+from ggeur.runs.site_files import CONTRIBUTIONS as FILE
+from ggeur.settings.schema import Partition, Settings
+
+FOLDS = 4  # one of them is left out
+_SCHEMA = 1
+
+
+class Site(NamedTuple):
+    """The statistics that a site sends of all samples but some, and those."""
+
+    name: str
+    messages: Sequence[tuple[int, Message]]  # each with its domain
+    x: NDArray[Any]  # (m, p) validation samples
+    y: Int
+
+
+class Estimate(NamedTuple):
+    """Percent, or points, and their standard error."""
+
+    value: float
+    error: float
+
+
+class Contribution(NamedTuple):
+    """What one site has, and what it adds; None where there is no validation sample to tell by."""
+
+    site: str
+    samples: int  # for validation
+    accuracy: Estimate | None  # at this site, of the head of all sites
+    to_itself: Estimate | None  # points that it gains here by taking part
+    to_others: Estimate | None  # points that the other sites gain by it, on average
+
+
+class Contributions(NamedTuple):
+    """The contribution of every site to the head of all sites."""
+
+    head: str
+    sites: tuple[Contribution, ...]
+
+
+OnHead = Callable[[int, int], None]  # called with the heads that are solved, and how many there will be
+
+
+def contributions(
+    sites: Sequence[Site], solved: Solved, task: Task, name: str = "", on_head: OnHead = lambda done, total: None
+) -> Contributions:
+    """Solve the head of all `sites` and the head without each of them, and compare these at every site.
+
+    `name` is what people call the solver; `on_head` is called after every head.
+    """
+    if not any(len(site.y) for site in sites) or not any(m.count.any() for site in sites for _, m in site.messages):
+        raise GgeurError("No site has enough samples to leave some out, so contributions cannot be estimated.")
+    kind = _kind(solved)
+    sent = [[(d, _of_kind(m, kind)) for d, m in site.messages] for site in sites]
+    head, n = resolve_head(solved.head), len(sites)
+
+    def correct(members: Sequence[int]) -> list[Float]:
+        """1 for every validation sample of each site that the head of `members` gets right."""
+        messages = [one for i in members for one in sent[i]]
+        if not any(message.count.any() for _, message in messages):  # nobody is left: a guess among the classes
+            return [np.full(len(site.y), 1 / len(task.class_names)) for site in sites]
+        params = solved_head(solved, name, Total.of(messages, solved.apart), task, 0)
+        found = []
+        for site in sites:
+            logits = double_logits(head, params, site.x)
+            logits = np.asarray(head.logits(params, jnp.asarray(site.x, jnp.float32))) if logits is None else logits
+            found.append((logits.argmax(axis=1) == site.y).astype(np.float64))
+        return found
+
+    whole, rows = correct(range(n)), []
+    on_head(1, n + 1)
+    for i, site in enumerate(sites):
+        held = any(message.count.any() for _, message in sent[i])
+        without = correct([j for j in range(n) if j != i]) if held else whole
+        added = [_estimate(a - b) for a, b in zip(whole, without, strict=True)]
+        rows.append(
+            Contribution(site.name, len(site.y), _estimate(whole[i]), added[i], _mean(added[:i] + added[i + 1 :]))
+        )
+        on_head(i + 2, n + 1)
+    return Contributions(name, tuple(rows))
+
+
+def sites_of(clients: Clients, names: Sequence[str], solved: Solved, seed: int) -> list[Site]:
+    """The `clients` of a table as sites: of the samples of every class and domain at each, one fold is left out."""
+    kind, kept, left = _kind(solved), [], []
+    for k, rows in enumerate(clients.parts):
+        out = row_folds(clients.y[rows], clients.domains[rows], FOLDS, seed, k) == 0
+        kept.append(rows[~out])
+        left.append(rows[out])
+
+    def messages(rows: Int, center: Float | None) -> Iterator[tuple[int, Message]]:
+        for domain in np.unique(clients.domains[rows]).tolist():
+            yield domain, clients.message(rows[clients.domains[rows] == domain], kind, center)
+
+    center = about_center(lambda given: Total.of(one for rows in kept for one in messages(rows, given))).center
+    return [
+        Site(name, list(messages(rows, center)), clients.x[out], clients.y[out])
+        for name, rows, out in zip(names, kept, left, strict=True)
+    ]
+
+
+def contributions_of_table(
+    table: EmbeddingTable, partition: Partition, method: Solved | Chosen, seed: int, name: str = ""
+) -> Contributions:
+    """Those of the clients of a `table` dealt out by `partition` and `seed`; a `method` that chooses does so first.
+
+    No test sample is looked at.
+    """
+    table = table.split(seed)
+    clients, task = clients_of(table, partition, seed), replace(task_of(table), key=jax.random.key(seed))
+    if isinstance(method, Chosen):
+        method = method.of_task(task)
+        folds = SimulatedFolds.of(clients, method, seed)
+        taken = method.candidates[choose(method, folds.count(), folds, task, seed).taken]
+        name, method = taken.label, taken.solved
+    return contributions(sites_of(clients, client_names(table, clients.parts), method, seed), method, task, name)
+
+
+def contributions_of_point(point: Settings, seed: int, name: str) -> Contributions:
+    """Those of a point of a grid, dealt out as its run did; its method must be solved from statistics."""
+    setup = Setup.of(point)
+    if point.privacy.secure_sum:
+        raise GgeurError(
+            "Under [privacy] secure_sum contributions are not computed: a total without one site shows what it added."
+        )
+    table, _ = Dealer().rows(setup, seed)
+    assert isinstance(setup.algorithm, Solved | Chosen), f"{name} is trained"
+    return contributions_of_table(table, point.partition, setup.algorithm, seed, name)
+
+
+def contributions_to_solution(sites: Sequence[GivenSite], solution: Solution, on_head: OnHead) -> Contributions:
+    """Those of `sites` to the head of a `solution`."""
+    clients, names, _ = together(sites)
+    task = Task(clients.x.shape[1], names, key=jax.random.key(solution.seed))
+    apart = sites_of(clients, [s.name for s in sites], solution.solved, solution.seed)
+    with blaming(solution.method, "method"):
+        return contributions(apart, solution.solved, task, solution.called, on_head)
+
+
+def _kind(solved: Solved) -> Statistics:
+    """The statistics that the head needs, merged or by domain."""
+    return largest([solved.needs, solved.apart and solved.apart.kind]) or solved.needs
+
+
+def _of_kind(message: Message, kind: Statistics) -> Message:
+    return message.of_kind(kind) if KINDS.index(message.kind) > KINDS.index(kind) else message
+
+
+def _estimate(values: Float) -> Estimate | None:
+    """The mean of `values`, one a sample, in percent. Where all agree, one more could have been different."""
+    if not len(values):
+        return None
+    return Estimate(100 * float(values.mean()), 100 * max(float(values.std()) / len(values) ** 0.5, 1 / len(values)))
+
+
+def _mean(each: Sequence[Estimate | None]) -> Estimate | None:
+    """The mean of independent estimates."""
+    there = [e for e in each if e is not None]
+    if not there:
+        return None
+    return Estimate(sum(e.value for e in there) / len(there), sum(e.error**2 for e in there) ** 0.5 / len(there))
+
+
+# ---------------------------------------------------------------- the file
+
+
+def save(found: Contributions, folder: str | os.PathLike[str]) -> Path:
+    """Write `contributions.json` with a checksum into a `folder`, whole or not at all; return its path."""
+    path = Path(folder) / FILE
+    write_bytes(path, sealed({"schema": _SCHEMA, **found._asdict()}))
+    return path
+
+
+def load(folder: str | os.PathLike[str]) -> Contributions | None:
+    """Read `contributions.json` of a `folder`, every value checked; None where there is none."""
+    path = Path(folder) / FILE
+    try:
+        tree = unsealed(path.read_bytes(), {"schema", *Contributions._fields})
+        if tree.pop("schema", None) != _SCHEMA:
+            raise ValueError(f"this version reads schema {_SCHEMA}")
+        return _reader().validate_python(tree)
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise GgeurError(f"{path} is damaged: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise GgeurError(f"{path} is damaged: {error}.") from error
+
+
+@lru_cache(maxsize=1)
+def _reader() -> TypeAdapter[Contributions]:
+    return TypeAdapter(Contributions, config=ConfigDict(allow_inf_nan=False))
