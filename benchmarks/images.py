@@ -13,7 +13,7 @@ from ggeur.engine.stack import Run
 from ggeur.engine.training import Training
 from ggeur.engine.views import Pictures
 from ggeur.heads import resolve
-from ggeur.methods import resolve_trained
+from ggeur.methods import resolve as resolve_method
 
 CLIENTS, BATCH, PIXELS, CLASSES, RATE = 2, 16, 32, 10, 0.01
 STEPS = {"simplecnn": 64, "resnet10": 4, "resnet18": 2}
@@ -35,7 +35,7 @@ def federation(name: str) -> Run:
 def our_round(name: str, run: Run) -> Callable[[], object]:
     """Every client's epoch, and their mean."""
     training = Training(rounds=1, batch=BATCH, rate=RATE, local_epochs=1)
-    simulation = Simulation([run], resolve_trained("fedavg", resolve(name), {}), training)
+    simulation = Simulation([run], resolve_method("fedavg", resolve(name), {}), training)
     state = simulation.start()
 
     def one() -> None:

@@ -98,7 +98,7 @@ def test_folders_named_as_classes_say_how_many_agree(ggeur, place):
         (["export", "m", "--onnx", "m/model.json"], "call it m/model.onnx"),
         (["predict", "m", "new", "--encoder", "onnx:none.onnx"], "none.onnx"),
         (["predict", "m", "new", "--cell", "GGEUR"], "m is a model and not a run, so it has no cell 'GGEUR'"),
-        (["export", "m", "--sklearn", "--cell", "0"], "leave --cell out"),
+        (["export", "m", "--torch", "t", "--cell", "0"], "leave --cell out"),
         pytest.param(["serve", "m", "--cell", "0"], "leave --cell out", marks=SERVE),
         (["export", "m"], "--onnx FILE"),
         (["export", "m", "--torch", "t", "--encoder", "builtin"], "--encoder goes with --onnx"),
@@ -136,20 +136,11 @@ def test_a_port_in_use_is_said(ggeur, place):
 
 @pytest.mark.needs("onnx")
 def test_exports_are_written_and_said(ggeur, place):
-    code, out, err = ggeur("export", "m", "--onnx", "m.onnx", "--torch", "t", "--hub", "h", "--sklearn")
-    assert (code, err) == (0, "") and "label (B,)" in out and "LogisticRegression" in out
+    code, out, err = ggeur("export", "m", "--onnx", "m.onnx", "--torch", "t", "--hub", "h")
+    assert (code, err) == (0, "") and "label (B,)" in out
     assert (place / "m.onnx").stat().st_size > 1000 and not list(place.rglob("*.pkl"))
     assert (place / "h" / "README.md").read_text().startswith("---\nlibrary_name")
     np.testing.assert_array_equal(library.load_model("h").params["W"], library.load_model("m").params["W"])
-
-
-def test_what_is_said_for_scikit_learn_runs_whatever_the_folder_is_called(ggeur, place):
-    name = """it's "m" """.strip()
-    (place / "m").rename(place / name)
-    code, out, _ = ggeur("export", name, "--sklearn")
-    said: dict = {"ggeur": library}
-    exec(out.splitlines()[0], said)
-    assert code == 0 and said["classifier"].predict(np.zeros((1, P))).tolist() == ["ant"]
 
 
 def test_of_a_run_it_says_which_head_it_took_and_why(ggeur, place, table_file, tree):

@@ -22,9 +22,6 @@ def export(
     hub: Annotated[
         Path | None, typer.Option("--hub", help="Folder to write as the Hugging Face hub wants it, with a card.")
     ] = None,
-    sklearn: Annotated[
-        bool, typer.Option("--sklearn", help="Say how to have it as an object of scikit-learn; nothing is written.")
-    ] = False,
     encoder: Annotated[
         str | None, typer.Option("--encoder", help="With --onnx: the model's encoder, onnx:PATH, for one graph.")
     ] = None,
@@ -32,20 +29,19 @@ def export(
     own: OwnHead = False,
 ) -> None:
     """Write a model for other programs; all give the probabilities that `ggeur predict` gives."""
-    if not (onnx or torch or hub or sklearn):
-        raise GgeurError("Say what to export: --onnx FILE, --torch FOLDER, --hub FOLDER or --sklearn.")
+    if not (onnx or torch or hub):
+        raise GgeurError("Say what to export: --onnx FILE, --torch FOLDER or --hub FOLDER.")
     if encoder is not None and (onnx is None or not encoder.startswith("onnx:")):
         raise GgeurError("--encoder goes with --onnx FILE and names an ONNX file, onnx:PATH: both become one graph.")
     if onnx is not None:
         check_out_file(onnx, ".onnx")
-    from ggeur.heads import IMAGES
     from ggeur.runs.exports.export_folder import write_hub, write_torch
     from ggeur.runs.exports.numbers import input_of
     from ggeur.runs.exports.onnx_graph import write_onnx
     from ggeur.runs.own_encoder import encoder_of
 
     with notes():
-        head, folder = open_model(model, cell, own)
+        head, _ = open_model(model, cell, own)
         if onnx is not None:
             tower = None if encoder is None else encoder_of(head, encoder)
             write_onnx(head, onnx, tower)  # type: ignore[arg-type]  # onnx:PATH is one of ONNX
@@ -57,7 +53,3 @@ def export(
             if new is not None:
                 write(head, new)
                 say(f"{new} holds {', '.join(sorted(p.name for p in new.iterdir() if p.is_file()))}")
-        if sklearn:
-            say(f"classifier = ggeur.load_model({str(folder)!r}).to_sklearn()", soft_wrap=True)
-            rows = "pictures laid flat" if head.head in IMAGES else "embeddings"
-            say(f"is a {type(head.to_sklearn()).__name__} of {rows}; nothing was written, as a pickle runs code.")

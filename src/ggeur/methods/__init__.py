@@ -134,15 +134,6 @@ def resolve(
         return _build.__wrapped__(name, head, task, values, "")
 
 
-def resolve_trained(name: str, head: "Head", given: Mapping[str, Any]) -> Trained:
-    """`resolve`, of what is trained; a bound's is FedAvg."""
-    found = resolve(name, head, given)
-    if isinstance(found, Bound):
-        return found.trained
-    assert isinstance(found, Trained), f"{name} is not trained"
-    return found
-
-
 def resolve_solved(name: str, given: Mapping[str, Any], statistics: Statistics = "per-class") -> Solved:
     """`resolve`, of what is solved, which takes no head."""
     found = _without_head(name, checked_parameters(name, given, statistics))
