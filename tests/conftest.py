@@ -6,11 +6,13 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import settings
 
 from ggeur.data.table import EmbeddingTable
+from ggeur.demo.digits import images
 from ggeur.encode.text_tower import Shape, TextTower, embed_tokens
 from ggeur.encode.text_weights import load_tower
 from ggeur.encode.tokens import BytePairs
@@ -20,6 +22,11 @@ ABSENT = "../shared is not there"
 
 # Three domains and four classes.
 P, CLASSES, DOMAINS, PER_CELL = 5, ("ant", "bee", "cat", "dog"), ("art", "photo", "sketch"), 10
+
+# Programs are compiled quickly rather than well: these problems are tiny. So do the commands that tests start, whose
+# results are compared to the bit.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+jax.config.update("jax_disable_most_optimizations", os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1")
 
 # The first example of a test may wait for a compiler. Where CI is set, Hypothesis has a profile of its own.
 settings.register_profile("ggeur", deadline=None)
@@ -71,6 +78,12 @@ def table_file(table, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def digits():
+    """The built-in digits of seed 0, drawn once."""
+    return images(seed=0)
+
+
+@pytest.fixture(scope="session")
 def tree(table_file):
     """A small experiment on the table, as a tree that tests may overlay."""
 
@@ -88,6 +101,15 @@ def tree(table_file):
         return whole
 
     return build
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Pages whose figures are made but left empty, for tests of words: drawing is nearly all of a page's time."""
+    from matplotlib.figure import Figure
+
+    empty = '<svg width="1pt" height="1pt"></svg>'
+    monkeypatch.setattr(Figure, "savefig", lambda figure, file, **options: file.write(empty))
 
 
 @pytest.fixture(scope="session")

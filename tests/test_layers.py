@@ -59,16 +59,17 @@ def test_rooms_import_only_from_those_below():
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+def test_a_sound_package_passes(tmp_path):
+    sound_package(tmp_path)
+    assert lint(tmp_path).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("path", "source", "complaint"),
     [
         ("core/statistics.py", "from ggeur.data import table", "ggeur.core.statistics -> ggeur.data"),
         ("data/table.py", "import ggeur", "ggeur.data.table -> ggeur"),
         ("misc.py", "", "ggeur.misc"),
-        *(
-            (f"{low}/a.py", f"from ggeur.{high} import a", f"ggeur.{low}.a -> ggeur.{high}")
-            for low, high in pairwise(ROOMS)
-        ),
     ],
     ids=lambda value: value if value.endswith(".py") else "",
 )
@@ -84,9 +85,10 @@ def test_the_contract_holds_between_every_room_and_the_next(tmp_path):
     package = sound_package(tmp_path)
     for low, high in pairwise(ROOMS):
         (package / low / "a.py").write_text(f"from ggeur.{high} import a")
-    found = lint(tmp_path).stdout
+    found = lint(tmp_path)
+    assert found.returncode == 1
     for low, high in pairwise(ROOMS):
-        assert f"ggeur.{low}.a -> ggeur.{high}" in found
+        assert f"ggeur.{low}.a -> ggeur.{high}" in found.stdout
 
 
 def sound_package(tmp_path):
@@ -102,5 +104,4 @@ def sound_package(tmp_path):
     for name, text in files.items():
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text(text)
-    assert lint(tmp_path).returncode == 0, "the sound package passes"
     return package

@@ -371,6 +371,7 @@ def test_ones_own_dataset_is_embedded_and_learnt(run, tmp_path):
 # ---------------------------------------------------------------- a finished run, and what a method returns
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_finished_run_is_reported_and_resumed_without_what_it_was_made_of(run, build_table, tmp_path):
     build_table().save(tmp_path / "table.npz")
     (tmp_path / "own_gone_noise.py").write_text(dedent(AUGMENTATION))
@@ -391,11 +392,18 @@ def test_a_finished_run_is_reported_and_resumed_without_what_it_was_made_of(run,
         sys.modules.pop(name)
     for folder in (tmp_path / "run", tmp_path / "noisy"):
         write_report([folder], tmp_path / "report.html")
-        code = (
-            f"import sys; sys.argv = ['ggeur', 'run', '--resume', {str(folder)!r}]; from ggeur.cli import main; main()"
-        )
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-        assert done.returncode == 0 and "Results and trained heads" in done.stdout, done.stderr
+    code = """
+        import sys
+        from ggeur.cli import main
+        for folder in ("run", "noisy"):
+            sys.argv = ["ggeur", "run", "--resume", folder]
+            try:
+                main()
+            except SystemExit as end:
+                assert not end.code, folder
+    """
+    done = subprocess.run([sys.executable, "-c", dedent(code)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout.count("Results and trained heads") == 2, done.stderr
     assert "round_noise" in (tmp_path / "report.html").read_text()
     with pytest.raises(GgeurError, match="Cannot load the method 'own_gone:anchored'"):
         Experiment.load(tmp_path / "run" / "config.toml")

@@ -57,6 +57,7 @@ def results(tmp_path):
     return tmp_path / "results"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_piece_is_run_kept_and_drawn(tools, results, tmp_path):
     paper, kept, tables = tools["paper"], tools["paper_results"], tools["paper_tables"]
     piece, other = kept.pieces(results)

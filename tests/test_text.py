@@ -3,7 +3,6 @@
 import shutil
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -84,7 +83,7 @@ def test_fedclip_improves_a_turned_domain_and_resumes_to_the_bit(turned):
     assert whole.head == "adapter" and all((whole.params[name] == parts.params[name]).all() for name in whole.params)
 
 
-def test_another_text_tower_is_noticed_when_a_run_goes_on(language, tmp_path, compile_quickly):
+def test_another_text_tower_is_noticed_when_a_run_goes_on(language, tmp_path):
     clip = Path(shutil.copytree(language.folder, tmp_path / "clip"))
     language.table().save(tmp_path / "t.npz")
     train = {"method": ["zeroshot", "lda", "fedtpg"], "rounds": 1}
@@ -109,7 +108,7 @@ def test_another_text_tower_is_noticed_when_a_run_goes_on(language, tmp_path, co
         ggeur.run(one, out=tmp_path / "run", resume=True, on_round=stop)
 
 
-def test_fedtpg_transfers_to_names_it_has_not_seen(language, tmp_path, monkeypatch, compile_quickly):
+def test_fedtpg_transfers_to_names_it_has_not_seen(language, tmp_path, monkeypatch):
     """Rows lie where a good prompt puts their names; half of the names are trained on, by two clients."""
     rng, half = np.random.default_rng(0), len(NAMES) // 2
 
@@ -141,14 +140,6 @@ def test_fedtpg_transfers_to_names_it_has_not_seen(language, tmp_path, monkeypat
     found, fixed = percent(text, x_new, y_new), [percent(t, x_new, y_new) for t in wrong]
     assert percent(good[half:], x_new, y_new) > 95, "the names can be told apart"
     assert found > fixed[0] + 10 and found > np.mean(fixed) + 5, (found, fixed)
-
-
-@pytest.fixture
-def compile_quickly():
-    """Rather than well: these problems are tiny."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def test_what_is_missing_leaves_one_arm_out(turned):

@@ -70,6 +70,7 @@ def test_mistakes_are_one_sentence(ggeur, place, arguments, words):
     assert code == 2 and words in err and err.count("\n") == 1
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_was_found_of_a_run_is_kept_and_stands_in_its_report(ggeur, place):
     (place / "e.toml").write_text(
         '[data]\ntable = "t.npz"\n[partition]\nclients = 4\n[train]\nmethod = "lda"\n[run]\nseeds = [0]\n'

@@ -1,10 +1,15 @@
 """`ggeur fit`, `add` and `forget` as they are typed, and one sentence for everything that cannot be."""
 
+import shutil
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from PIL import Image
 
 import ggeur as library
+from ggeur.cli import main
 from ggeur.data.files import lock_file
 
 META = {"encoder": "toy", "weights": "abc"}
@@ -33,11 +38,24 @@ def sites(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def model(ggeur, sites, tmp_path):
-    folder = tmp_path / "model"
-    assert ggeur("fit", sites / "art.npz", sites / "photo.npz", "--method", "lda", "--out", folder)[0] == 0
+@pytest.fixture(scope="module")
+def fitted(sites, tmp_path_factory):
+    """The folder that `ggeur fit` leaves of two sites."""
+    folder = tmp_path_factory.mktemp("fitted") / "model"
+    words = ("fit", sites / "art.npz", sites / "photo.npz", "--method", "lda", "--out", folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["ggeur", *map(str, words)])
+        patch.setattr(sys, "stdout", sys.stdout)  # which it wraps: put it back
+        with pytest.raises(SystemExit) as end:
+            main()
+    assert not end.value.code
     return folder
+
+
+@pytest.fixture
+def model(fitted, undrawn, tmp_path):
+    """The same, to change."""
+    return Path(shutil.copytree(fitted, tmp_path / "model"))
 
 
 def contents(folder):
@@ -64,12 +82,14 @@ def test_without_calibration_the_head_is_the_same(ggeur, sites, model, tmp_path)
     assert "uncalibrated" in (tmp_path / "plain" / "card.md").read_text()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_report_and_the_domains_of_a_table(ggeur, sites, tmp_path):
     code, out, _ = ggeur("fit", sites / "mixed.npz", sites / "art.npz", "--method", "gated", "--out", tmp_path / "m")
     assert code == 0 and "right on the test rows of art" in out and "Solved gated" in out
     assert library.Model.load(tmp_path / "m").parameters == {"sites": 3}  # ink, oil and art
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_pictures_are_embedded_on_the_way(ggeur, tmp_path, monkeypatch):
     monkeypatch.setenv("GGEUR_CACHE", str(tmp_path / "cache"))
     rng = np.random.default_rng(0)
@@ -168,6 +188,7 @@ def test_one_process_at_a_time(ggeur, sites, model):
     assert ggeur("add", model, sites / "sketch.npz")[0] == 0
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_one_class_alone_cannot_remain(ggeur, sites, tmp_path):
     given = sites / "one.npz", sites / "art.npz"
     assert ggeur("fit", *given, "--method", "lda", "--out", tmp_path / "m")[0] == 0

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from ggeur.data.table import EmbeddingTable
 
@@ -29,6 +30,18 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def only_svg(monkeypatch):
+    """Figures whose PNG is left empty, for tests of what is written in their SVG."""
+    real = Figure.savefig
+
+    def save(figure, file, *, format, **options):
+        if format != "png":
+            real(figure, file, format=format, **options)
+
+    monkeypatch.setattr(Figure, "savefig", save)
+
+
 def test_numbers_only_without_out(ggeur, place):
     code, out, _ = ggeur("inspect", "t.npz")
     assert code == 0 and "120 rows" in out and "encoder: made up" in out and "[b]" in out
@@ -44,6 +57,7 @@ def test_one_command_draws_every_figure_with_the_six_betas(ggeur, place):
     assert all(f"β = {beta}<" in drawn for beta in ("0.1", "0.3", "0.5", "0.7", "1", "5"))
 
 
+@pytest.mark.usefixtures("only_svg")
 def test_a_table_of_one_domain_has_no_similarity(ggeur, place):
     options = ("--clients", 3, "--beta", 0.5, "--client", 2, "--class", "cat", "--class", "ant")
     code, _, err = ggeur("inspect", "one.npz", "--out", "fig", *options)
@@ -53,6 +67,7 @@ def test_a_table_of_one_domain_has_no_similarity(ggeur, place):
     assert "client 2: own rows" in (place / "fig" / "client-view.svg").read_text()
 
 
+@pytest.mark.usefixtures("only_svg")
 def test_by_domain(ggeur, place):
     code, _, err = ggeur("inspect", "t.npz", "--out", "fig", "--kind", "domain")
     assert code == 0, err

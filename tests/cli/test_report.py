@@ -35,6 +35,7 @@ def test_a_report_of_a_run_with_tables_for_a_paper(ggeur, finished):
     assert "\\begin{tabular}" in (finished / "page.tex").read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_computes_contributions_and_keeps_them(ggeur, finished):
     code, _, err = ggeur("report", "run", "--contributions")
     assert code == 2 and "no finished one-shot classifier" in err and not (finished / "run/contributions.json").exists()

@@ -15,11 +15,6 @@ from ggeur.demo.fonts import font_masks
 DOMAINS = ("handwritten", "typeset", "clutter", "texture")
 
 
-@pytest.fixture(scope="module")
-def digits() -> MiniDigits:
-    return images(seed=0)
-
-
 def pixels(digits: MiniDigits, name: str) -> np.ndarray:
     return digits.x[digits.domain == digits.domain_names.index(name)]
 

@@ -9,15 +9,10 @@ from scipy import ndimage
 from sklearn.linear_model import LogisticRegression
 
 from ggeur.core.errors import GgeurError
-from ggeur.demo.digits import MiniDigits, images
+from ggeur.demo.digits import MiniDigits
 from ggeur.encode.builtin import BuiltinEncoder, _gaussian, _resize
 
 ENCODER = BuiltinEncoder()
-
-
-@pytest.fixture(scope="module")
-def digits() -> MiniDigits:
-    return images(seed=0)
 
 
 @pytest.fixture(scope="module")

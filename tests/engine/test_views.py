@@ -1,6 +1,7 @@
 """Views of pictures: every crop is one that can be made by hand, colours turn as the standard library turns them."""
 
 import colorsys
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +15,14 @@ SIDE = 16
 X = np.random.default_rng(0).integers(1, 256, (24, 3 * SIDE**2)).astype(np.float32)
 
 
+@cache
+def program(views):
+    """As the engine has it: compiled whole."""
+    return jax.jit(Pictures(SIDE, views).vary)
+
+
 def varied(views, seed=0, x=X):
-    return np.asarray(Pictures(SIDE, views).vary(jnp.asarray(x), jax.random.key(seed))).reshape(-1, SIDE, SIDE, 3)
+    return np.asarray(program(views)(jnp.asarray(x), jax.random.key(seed))).reshape(-1, SIDE, SIDE, 3)
 
 
 def crops(picture):
@@ -53,8 +60,9 @@ def test_a_photograph_stays_one():
 
 def test_a_part_is_of_70_percent_or_more_and_a_ramp_stays_a_ramp():
     ramp = jnp.broadcast_to(jnp.arange(64.0)[None, :, None], (64, 64, 3))
+    stretched = jax.jit(module._stretched_part)
     for seed in range(5):
-        part = np.asarray(module._stretched_part(ramp, jax.random.key(seed)))
+        part = np.asarray(stretched(ramp, jax.random.key(seed)))
         inner = part[32, 8:56, 0]
         step = np.diff(inner)
         assert np.ptp(step) < 1e-3 and 0.6 < step[0] <= 1 + 1e-5  # what part of the width is left
@@ -62,8 +70,9 @@ def test_a_part_is_of_70_percent_or_more_and_a_ramp_stays_a_ramp():
 
 def test_hue_turns_as_colorsys_turns_it():
     colours = np.random.default_rng(1).uniform(0, 255, (40, 3)).astype(np.float32)
+    turned = jax.jit(module._turned)
     for turn in (-0.4, 0.0, 0.13, 0.4):
-        found = np.asarray(module._turned(jnp.asarray(colours), jnp.float32(turn)))
+        found = np.asarray(turned(jnp.asarray(colours), jnp.float32(turn)))
         for colour, out in zip(colours, found, strict=True):
             h, s, v = colorsys.rgb_to_hsv(*(colour / 255))
             np.testing.assert_allclose(out / 255, colorsys.hsv_to_rgb((h + turn) % 1, s, v), atol=1e-4)

@@ -32,6 +32,7 @@ def counts(found):
     return {s.name: np.sum([m.count for m in s.messages.values()], axis=0).tolist() for s in found.sums_}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_small_cells_are_in_no_sums_and_the_model_says_so(sites, tmp_path):
     found = ggeur.fit(sites, method="lda", min_count=10, out=tmp_path / "model")
     assert counts(found) == {"north": [40, 30, 0], "south": [30, 40, 25], "west": [0, 30, 30]}

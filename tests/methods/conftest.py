@@ -138,15 +138,7 @@ class Toy:
 
 
 @pytest.fixture
-def compile_quickly():
-    """Rather than well: these problems are tiny."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
-@pytest.fixture
-def x64(compile_quickly):
+def x64():
     """All of a test in float64, in every thread."""
     jax.config.update("jax_enable_x64", True)
     yield
@@ -187,8 +179,8 @@ def table_file(tmp_path_factory):
     return path
 
 
-@pytest.fixture
-def tree(table_file, compile_quickly):
+@pytest.fixture(scope="session")
+def tree(table_file):
     """The builder: tree(section={key: value}) -> a small experiment on that table."""
 
     def build(**sections):

@@ -108,6 +108,7 @@ def test_its_numbers_are_those_of_model_json(fitted):
 
 
 @pytest.mark.parametrize("seal", [False, True])
+@pytest.mark.usefixtures("undrawn")
 def test_after_forget_only_receipts_know_who_left(fit, tables, tmp_path, seal):
     folder = tmp_path / "model"
     fit(folder, sealed=seal)
@@ -123,6 +124,7 @@ def test_after_forget_only_receipts_know_who_left(fit, tables, tmp_path, seal):
     assert ("all sites together" in section(text, "held")) == seal
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_after_add_the_page_is_of_all_and_the_estimate_of_those_before(fit, tables, tmp_path):
     folder = tmp_path / "model"
     fit(folder)

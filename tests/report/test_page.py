@@ -105,6 +105,7 @@ def test_the_first_line_decides(both):
     assert "Accuracy against what it costs" in both and "where plain FedAvg ends" in both
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_numbers_that_were_chosen_are_shown(paper_run, tmp_path):
     folder = paper_run("table5", ["FedAvg", "FedAvg + GGEUR"], "tuned")
     reading = Reproduction.load(folder)
@@ -114,6 +115,7 @@ def test_numbers_that_were_chosen_are_shown(paper_run, tmp_path):
     assert "rate 0.03, &lt;b&gt;" in text and "61.23" in text and "Numbers that were chosen" in text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_of_a_stand_in_nothing_is_called_unpublished_and_figures_name_their_data(paper_run, tmp_path):
     folder = paper_run("standin7", ["FedAvg", "FedAvg + GGEUR"])
     text = write_report([folder], tmp_path / "page.html").read_text(encoding="utf-8")
@@ -124,6 +126,7 @@ def test_of_a_stand_in_nothing_is_called_unpublished_and_figures_name_their_data
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_a_cell_says_is_said_of_that_cell(build_run):
     few = {"partition": {"kind": "domain"}, "augment": {"kind": ["none", "ggeur"]}, "run": {"seeds": [0, 1, 2]}}
     run = read_run(build_run(few, lambda i, point, seed: None if i == 1 and seed else 80.0))
@@ -136,6 +139,7 @@ def test_what_a_cell_says_is_said_of_that_cell(build_run):
     assert "<li>Took gated.</li>" in render([read_run(folder)])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_how_to_run_again_what_was_left_to_sound(paper_run):
     folder = paper_run("table5", ["FedAvg", "MOON"], "tuned")
     assert "--only-changed" not in render([read_run(folder)])
@@ -244,17 +248,20 @@ def test_summary_says_when_the_last_round_tells_another_story(build_run):
     assert "With 3 rounds, the mean of the last 5 holds the first as well" in text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_slips_of_the_paper_are_told_though_their_rows_did_not_run(paper_run, tmp_path):
     folder = paper_run("table4", ["MOON (images)", "FedAvg"])
     words = " ".join("".join(Page(written(folder, tmp_path)).text).split())
     assert "58.36†" in words and "The mean of the four domains is 58.38." in words
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_gain_that_the_paper_got_wrong_is_told(paper_run, tmp_path):
     words = " ".join("".join(Page(written(paper_run("table11", []), tmp_path)).text).split())
     assert "The paper prints a gain of +7.84 for K=300; its own rows give +7.48." in words
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_command_to_run_it_again_names_its_rows(paper_run, tmp_path):
     words = " ".join("".join(Page(written(paper_run("table4", ["FedAvg", "FedAvg + GGEUR"]), tmp_path)).text).split())
     assert "--rounds 3 --rows FedAvg --rows 'FedAvg + GGEUR'" in words
@@ -262,6 +269,7 @@ def test_the_command_to_run_it_again_names_its_rows(paper_run, tmp_path):
     assert "ggeur reproduce table11" in whole and "--rows" not in whole
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_protocols_side_by_side(paper_run, tmp_path):
     rows = ["FedAvg", "FedAvg + GGEUR"]
     runs = [paper_run("table4", rows, protocol) for protocol in ("paper", "released", "sound")]
@@ -283,6 +291,7 @@ def written(folder, tmp_path):
     return write_report([folder], tmp_path / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_whose_table_is_gone_still_has_a_page(build_run, tmp_path):
     folder = build_run({"augment": {"kind": ["none", "ggeur"]}})
     (tmp_path / "built.npz").unlink()
@@ -290,6 +299,7 @@ def test_a_run_whose_table_is_gone_still_has_a_page(build_run, tmp_path):
     assert "is no longer there" in words and "Convergence" in words and "Spectra" not in words
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_nothing_finished(build_run, tmp_path):
     folder = build_run({"augment": {"kind": ["none", "ggeur"]}}, lambda i, point, seed: None)
     (tmp_path / "built.npz").unlink()
@@ -297,6 +307,7 @@ def test_nothing_finished(build_run, tmp_path):
     assert "nothing to compare" in words and "It grew." in words
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_latex_beside_the_page(build_run, tmp_path):
     folder = build_run({"augment": {"kind": ["none", "ggeur"]}})
     (tmp_path / "built.npz").unlink()

@@ -45,6 +45,7 @@ def test_runs_called_alike_keep_their_own_curves(build_run, tmp_path):
     assert {line.get_label() for line in ax.lines} == {Variant.PLAIN, "run", "c/run", "c/run (2)"}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_runs_have_their_curves_in_one_figure_and_pictures_no_spectra(build_run, pictures, tmp_path):
     faster = {**pictures, "train": {**pictures["train"], "rate": 0.1}}
     trees = {"embeddings": {}, "images": pictures, "faster": faster}

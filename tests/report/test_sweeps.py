@@ -65,6 +65,7 @@ def test_latex_has_a_block_for_each(sweep):
     assert r"\textbf{90.50}" in second and r"\textbf{80.50}" not in second
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_has_a_block_for_each(sweep, tmp_path):
     page = write_report([sweep], tmp_path / "r.html").read_text()
     table = page[page.index("Table of results") : page.index("</table>")]

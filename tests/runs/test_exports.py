@@ -95,7 +95,7 @@ MODELS = {
 }
 
 
-@pytest.fixture(params=MODELS)
+@pytest.fixture(params=MODELS, scope="module")
 def case(request):
     model, x = MODELS[request.param]()
     wanted = model.probabilities(ggeur.EmbeddingTable(x=x, y=np.zeros(len(x), np.int64)))

@@ -10,6 +10,7 @@ from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
@@ -112,7 +113,8 @@ class Model:
         x = x if self.units is None else self.units.apply(x)
         logits: Any = double_logits(head, self.params, x)
         if logits is None:
-            logits = in_blocks(head, lambda rows: head.logits(self.params, jnp.asarray(rows, jnp.float32)), x)
+            compute = jax.jit(head.logits) if head.images else head.logits  # a network is hundreds of small programs
+            logits = in_blocks(head, lambda rows: compute(self.params, jnp.asarray(rows, jnp.float32)), x)
         return np.asarray(logits)
 
     def check_encoder(self, what: str, dimension: int, meta: Mapping[str, Any]) -> None:
