@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 EXPERIMENT = Path(__file__).with_name("demo.toml")
 ONE_SHOT = "one-shot, auto"
 ARMS = ("FedAvg", "FedAvg + class means", "FedAvg + GGEUR", ONE_SHOT)
+_WIDTH = 80  # columns
 _BAR = 28  # characters of 100 %
 
 
@@ -90,8 +91,8 @@ def explain(rows: "dict[str, Row]") -> str:
     plain, means, ggeur, one_shot = accuracies
     solver = Counter(cell.taken for cell in rows[ONE_SHOT].cells).most_common(1)[0][0]
     return (
-        f"GGEUR adds {ggeur - plain:+.1f} points to FedAvg, sharing class means alone {means - plain:+.1f}; "
-        f"the classifier computed from the sites' statistics ({solver}), without rounds, has {one_shot - plain:+.1f}. "
+        f"Over FedAvg, GGEUR gains {ggeur - plain:+.1f} points and sharing class means alone {means - plain:+.1f}; "
+        f"the classifier computed from statistics ({solver}), without rounds, gains {one_shot - plain:+.1f}. "
         + _noise(four)
     )
 
@@ -120,7 +121,10 @@ def next_steps(page: Path) -> list[str]:
     steps += [(_relative(page), "the same with figures, in a browser")]
     steps += [("ggeur fit SITE SITE ... --out model", "your sites: folders of images by class")]
     width = max(len(step) for step, _ in steps)
-    return ["Next:", *(f"  {step:<{width}}  # {about}" for step, about in steps)]
+    lines = [f"  {step:<{width}}  # {about}" for step, about in steps]
+    if max(map(len, lines)) > _WIDTH:  # paths are long: what is to be typed is not broken
+        lines = [f"  {step}" for step, _ in steps]
+    return ["Next:", *lines]
 
 
 def _on_path(folder: Path) -> bool:
