@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).parent / "src" / "ggeur"
 EXTRAS = {
     "hf": ("torch", "transformers", "datasets", "PIL"),
     "onnx": ("onnxruntime", "onnx", "PIL"),
-    "serve": ("starlette", "uvicorn"),
+    "serve": ("fastapi", "python_multipart", "uvicorn"),
     "flower": ("flwr", "cryptography"),
     "track": ("mlflow", "tensorboard", "wandb"),
     "bench": ("torch", "psutil"),

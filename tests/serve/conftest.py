@@ -35,7 +35,7 @@ def running(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served") / "model"
     params = {"W": np.random.default_rng(0).normal(size=(3, P)).astype(np.float32), "b": np.zeros(3, np.float32)}
     Model(params, "linear", P, ("ant", "bee", "cat"), about(BuiltinEncoder())).save(folder)
-    command = [sys.executable, "-u", "-m", "ggeur", "serve", str(folder), "--port", "0", "--rate", "100000"]
+    command = [sys.executable, "-u", "-m", "ggeur", "serve", str(folder), "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     line = process.stdout.readline()
     assert "answers" in line, line + process.stdout.read()

@@ -20,24 +20,22 @@ def serve(
         float, typer.Option(min=0, max=1, help="Least probability of an answer; below it: I do not know.")
     ] = 0.0,
     max_mb: Annotated[float, typer.Option(min=0.01, max=1000, help="Largest upload, in megabytes.")] = 10.0,
-    rate: Annotated[float, typer.Option(min=0.01, help="Requests per second from one address.")] = 10.0,
     cell: Cell = "last",
     own: OwnHead = False,
 ) -> None:
     """Open a local page where one drops a photograph and sees the answer, and a JSON endpoint for programs."""
     from importlib.util import find_spec
 
-    if not (find_spec("starlette") and find_spec("uvicorn")):
+    if not all(map(find_spec, ("fastapi", "python_multipart", "uvicorn"))):
         raise GgeurError("Serving a model needs an extra: pip install 'ggeur[serve]'.")
     from ggeur.runs.own_encoder import encoder_of
-    from ggeur.serve.app import is_loopback
-    from ggeur.serve.limits import Limits
+    from ggeur.serve.server import is_loopback
     from ggeur.serve.server import serve as serve_model
-    from ggeur.serve.service import Service
+    from ggeur.serve.service import Limits, Service
 
     with notes():
         head = open_model(model, cell, own).model
-        service = Service(head, encoder_of(head, encoder), Limits(max_mb, rate), reject)
+        service = Service(head, encoder_of(head, encoder), Limits(max_mb), reject)
     if not is_loopback(host):
         mark("note", f"{host} is not loopback: whoever reaches it can use the model, and nothing is encrypted.")
     serve_model(service, host, port, lambda address: say(f"{address} answers; stop it with Ctrl-C.", soft_wrap=True))

@@ -1,41 +1,70 @@
-"""What is asked of a model over the wire, checked and answered; it knows no HTTP but its status codes."""
+"""Check a request, ask the model and return its answers; the shapes that travel are pydantic's, for the description."""
 
-import json
-from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from starlette.exceptions import HTTPException
 
 from ggeur.core.errors import GgeurError
 from ggeur.encode.encoder import Encoder
 from ggeur.encode.pictures import to_rgb
 from ggeur.runs.model import Model
 from ggeur.runs.prediction import Answers
-from ggeur.serve.limits import Limits
 
 # Not all that Pillow knows: some of its formats are programs.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
-SHOWN = 5  # classes of an answer, unless asked for more
+Probability = Annotated[float, Field(ge=0, le=1)]
 
 
-class Refused(Exception):
-    """A request that cannot be answered: a status and a sentence."""
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a server: `megabytes` of an upload is an option, the others are fixed."""
 
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
-        self.status = status
+    megabytes: float = 10.0
+    pixels: int = 60_000_000  # of a decoded picture
+    samples: int = 64  # embeddings in one request
+    seconds: float = 20.0  # to receive an upload
+    uploads: int = 16  # received or answered at once
+    workers: int = 2  # pictures decoded and embedded at once
+
+
+class ClassProbability(BaseModel):
+    """One class and its probability."""
+
+    name: str = Field(alias="class")
+    probability: Probability
+
+
+class Answer(BaseModel):
+    """The likeliest class of one sample, null if its probability is too low, and the likeliest few."""
+
+    name: str | None = Field(alias="class")
+    probability: Probability
+    top: list[ClassProbability]
+
+
+class AnswerList(BaseModel):
+    """One answer for each sample of the request."""
+
+    answers: list[Answer]
 
 
 class Service:
-    """A `model` with its `encoder`, within `limits`; answers below `reject` are none."""
+    """Answer for a `model` and its `encoder` within `limits`; answers below `reject` have no class."""
 
     def __init__(self, model: Model, encoder: Encoder, limits: Limits, reject: float = 0.0) -> None:
         self.model, self.encoder, self.limits, self.reject = model, encoder, limits, reject
+        sample: Any = Annotated[list[float], Field(min_length=model.takes, max_length=model.takes)]
+        samples: Any = Annotated[list[sample], Field(min_length=1, max_length=limits.samples)]
+        config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+        self.embeddings_request: Any = create_model("Embeddings", __config__=config, embeddings=(samples, ...))
 
     def about(self) -> dict[str, Any]:
-        """What the page says of the model."""
+        """Describe the model, for the page."""
         m = self.model
         return {
             "classes": list(m.class_names),
@@ -43,71 +72,41 @@ class Service:
             "dimension": m.takes,
             "method": str(m.algorithm.get("method", m.head)),
             "calibrated": "temperature" in m.calibration,
-            "accuracy": None if not m.metrics.get("domains") else round(float(m.metrics["avg"]), 2),
+            "accuracy": round(float(m.metrics["avg"]), 2) if m.metrics.get("domains") else None,
             "reject": self.reject,
             "megabytes": self.limits.megabytes,
             "version": version("ggeur"),
         }
 
-    def picture(self, content: bytes, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to one photograph: the content of its file."""
+    def picture(self, content: bytes, top: int, reject: float) -> dict[str, Any]:
+        """Answer for one picture, given as the content of its file."""
         try:
             pixels = to_rgb(content, most=self.limits.pixels, formats=FORMATS)
             x = self.encoder.forward(self.encoder.prepare(pixels)[None])
         except GgeurError as error:
-            raise Refused(422, f"The picture cannot be read: {str(error).rstrip('.')}.") from error
-        return self._answers(x, asked)
+            raise HTTPException(422, f"The picture cannot be read: {error}") from error
+        return self._answers(x, top, reject)
 
-    def embeddings(self, content: bytes, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """The answers to rows, {"embeddings": [[...], ...]}, as the encoder gives them."""
+    def embeddings(self, content: bytes, top: int, reject: float) -> dict[str, Any]:
+        """Answer for embeddings of the model's encoder, given as JSON {"embeddings": [[...], ...]}."""
         try:
-            tree = json.loads(content)
-        except (ValueError, RecursionError) as error:
-            raise Refused(400, "The request is not valid JSON.") from error
-        return self._answers(self._rows(tree), asked)
+            x = np.array(self.embeddings_request.model_validate_json(content).embeddings)
+        except ValidationError as error:
+            if error.errors()[0]["type"] == "json_invalid":
+                raise HTTPException(400, "The request is not valid JSON") from error
+            shape = f"1 to {self.limits.samples} lists of {self.model.takes} numbers each"
+            raise HTTPException(422, f'The request must be {{"embeddings": [...]}}: {shape}') from error
+        return self._answers(x, top, reject)
 
-    def _rows(self, tree: Any) -> NDArray[np.float64]:
-        given = tree.get("embeddings") if isinstance(tree, dict) and set(tree) == {"embeddings"} else None
-        most, p = self.limits.rows, self.model.takes
-        wanted = Refused(422, f'The request must be {{"embeddings": [...]}}: 1 to {most} lists of {p} numbers each.')
-        if not isinstance(given, list) or not 1 <= len(given) <= most:
-            raise wanted
-        for row in given:
-            if not isinstance(row, list) or len(row) != p or not all(type(v) in (int, float) for v in row):
-                raise wanted
-        try:
-            return np.array(given, np.float64)
-        except OverflowError as error:
-            raise wanted from error
-
-    def _answers(self, x: NDArray[Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-        top, reject = _options(asked, len(self.model.class_names), self.reject)
+    def _answers(self, x: NDArray[Any], top: int, reject: float) -> dict[str, Any]:
         with np.errstate(all="ignore"):
-            sure = self.model.probabilities_of(x)
-        if not np.isfinite(sure).all():
-            raise Refused(422, "The numbers are too large for the model.")
-        found = Answers((), self.model.class_names, sure, reject)
-        return {
-            "answers": [
-                {
-                    "class": label,
-                    "probability": round(best[0][1], 6),
-                    "top": [{"class": name, "probability": round(p, 6)} for name, p in best],
-                }
-                for label, best in zip(found.labels, found.top(top), strict=True)
-            ]
-        }
-
-
-def _options(asked: Mapping[str, Any], classes: int, usual: float) -> tuple[int, float]:
-    """How many classes to name, and the least probability of an answer."""
-    top, reject = str(asked.get("top", min(SHOWN, classes))), str(asked.get("reject", usual))
-    if not (top.isascii() and top.isdecimal() and len(top) < 10 and int(top) >= 1):
-        raise Refused(422, "top must be a whole number of at least 1.")
-    try:
-        least = float(reject)
-    except ValueError:
-        least = -1.0
-    if not 0 <= least <= 1 or not reject.isascii() or "_" in reject:
-        raise Refused(422, "reject must be a number between 0 and 1.")
-    return int(top), least
+            probabilities = self.model.probabilities_of(x)
+        if not np.isfinite(probabilities).all():
+            raise HTTPException(422, "The numbers are too large for the model")
+        answers = Answers((), self.model.class_names, probabilities, reject)
+        ranked = [
+            [{"class": name, "probability": round(p, 6)} for name, p in best]
+            for best in answers.top(min(top, len(self.model.class_names)))
+        ]
+        paired = zip(answers.labels, ranked, strict=True)
+        return {"answers": [{**best[0], "class": label, "top": best} for label, best in paired]}
