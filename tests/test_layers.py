@@ -1,5 +1,6 @@
 """The rooms import one way only, and the contract that says so can fail; none needs what Unix alone has."""
 
+import ast
 import subprocess
 import sys
 import tomllib
@@ -57,6 +58,15 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
 def test_rooms_import_only_from_those_below():
     result = lint(PYPROJECT.parent)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_no_module_imports_the_package_that_is_above_all_rooms():
+    """Of a package that loads on first use import-linter sees no import, and so no circle."""
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            above = isinstance(node, ast.Import) and "ggeur" in [name.name for name in node.names]
+            offered = isinstance(node, ast.ImportFrom) and node.module == "ggeur" and {n.name for n in node.names}
+            assert not above and not (offered and offered - set(ROOMS)), path
 
 
 def test_a_sound_package_passes(tmp_path):

@@ -441,21 +441,29 @@ RETURNS = """
 
     def number(head):
         return Method(loss=3)
+
+    def strange(head):
+        return Method(loss=cross_entropy_loss(head), aggregate=lambda server, total, facts: {"params": print})
+
+    def listed(head):
+        return Method(loss=lambda params, batch, context, carry, key: ([1.0], carry))
 """
 
 
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("alone", "its loss must return a pair, the loss and what it carries, not float32[]"),
-        ("by_row", "its loss must return a single number first, not float32[8]"),
-        ("carries", "its loss must return what it was given to carry, (), not {n: int}"),
-        ("sends", "its upload must return a pair, the message and the client's state, not {params: {W: float32[4, 5]"),
-        ("keeps", "its upload must return a client's state like that before, (), not {W: float32[4, 5]"),
-        ("forgets", "its aggregate must return a state like that before, {params: {W: float32[4, 5]"),
+        ("alone", "its loss must return a pair, a single number and what it was given to carry, not float32[]"),
+        ("by_row", "its loss must return a pair, a single number and what it was given to carry, not (float32[8], ())"),
+        ("carries", "its loss must return a pair, a single number and what it was given to carry, not (float32[], {n"),
+        ("sends", "its upload must return a pair, the message and a client's state like that before, not {params: {W"),
+        ("keeps", "its upload must return a pair, the message and a client's state like that before, not ({params: {"),
+        ("forgets", "its aggregate must return a state like the server's before, not {W: float32[4, 5]"),
         ("empty", 'its broadcast must return a dictionary with the head under "params", not {W: '),
         ("begins", "its init must return a pair, the server's state and a client's, not {params: "),
         ("number", "its loss must be a function, not int"),
+        ("strange", "its aggregate must return a state like the server's before, not dict."),
+        ("listed", "its loss must return a pair, a single number and what it was given to carry, not ([float32"),
     ],
 )
 def test_what_a_method_returns_wrong_is_said_in_our_words(run, build_table, tmp_path, name, says):

@@ -228,7 +228,7 @@ def test_domains_of_fewer_than_three_sites_are_not_kept_apart(secure, method):
     assert deployment.sites[0].asked == ["query.hello"]
 
 
-def test_a_model_under_secure_sums_is_sealed(secure):
+def test_no_site_can_join_or_leave_a_model_under_secure_sums(secure):
     from ggeur.deploy.server.reopening import reopen
     from ggeur.experiment.contributions import contributions_of_point
     from ggeur.experiment.joining import Opened

@@ -79,15 +79,6 @@ def test_classes_are_matched_by_name_and_rows_that_come_later_join(kind):
     np.testing.assert_allclose(one.second, two.about(one.center).second, atol=1e-9)
 
 
-def test_a_sealed_total_takes_one_more():
-    sites = [site(f"s{i}", *rows(i)) for i in range(3)]
-    whole = add_up(sites, NAMES, "per-class", Apart("means"))
-    grown = add_up(sites[2:], NAMES, "per-class", Apart("means"), add_up(sites[:2], NAMES, "per-class", Apart("means")))
-    assert [*whole.apart] == [*grown.apart] == ["s0", "s1", "s2"]
-    for a, b in zip(arrays(whole), arrays(grown), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-9)
-
-
 def test_names_of_classes_that_are_numbers_sort_as_numbers():
     assert union_of_classes([("0", "1", "10"), ("0", "2")]) == ("0", "1", "2", "10")
     assert union_of_classes([("b", "a"), ("b", "a")]) == ("b", "a")

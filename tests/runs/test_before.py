@@ -8,8 +8,10 @@ import pytest
 
 from ggeur import EmbeddingTable, Experiment, Model, Result, fit
 from ggeur import run as ggeur_run
+from ggeur.core.errors import GgeurError
 from ggeur.data.files import read_arrays
 from ggeur.experiment.joining import add_site, forget_site
+from ggeur.report.model_page import write_model_page
 from ggeur.report.page import read_run, write_report
 
 BEFORE = Path(__file__).parent / "data" / "before"
@@ -86,3 +88,22 @@ def test_sites_join_and_leave_a_model_of_0_1_0(tmp_path):
     add_site(tmp_path / "model", RELEASED / "photo.npz", [])
     np.testing.assert_allclose(Model.load(tmp_path / "model").probabilities(table), GAVE["model"], rtol=1e-5, atol=1e-7)
     assert alone.classes_.tolist() == ["ant", "bee", "cat"]
+
+
+# ---------------------------------------------------------------- of 0.2: a model that keeps the total alone
+
+SEALED = Path(__file__).parent / "data" / "0.2.0" / "sealed"
+
+
+def test_a_sealed_model_of_0_2_predicts_and_says_that_no_site_can_join_or_leave(tmp_path):
+    sealed = Path(shutil.copytree(SEALED, tmp_path / "sealed"))
+    assert Model.load(sealed).predict([[3.0, 0.0, 0.0], [0.0, 3.0, 0.0]]).labels == ["ant", "bee"]
+    before = {p.name: p.read_bytes() for p in sealed.iterdir()}
+    for ask in (
+        lambda: add_site(sealed, RELEASED / "art.npz"),
+        lambda: forget_site(sealed, "north"),
+        lambda: write_model_page(sealed),
+    ):
+        with pytest.raises(GgeurError, match="was sealed by ggeur 0.2 .* fit it again from the tables of all sites"):
+            ask()
+    assert {p.name: p.read_bytes() for p in sealed.iterdir()} == before

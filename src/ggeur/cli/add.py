@@ -14,7 +14,7 @@ def add(
     site: Annotated[Path, typer.Argument(help="The site that joins: a table (.npz) or a folder of pictures.")],
     others: Annotated[
         list[Path] | None,
-        typer.Argument(help="With --choose-again, or to add up anew where the model is sealed: the other sites."),
+        typer.Argument(help="Tables of all other sites, to choose and calibrate again."),
     ] = None,
     encoder: PictureEncoder = None,
     choose_again: ChooseAgain = False,

@@ -1,4 +1,4 @@
-"""`ggeur export`: a model for other programs."""
+"""`ggeur export`: a model for other programs, or for other people."""
 
 from pathlib import Path
 from typing import Annotated
@@ -22,15 +22,24 @@ def export(
     hub: Annotated[
         Path | None, typer.Option("--hub", help="Folder to write as the Hugging Face hub wants it, with a card.")
     ] = None,
+    without_statistics: Annotated[
+        bool, typer.Option("--without-statistics", help="Copy the model folder without the statistics of its sites.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder of that copy; default: MODEL-without-statistics in the working folder."),
+    ] = None,
     encoder: Annotated[
         str | None, typer.Option("--encoder", help="With --onnx: the model's encoder, onnx:PATH, for one graph.")
     ] = None,
     cell: Cell = "last",
     own: OwnHead = False,
 ) -> None:
-    """Write a model for other programs; all give the probabilities that `ggeur predict` gives."""
-    if not (onnx or torch or hub):
-        raise GgeurError("Say what to export: --onnx FILE, --torch FOLDER or --hub FOLDER.")
+    """Write a model for other programs, or a copy to hand on; all give the probabilities that `ggeur predict` gives."""
+    if not (onnx or torch or hub or without_statistics):
+        raise GgeurError("Say what to export: --onnx FILE, --torch FOLDER, --hub FOLDER or --without-statistics.")
+    if out is not None and not without_statistics:
+        raise GgeurError("--out goes with --without-statistics: --onnx, --torch and --hub name their own place.")
     if encoder is not None and (onnx is None or not encoder.startswith("onnx:")):
         raise GgeurError("--encoder goes with --onnx FILE and names an ONNX file, onnx:PATH: both become one graph.")
     if onnx is not None:
@@ -38,10 +47,15 @@ def export(
     from ggeur.runs.exports.export_folder import write_hub, write_torch
     from ggeur.runs.exports.numbers import input_of
     from ggeur.runs.exports.onnx_graph import write_onnx
+    from ggeur.runs.exports.without_statistics import write_without_statistics
     from ggeur.runs.own_encoder import encoder_of
 
     with notes():
-        head, _ = open_model(model, cell, own)
+        head, folder = open_model(model, cell, own)
+        if without_statistics:
+            copy = out or Path(f"{folder.resolve().name}-without-statistics")
+            write_without_statistics(folder, copy, own=own)
+            say(f"{copy} holds {_names(copy)}, and no statistics of sites", soft_wrap=True)
         if onnx is not None:
             tower = None if encoder is None else encoder_of(head, encoder)
             write_onnx(head, onnx, tower)  # type: ignore[arg-type]  # onnx:PATH is one of ONNX
@@ -52,4 +66,8 @@ def export(
         for new, write in ((torch, write_torch), (hub, write_hub)):
             if new is not None:
                 write(head, new)
-                say(f"{new} holds {', '.join(sorted(p.name for p in new.iterdir() if p.is_file()))}")
+                say(f"{new} holds {_names(new)}")
+
+
+def _names(folder: Path) -> str:
+    return ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))

@@ -32,9 +32,6 @@ def fit(
     min_count: Annotated[
         int, typer.Option(min=0, help="Rows of a class that a site must have to share them; 10 is recommended.")
     ] = 0,
-    sealed: Annotated[
-        bool, typer.Option("--sealed", help="Keep the total of the sites' sums and hashes of them, not each site's.")
-    ] = False,
     no_calibrate: Annotated[
         bool, typer.Option("--no-calibrate", help="Do not fit a temperature for the probabilities, by rows left out.")
     ] = False,
@@ -59,7 +56,6 @@ def fit(
             encoder=encoder,
             min_count=min_count,
             out=out,
-            sealed=sealed,
             contributions=contributions,
             calibrate=not no_calibrate,
             on_head=on_head,

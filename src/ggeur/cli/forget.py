@@ -14,7 +14,7 @@ def forget(
     site: Annotated[str, typer.Argument(help="The site that leaves, by name.")],
     remaining: Annotated[
         list[Path] | None,
-        typer.Argument(help="With --choose-again, or where the model is sealed: tables of all sites that remain."),
+        typer.Argument(help="Tables of all sites that remain, to choose and calibrate again."),
     ] = None,
     encoder: PictureEncoder = None,
     choose_again: ChooseAgain = False,

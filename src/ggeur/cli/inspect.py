@@ -41,6 +41,10 @@ def inspect(
     from ggeur.report import inspection
     from ggeur.report.table_figures import draw, partitions
 
+    if table.is_dir():
+        raise GgeurError(
+            f"{table} is a folder, and inspect shows a table (.npz); `ggeur report` is for models and runs."
+        )
     held = EmbeddingTable.load(table)
     if not len(held):
         raise GgeurError(f"{table} holds no rows, so there is nothing to inspect.")

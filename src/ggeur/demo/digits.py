@@ -12,9 +12,11 @@ module, so accuracies on it say nothing about those data sets and compare with n
 No two domains share a scan, a font or a pen, so no test row of one is a training row of another in disguise.
 Within `typeset`, `clutter` and `texture`, training and test rows share the fonts and the ways of writing.
 
->>> pictures = images()
->>> pictures.x.shape, pictures.domain_names
-((7197, 32, 32, 3), ('handwritten', 'typeset', 'clutter', 'texture'))
+>>> digits = images()
+>>> digits.x.shape, digits.x.dtype
+((7197, 32, 32, 3), dtype('uint8'))
+>>> dict(zip(digits.domain_names, np.bincount(digits.domain).tolist()))
+{'handwritten': 1797, 'typeset': 1800, 'clutter': 1800, 'texture': 1800}
 """
 
 from __future__ import annotations
@@ -54,12 +56,6 @@ def images(seed: int = 0) -> MiniDigits:
     """All four domains, one after the other; the same `seed` gives the same bytes.
 
     The seed draws the three made-up domains; the handwritten one is always the same.
-
-    >>> digits = images()
-    >>> digits.x.shape, digits.x.dtype
-    ((7197, 32, 32, 3), dtype('uint8'))
-    >>> dict(zip(digits.domain_names, np.bincount(digits.domain).tolist()))
-    {'handwritten': 1797, 'typeset': 1800, 'clutter': 1800, 'texture': 1800}
     """
     domains = {
         "handwritten": _handwritten(),

@@ -34,7 +34,6 @@ def fit(
     min_count: int = 0,
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
-    sealed: bool = False,
     contributions: bool = False,
     calibrate: bool = True,
     on_head: OnHead = lambda done, total: None,
@@ -52,7 +51,6 @@ def fit(
     min_count : how many rows of a class a site must have to share them; 10 is what we recommend.
     seed : of the folds of "auto", and of heads that draw.
     out : a model folder to write, with what `ggeur add` and `ggeur forget` need beside the model.
-    sealed : keep the sites' sums there added up, with salted hashes of them, and not one by one.
     contributions : estimate what each site adds, by heads without it; kept in the model folder as contributions.json.
     on_head : called for each of these heads, with how many are solved and how many there will be.
     on_pictures : called while folders are embedded, with the site, pictures done, of how many, and how many of those
@@ -101,7 +99,7 @@ def fit(
             fitted = Fitted(
                 solution, found.params_, whole, ledger.encoder({}), settings, found.metrics_, found.calibration_
             )
-            keep(folder, fitted, found.sums_, ledger, Command("fit"), sealed=sealed)
+            keep(folder, fitted, found.sums_, ledger, Command("fit"))
         found.contributions_ = _contributions(read, solution, on_head) if contributions else None
         if folder is not None and found.contributions_ is not None:
             with cannot(f"write {folder}", CannotWrite):

@@ -1,6 +1,5 @@
 """A head that was solved for sites: scored on their test rows, and kept as a folder that sites can join and leave."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.errors import GgeurError
 from ggeur.data.files import CannotWrite, cannot, write_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.evaluation import TestSet, mean_accuracy
@@ -26,11 +25,9 @@ from ggeur.runs.model import Model
 from ggeur.runs.site_files import (
     CARD,
     WRITTEN,
-    Kept,
     read_receipts,
     save_ledger,
     save_sums,
-    save_total,
     settle,
     write_receipt,
 )
@@ -97,35 +94,25 @@ def keep(
     changed: Sequence[Sums],
     ledger: Ledger,
     command: Command,
-    *,
-    sealed: bool,
     more: Mapping[str, Any] | None = None,
 ) -> Command:
-    """Write the model, the sums that have `changed` or the sealed total, the ledger, the card and a receipt of `more`.
+    """Write the model, the sums that have `changed`, the ledger, the card and a receipt of `more`.
 
     All of it becomes the model's at once, so that whatever is cut short here is mended by giving the same `command`
     again, which is returned with its receipt. The folder is locked, and at rest.
     """
-    model, apart = fitted.model, fitted.solution.solved.apart
-    if sealed and apart is not None:
-        what = "the class means" if apart.kind == "means" else "second moments"
-        warnings.warn(
-            f"{fitted.solution.method} needs {what} of every domain, so the sealed total holds them too: where a "
-            "domain is one site, they are that site's own.",
-            GgeurWarning,
-            stacklevel=2,
-        )
+    model = fitted.model
     with cannot(f"write {folder}", CannotWrite), uninterrupted():
         with staged(folder, lambda: command) as new:
-            for sums in () if sealed else changed:
+            for sums in changed:
                 save_sums(new, sums)
             model.save(new)
-            save_ledger(new, Kept(ledger, save_total(new, fitted.whole) if sealed else ""))
+            save_ledger(new, ledger)
             if more is not None:
                 receipt = write_receipt(folder, new, command.what, command.site, ledger, more)
                 command = command._replace(receipt=receipt)
             history = [*read_receipts(folder), *read_receipts(new)]
-            write_bytes(new / CARD, card(model, ledger, sealed, history).encode())
+            write_bytes(new / CARD, card(model, ledger, history).encode())
         settle(folder)
     return command
 

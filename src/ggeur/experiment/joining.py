@@ -23,7 +23,7 @@ from ggeur.methods.algorithm import Solved
 from ggeur.runs.change import Command, current, locked
 from ggeur.runs.model import Model
 from ggeur.runs.own_encoder import encoder_of
-from ggeur.runs.site_files import LEDGER, Kept, load_ledger, load_sums, load_total, settle
+from ggeur.runs.site_files import LEDGER, load_ledger, load_sums, settle
 
 
 class Opened(NamedTuple):
@@ -31,7 +31,7 @@ class Opened(NamedTuple):
 
     folder: Path
     model: Model
-    kept: Kept
+    ledger: Ledger
     solution: Solution
     own: bool  # whether a method that is a user's own may be imported
 
@@ -47,7 +47,12 @@ class Opened(NamedTuple):
                 f"The model at {folder} was made under secure sums, of which only the total was ever seen: no single "
                 "site can join it or be forgotten; run again, with at least three sites more or fewer."
             )
-        kept = load_ledger(folder)
+        if "chosen_by" in model.algorithm and not current(folder, LEDGER).exists():  # which `fit` alone writes
+            raise GgeurError(
+                f"The model at {folder} holds no statistics of its sites, so none can join or leave it: use the folder "
+                "that `ggeur fit` wrote, or fit again from the tables of all sites."
+            )
+        ledger = load_ledger(folder)
         try:
             solution = Solution.from_json(model.algorithm)
         except (KeyError, TypeError) as error:
@@ -55,7 +60,7 @@ class Opened(NamedTuple):
         _check_own(solution.method, own)
         if kind_of(solution.method) is not Solved:
             raise GgeurError(f"{folder / 'model.json'} says '{solution.method}', which is no solved head.")
-        return cls(folder, model, kept, solution, own)
+        return cls(folder, model, ledger, solution, own)
 
     @property
     def min_count(self) -> int:
@@ -71,7 +76,7 @@ class Opened(NamedTuple):
 
     def sums(self, ledger: Ledger, again: Sequence[Site]) -> list[Sums]:
         """What all in the `ledger` sent: kept here or, where they are given, sent `again` and held to their hashes."""
-        if not again and not self.kept.sealed:
+        if not again:
             return [load_sums(self.folder, entry) for entry in ledger.entries]
         found = {site.name: site for site in again}
         missing, more = [n for n in ledger.names if n not in found], [n for n in found if n not in ledger.names]
@@ -102,14 +107,14 @@ def add_site(
     with ExitStack() as held:
         name, cut = name_of_path(site), _locked(folder, held)
         opened = Opened.at(folder, own)
-        if cut is not None and cut.is_for("add", name, choose_again) and name in opened.kept.ledger.names:
-            (new,), entry = opened.read([site], encoder), opened.kept.ledger.entry(name)
+        if cut is not None and cut.is_for("add", name, choose_again) and name in opened.ledger.names:
+            (new,), entry = opened.read([site], encoder), opened.ledger.entry(name)
             if entry.holds(new.sums(entry.kind)):  # and not other rows under the same name
                 return folder / cut.receipt
-        opened.kept.ledger.check_new(name)
+        opened.ledger.check_new(name)
         (new,) = opened.read([site], encoder)
         again = opened.read(others, encoder) if others else []
-        return _settle(opened, new.name, opened.kept.ledger, again, choose_again, new)
+        return _settle(opened, new.name, opened.ledger, again, choose_again, new)
 
 
 def forget_site(
@@ -123,22 +128,17 @@ def forget_site(
 ) -> Path:
     """Take the site `name` out of the model in `folder`, as if it had never been in; the receipt.
 
-    The tables of the `remaining` sites are needed where the model is sealed, and to choose with `choose_again`.
+    The tables of the `remaining` sites are needed to choose with `choose_again`.
     """
     with ExitStack() as held:
         cut = _locked(folder, held)
         opened = Opened.at(folder, own)
         if cut is not None and any(cut.is_for("forget", n, choose_again) for n in (name, name_of_path(name))):
             return folder / cut.receipt
-        name = name if name in opened.kept.ledger.names else name_of_path(name)
-        ledger = opened.kept.ledger.without(name)
+        name = name if name in opened.ledger.names else name_of_path(name)
+        ledger = opened.ledger.without(name)
         if not ledger.entries:
             raise GgeurError(f"'{name}' is the only site, and without it there is no model: delete {folder} instead.")
-        if opened.kept.sealed and not remaining:
-            raise GgeurError(
-                "The model is sealed, so those who remain must send their sums again: name the tables of "
-                f"{_list(ledger)}."
-            )
         return _settle(opened, name, ledger, opened.read(remaining, encoder) if remaining else [], choose_again, None)
 
 
@@ -155,8 +155,7 @@ def _settle(
 ) -> Path:
     """Solve for the sites of the `ledger` and the `new` one, and write all that follows from it."""
     solution, model = opened.solution, opened.model
-    only_total = opened.kept.sealed and new is not None and not again  # then the total is all there is
-    before = [] if only_total else opened.sums(ledger, again)
+    before = opened.sums(ledger, again)
     changed = [] if new is None else [new.sums(solution.kind)]
     given = {site.name: site for site in (*again, *([] if new is None else [new]))}
     ledger = Ledger(tuple(e._replace(encoder=given[e.name].encoder) if e.name in given else e for e in ledger.entries))
@@ -173,8 +172,7 @@ def _settle(
         ledger = Ledger(())
     ledger = Ledger.of([*ledger.entries, *(Entry.of(sums, given[sums.name].encoder) for sums in changed)])
     names = class_names_of([e.class_names for e in ledger.entries])
-    total = load_total(opened.folder, opened.kept) if only_total and not choose_again else None
-    whole = solution.whole([*before, *changed], names, total)
+    whole = solution.whole([*before, *changed], names)
     params = solution.head(whole)
     calibration: dict[str, Any] = {}
     if set(ledger.names) == set(given) and model.settings.get("calibrate", True):  # the rows of all are here
@@ -195,7 +193,7 @@ def _settle(
         "hash_of_head": head_hash(params),
     }
     command = Command("forget" if new is None else "add", name, choose_again)
-    kept = keep(opened.folder, fitted, changed, ledger, command, sealed=opened.kept.sealed, more=more)
+    kept = keep(opened.folder, fitted, changed, ledger, command, more)
     return opened.folder / kept.receipt
 
 

@@ -87,9 +87,9 @@ class Solution:
         assert found is not None
         return found
 
-    def whole(self, sites: Sequence[Sums], names: tuple[str, ...], before: Whole | None = None) -> Whole:
-        """What the sums of `sites` come to, of the classes `names`, and those that were added up `before`."""
-        return add_up(sites, names, self.solved.needs, self.solved.apart, before)
+    def whole(self, sites: Sequence[Sums], names: tuple[str, ...]) -> Whole:
+        """What the sums of `sites` come to, of the classes `names`."""
+        return add_up(sites, names, self.solved.needs, self.solved.apart)
 
     def head(self, whole: Whole) -> Params:
         """The parameters of the head, solved from the total."""

@@ -139,17 +139,15 @@ def add_up(
     names: tuple[str, ...],
     needs: Statistics,
     apart: Apart | None,
-    before: Whole | None = None,
 ) -> Whole:
-    """The sums of `sites` by name, of the classes `names`, and those that were added up `before`, if any.
+    """The sums of `sites` by name, of the classes `names`.
 
     `needs` is what is kept of the total, `apart` what is of every domain.
     """
     if apart is not None and apart.of == "client":
         raise GgeurError("This head needs every client's message apart, which sums kept by domain do not hold.")
-    every, by_domain = [], {} if before is None else {d: [(m, before.class_names)] for d, m in before.apart.items()}
-    if before is not None:
-        every.append(aligned(before.message, needs, before.class_names, names))
+    every: list[Message] = []
+    by_domain: dict[str, list[tuple[Message, tuple[str, ...]]]] = {}
     for site in sorted(sites, key=lambda s: s.name):
         # Reduced before it is aligned: pooled moments are then the same, to the bit, whatever the site once kept.
         every += [aligned(m, needs, site.class_names, names) for m in site.of_kind(needs).messages.values()]

@@ -166,9 +166,9 @@ def _trained(name: str, head: "Head", task: Task | None, values: Mapping[str, An
 
     build, known = factory(name), declared_by(factory(name))
     if name not in _KINDS:
-        from ggeur.methods.returned import looked_at
+        from ggeur.methods.returned import checked
 
-        build = looked_at(name, build)
+        build = checked(name, build)
     every = {key: p.default for key, p in known.items() if p.default is not p.empty} | dict(values)
     traced = {key: v for key, v in every.items() if is_traced(known[key]) and isinstance(v, float)}
     fixed = tuple((key, v) for key, v in every.items() if key not in traced)

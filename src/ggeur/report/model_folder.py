@@ -15,7 +15,7 @@ from ggeur.experiment.solution import Solution
 from ggeur.federation.ledger import Entry
 from ggeur.runs.change import current, pending
 from ggeur.runs.model import Model
-from ggeur.runs.site_files import LEDGER, load_sums, load_total, read_receipts
+from ggeur.runs.site_files import LEDGER, load_sums, read_receipts
 
 
 class FittedFolder(NamedTuple):
@@ -25,8 +25,7 @@ class FittedFolder(NamedTuple):
     model: Model
     solution: Solution
     entries: Sequence[Entry]
-    sealed: bool
-    counts: Mapping[str, Int]  # rows of every class at each site; sealed, of all sites together
+    counts: Mapping[str, Int]  # rows of every class at each site
     receipts: Sequence[Mapping[str, Any]]
     contributions: Contributions | None
 
@@ -61,21 +60,20 @@ def is_model(folder: Path) -> bool:
 def read_model(folder: Path, own: bool = False) -> FittedFolder:
     """What the `folder` holds; `own` allows a method that is a user's own, whose module is imported."""
     if not current(folder, LEDGER).exists():
-        raise GgeurError(f"{folder} does not say who is in the model: only a folder that `ggeur fit` wrote has a page.")
+        raise GgeurError(
+            f"{folder} does not say who is in the model: only a folder that `ggeur fit` wrote has a page, and no copy "
+            "of it without the statistics."
+        )
     opened = Opened.at(folder, own)
-    model, entries = opened.model, opened.kept.ledger.entries
-    if opened.kept.sealed:
-        whole = load_total(folder, opened.kept)
-        counts = {"all sites": _by_class(whole.class_names, whole.message.count, model)}
-    else:
-        counts = {}
-        for entry in entries:  # one by one, as all sums at once may be more than there is memory for
-            sums = load_sums(folder, entry)
-            count = np.sum([m.count for m in sums.messages.values()], axis=0)
-            counts[entry.name] = _by_class(sums.class_names, count, model)
-    sealed, receipts = opened.kept.sealed, read_receipts(folder)
+    model, entries = opened.model, opened.ledger.entries
+    counts = {}
+    for entry in entries:  # one by one, as all sums at once may be more than there is memory for
+        sums = load_sums(folder, entry)
+        count = np.sum([m.count for m in sums.messages.values()], axis=0)
+        counts[entry.name] = _by_class(sums.class_names, count, model)
+    receipts = read_receipts(folder)
     contributions = None if pending(folder) else load_contributions(folder)  # of the sites before the change
-    return FittedFolder(folder, model, opened.solution, entries, sealed, counts, receipts, contributions)
+    return FittedFolder(folder, model, opened.solution, entries, counts, receipts, contributions)
 
 
 def _by_class(names: Sequence[str], count: Any, model: Model) -> Int:

@@ -14,7 +14,7 @@ from ggeur.report.model_folder import FittedFolder, read_model
 from ggeur.report.template import render_page
 from ggeur.runs.card import calibration_words
 from ggeur.runs.promise import sentences
-from ggeur.runs.site_files import CONTRIBUTIONS, LEDGER, PAGE, RECEIPTS, SUMS, TOTAL
+from ggeur.runs.site_files import CONTRIBUTIONS, LEDGER, PAGE, RECEIPTS, SUMS
 
 _ROWS = 40  # of a heat map
 _LEAST = 0.9  # the probability whose coverage is told in words
@@ -24,7 +24,6 @@ _FILES = (
     ("model.json", "classes, encoder, method and constants, test accuracy", True),
     ("card.md", "the same for people to read", True),
     (SUMS, "what every site sent; keep it where the sites agreed that it may lie", False),
-    (TOTAL, "what all sites sent, added up; keep it where the sites agreed that it may lie", False),
     (LEDGER, "who is in, with salted hashes of what each sent", False),
     (RECEIPTS, "one for each site that joined or left", False),
     (CONTRIBUTIONS, "contributions: figures of every site on its own", False),
@@ -85,7 +84,6 @@ def _held(f: FittedFolder) -> CaptionedFigure:
     counts = np.stack(list(f.counts.values()))[:_ROWS]
     sites = plain_names(tuple(f.counts)[:_ROWS])
     more = f" The first {_ROWS} sites." if len(f.counts) > _ROWS else ""
-    more += " The model is sealed, so rows by class are known of all sites together alone." if f.sealed else ""
     return captioned("held", label_distribution({"": counts}, plain_names(f.model.class_names), sites), more=more)
 
 

@@ -16,8 +16,11 @@ from ggeur.runs.promise import sentences
 _ENCODER = (("Encoder:", "encoder"), ("weights", "weights"), ("preprocessing", "preprocessing"))
 
 
-def card(model: Model, ledger: Ledger, sealed: bool, history: Sequence[Mapping[str, Any]]) -> str:
-    """The card of a solved `model` of the sites in the `ledger`; `history` are its receipts."""
+def card(model: Model, ledger: Ledger, history: Sequence[Mapping[str, Any]], *, statistics: bool = True) -> str:
+    """Return the card of a solved `model` of the sites in the `ledger`; `history` are its receipts.
+
+    `statistics` says whether those of the sites lie beside it.
+    """
     a = model.algorithm
     constants = _pairs(a["constants"]) or "none"
     many = "one site" if len(ledger.entries) == 1 else f"{len(ledger.entries)} sites"
@@ -41,13 +44,7 @@ def card(model: Model, ledger: Ledger, sealed: bool, history: Sequence[Mapping[s
         *calibration_words(model.calibration, "since a site joined or left" if history else ""),
         *_not_for(model),
         *_history(history, ledger),
-        "Sites can join and leave: `ggeur add`, `ggeur forget`. After a site has been forgotten, the head equals, bit "
-        "for bit and with the same constants, one that never saw it. Copies made before are not reached by this.",
-        "",
-        "`total.npz` holds what all sites' sums come to, and `ledger.json` salted hashes of them."
-        if sealed
-        else "`sums/` holds every site's sums: keep it where the sites agreed that it may lie.",
-        "To hand the model on, copy `head.npz`, `model.json` and `card.md` alone.",
+        *(_WITH_STATISTICS if statistics else _WITHOUT_STATISTICS),
         "",
     ]
     return "\n".join(lines)
@@ -58,6 +55,20 @@ def _encoder(model: Model) -> str:
     return f"- {', '.join(said)}"
 
 
+_FORGOTTEN = (
+    "After a site has been forgotten, the head equals, bit for bit and with the same constants, one that never saw it. "
+    "Copies made before are not reached by this."
+)
+_WITH_STATISTICS = (
+    f"Sites can join and leave: `ggeur add`, `ggeur forget`. {_FORGOTTEN}",
+    "",
+    "`sums/` holds the statistics of every site: keep it where the sites agreed that it may lie.",
+    "To hand the model on, leave them out: `ggeur export FOLDER --without-statistics`.",
+)
+_WITHOUT_STATISTICS = (
+    "This copy holds no statistics of sites, neither of one nor their total. It predicts, exports and serves. Sites "
+    f"join and leave the model where the statistics are, and this copy does not change with it. {_FORGOTTEN}",
+)
 _UNREAD = 4  # rows of a cell from which on none is known to follow from its sums
 
 

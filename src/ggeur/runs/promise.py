@@ -70,8 +70,8 @@ def sentences(made: Mapping[str, Any]) -> list[str]:
         said.append(f"Classes with {few} took no part" + ("." if "epsilon" in made else " at that site."))
     if "secure_sum" in made:
         said.append(
-            "Sums were secure: the server saw the total of all sites, and no site's own. The model is sealed: no "
-            "single site can join or be forgotten."
+            "Sums were secure: the server saw the total of all sites, and no site's own. No single site "
+            "can join the model or be forgotten."
             if made["secure_sum"] is True
             else "Sums were taken as secure ones would be; a simulation masks nothing."
         )

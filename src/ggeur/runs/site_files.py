@@ -1,4 +1,4 @@
-"""What lies beside a solved model: every site's sums or, sealed, their total; the ledger of who is in; receipts."""
+"""What lies beside a solved model: every site's sums, the ledger of who is in, and receipts."""
 
 import json
 import re
@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,34 +14,25 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.message import KINDS, Message
 from ggeur.core.names import one_line
 from ggeur.data.files import CannotWrite, cannot, read_arrays, write_atomically, write_bytes
-from ggeur.federation.ledger import Entry, Ledger, digest_of_messages
-from ggeur.federation.sums import Sums, Whole
+from ggeur.federation.ledger import Entry, Ledger
+from ggeur.federation.sums import Sums
 from ggeur.runs.change import NEXT, PART, Command, clear, close, current, land, pending, settled, temporaries
 from ggeur.runs.sealed import sealed, unsealed
 
-SUMS, LEDGER, TOTAL, RECEIPTS = "sums", "ledger.json", "total.npz", "receipts"
+SUMS, LEDGER, RECEIPTS = "sums", "ledger.json", "receipts"
 PAGE, CONTRIBUTIONS = "report.html", "contributions.json"
 _BEFORE = "helps.json"  # what 0.2 called it
 HEAD, ABOUT, CARD = "head.npz", "model.json", "card.md"
-WRITTEN = (HEAD, ABOUT, CARD, LEDGER, TOTAL, SUMS)  # by a fit
+WRITTEN = (HEAD, ABOUT, CARD, LEDGER, SUMS)  # by a fit
 _LONGEST = 200  # bytes of a site's name: a file's may have 255, its ending and a temporary one included
 _SCHEMA = 2  # the first had no facts about encoders
 
 
-class Kept(NamedTuple):
-    """The ledger as it lies there, and the hash of the sealed total where there is one."""
+def load_ledger(folder: Path, *, sealed_too: bool = False) -> Ledger:
+    """Return who is in the model at `folder`; GgeurError where nobody can tell.
 
-    ledger: Ledger
-    total: str = ""
-
-    @property
-    def sealed(self) -> bool:
-        """Whether sites' sums are kept added up, and not one by one."""
-        return bool(self.total)
-
-
-def load_ledger(folder: Path) -> Kept:
-    """Who is in the model at `folder`; GgeurError where nobody can tell."""
+    A model that ggeur 0.2 sealed is refused, unless `sealed_too` says that its sites' statistics are not needed.
+    """
     path = folder / LEDGER
     try:
         content = settled(folder, [LEDGER], lambda: current(folder, LEDGER).read_bytes())
@@ -55,7 +46,7 @@ def load_ledger(folder: Path) -> Kept:
             raise ValueError("its sites are not sites")
         if not all(isinstance(e.encoder, dict | None) for e in entries):
             raise ValueError("what it says of encoders is no table")
-        return Kept(Ledger.of(entries), str(tree["total"]))
+        total = bool(tree["total"])  # its hash, where the model is sealed
     except FileNotFoundError as error:
         raise GgeurError(
             f"The model at {folder} keeps no sums: a head that was trained cannot add or forget a site; train it again "
@@ -63,12 +54,18 @@ def load_ledger(folder: Path) -> Kept:
         ) from error
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise GgeurError(f"{path} is damaged, so nobody can tell who is in the model: {one_line(error)}.") from error
+    if total and not sealed_too:
+        raise GgeurError(
+            f"The model at {folder} was sealed by ggeur 0.2 and keeps no site's statistics, only their total: no site "
+            "can join or leave it; fit it again from the tables of all sites with `ggeur fit`."
+        )
+    return Ledger.of(entries)
 
 
-def save_ledger(folder: Path, kept: Kept) -> None:
+def save_ledger(folder: Path, ledger: Ledger) -> None:
     """Write `ledger.json` to `folder`."""
-    sites = [e._asdict() for e in kept.ledger.entries]
-    write_bytes(folder / LEDGER, sealed({"schema": _SCHEMA, "sites": sites, "total": kept.total}))
+    sites = [e._asdict() for e in ledger.entries]
+    write_bytes(folder / LEDGER, sealed({"schema": _SCHEMA, "sites": sites, "total": ""}))
 
 
 def save_sums(folder: Path, sums: Sums) -> None:
@@ -121,37 +118,17 @@ def settle(folder: Path) -> Command | None:
     return done
 
 
-def _sweep(folder: Path, kept: Kept) -> None:
+def _sweep(folder: Path, ledger: Ledger) -> None:
     # By what they are and not by how they are listed: some file systems spell an accent in their own way.
-    known = [folder / SUMS / f"{name}.npz" for name in (() if kept.sealed else kept.ledger.names)]
+    known = [folder / SUMS / f"{name}.npz" for name in ledger.names]
     known = [path for path in known if path.exists()]
     stray = [path for path, _ in (*temporaries(folder / SUMS), *temporaries(folder / RECEIPTS))]
-    files = (HEAD, ABOUT, CARD, LEDGER, TOTAL, CONTRIBUTIONS, PAGE)
+    files = (HEAD, ABOUT, CARD, LEDGER, CONTRIBUTIONS, PAGE)
     stray += [path for path, name in temporaries(folder) if name in files]
     unsure = set((folder / SUMS).glob("*.npz")) - set(known)
     stray += [path for path in unsure if not any(path.samefile(one) for one in known)]
-    for path in (*stray, *(() if kept.sealed else (folder / TOTAL,))):
+    for path in stray:
         path.unlink(missing_ok=True)
-
-
-def save_total(folder: Path, whole: Whole) -> str:
-    """Write the sealed total; its hash, for the ledger."""
-    messages = [whole.message, *whole.apart.values()]
-    _write(folder / TOTAL, whole.class_names, ["", *whole.apart], messages)
-    return _digest(whole)
-
-
-def load_total(folder: Path, kept: Kept) -> Whole:
-    """The sealed total; GgeurError where it is not what the ledger says."""
-    names, domains, messages = _read(current(folder, TOTAL))
-    whole = Whole(names, messages[0], dict(zip(domains[1:], messages[1:], strict=True)))
-    if _digest(whole) != kept.total:
-        raise GgeurError(f"{folder / TOTAL} does not match its hash in the ledger; it was changed or damaged.")
-    return whole
-
-
-def _digest(whole: Whole) -> str:
-    return digest_of_messages([whole.message, *whole.apart.values()], json.dumps([whole.class_names, [*whole.apart]]))
 
 
 def write_receipt(folder: Path, new: Path, what: str, site: str, ledger: Ledger, more: Mapping[str, Any]) -> str:

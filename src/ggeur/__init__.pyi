@@ -1,0 +1,31 @@
+# What `ggeur` offers, and where it lives: types for readers and checkers, and what `__init__.py` loads on first use.
+from .core.augment import DrawRule as DrawRule
+from .core.augment import Prototypes as Prototypes
+from .core.augment import augment as augment
+from .core.errors import GgeurError as GgeurError
+from .core.errors import GgeurWarning as GgeurWarning
+from .core.geometry import Geometry as Geometry
+from .core.geometry import similarity as similarity
+from .core.message import Message as Message
+from .core.statistics import ClassStatistics as ClassStatistics
+from .data import partition as partition
+from .data.image_set import ImageSet as ImageSet
+from .data.image_table import ImageTable as ImageTable
+from .data.table import EmbeddingTable as EmbeddingTable
+from .demo import digits as digits
+from .encode.encoder import Encoder as Encoder
+from .encode.encoder import load_encoder as load_encoder
+from .experiment.estimator import OneMessageClassifier as OneMessageClassifier
+from .experiment.fit import fit as fit
+from .experiment.runner import run as run
+from .federation.augmentation import Augmentation as Augmentation
+from .heads.head import Head as Head
+from .methods.algorithm import Solved as Solved
+from .methods.method import Method as Method
+from .runs.compare import paired_difference as paired_difference
+from .runs.model import Model as Model
+from .runs.model import load_model as load_model
+from .runs.result import Result as Result
+from .settings.grid import Experiment as Experiment
+
+__version__: str
