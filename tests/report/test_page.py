@@ -269,17 +269,6 @@ def test_the_command_to_run_it_again_names_its_rows(paper_run, tmp_path):
     assert "ggeur reproduce table11" in whole and "--rows" not in whole
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_protocols_side_by_side(paper_run, tmp_path):
-    rows = ["FedAvg", "FedAvg + GGEUR"]
-    runs = [paper_run("table4", rows, protocol) for protocol in ("paper", "released", "sound")]
-    text = write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
-    words = " ".join("".join(Page(text).text).split())
-    assert "Table 4 under 3 protocols" in words and "(protocol released)" in words
-    assert "GGEUR over FedAvg +1.00 ± 0.00 +1.00 ± 0.00 +1.00 ± 0.00 +5.76" in words
-    assert "under 3 protocols" not in written(runs[0], tmp_path)
-
-
 def test_seconds_are_told_as_ratios(paper_run):
     run = read_run(paper_run("table10", []))
     assert summary(run.entries, run.table, run.reading) == [

@@ -18,13 +18,11 @@ from ggeur.report.contributions_section import contributions_section
 from ggeur.report.entries import Entry
 from ggeur.report.evidence import evidence, evidence_of_training
 from ggeur.report.latex import to_latex
-from ggeur.report.protocols import side_by_side
 from ggeur.report.ranking import decision, ranking
 from ggeur.report.ranks_section import ranks_section
 from ggeur.report.run_folder import Run, find_contributions, read_run
 from ggeur.report.tables import averaged
 from ggeur.report.template import render_page, templates
-from ggeur.report.together import together
 from ggeur.report.words import summary
 from ggeur.runs.promise import promised
 from ggeur.runs.versions import read_versions
@@ -56,8 +54,6 @@ def render(runs: Sequence[Run]) -> str:
         runs[0].title if len(runs) == 1 else f"{len(runs)} runs of ggeur",
         "report on fewer runs at once",
         runs=[_context(run, f"run{i}") for i, run in enumerate(runs)],
-        protocols=side_by_side(runs),
-        together=together(runs),
     )
 
 
