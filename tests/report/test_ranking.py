@@ -1,11 +1,11 @@
-"""Ranks, the frontier and the sentence that decides, against other ways to compute them."""
+"""Ranks and the sentence that decides, against other ways to compute them."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from ggeur.report.ranking import Candidate, Ranking, decision, frontier, least_difference, ranking
-from ggeur.report.ranks_section import ranks_section
+from ggeur.report.page import _part
+from ggeur.report.ranking import Candidate, Ranking, decision, least_difference, ranking
 from ggeur.report.run_folder import read_run
 from ggeur.runs.result import Cell
 
@@ -37,18 +37,6 @@ def test_intervals_of_ranks_by_hand():
     assert Ranking(found.rows, None, 1).interval(0) == (1, 4)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_frontier_holds_whatever_no_other_beats(seed):
-    rng = np.random.default_rng(seed)
-    rows = [candidate(str(i), [float(a)], float(b)) for i, (a, b) in enumerate(rng.integers(0, 12, size=(15, 2)))]
-    unbeaten = {
-        (row.avg, row.bytes)
-        for row in rows
-        if not any(o.avg >= row.avg and o.bytes <= row.bytes and (o.avg, o.bytes) != (row.avg, row.bytes) for o in rows)
-    }
-    assert {(row.avg, row.bytes) for row in frontier(rows, "bytes")} == unbeaten
-
-
 def test_the_cheaper_is_used_where_nobody_can_tell():
     best = candidate("FedAvg + GGEUR", [90.0, 92.0, 91.0], 10_000_000)
     near = candidate("limit", [91.5, 90.0, 90.9], 1_000_000, solved=True)
@@ -73,8 +61,8 @@ def test_a_run_is_ranked_as_its_table_says(table5_run):
     found = ranking(run.entries, run.reading)
     avg = {line.name: line.numbers[run.table.columns.index("AVG")].mean for line in run.table.lines if not line.why}
     assert {row.name: pytest.approx(row.avg) for row in found.rows} == avg
-    section = ranks_section(found, run.entries, "here")
-    assert 'id="here"' in section and "where plain FedAvg ends" in section
+    section = _part("ranks", "here", found=found)
+    assert 'id="here-ranks"' in section
     assert all(name in section for name in avg)
 
 

@@ -19,7 +19,6 @@ from ggeur.report.entries import Entry
 from ggeur.report.evidence import evidence, evidence_of_training
 from ggeur.report.latex import to_latex
 from ggeur.report.ranking import decision, ranking
-from ggeur.report.ranks_section import ranks_section
 from ggeur.report.run_folder import Run, find_contributions, read_run
 from ggeur.report.tables import averaged
 from ggeur.report.template import render_page, templates
@@ -79,16 +78,19 @@ def _context(run: Run, key: str) -> dict[str, Any]:
             *_messages(run.entries),
             *promised(run.result.cells),
         ],
-        "ranks": "" if ranked is None else ranks_section(ranked, run.entries, f"{key}-ranks"),
-        "chosen": templates().get_template("chosen.html.j2").render(id=f"{key}-chosen", chosen=chosen)
-        if chosen
-        else "",
+        "ranks": "" if ranked is None else _part("ranks", key, found=ranked),
+        "chosen": _part("chosen", key, chosen=chosen) if chosen else "",
         "figures": [*training, *data],
         "contributions": "" if shared is None else contributions_section(shared, f"{key}-contributions"),
         "audit": "" if found is None else audit_section(found, f"{key}-audit"),
         "again": _again(run),
         "versions": read_versions(run.folder),
     }
+
+
+def _part(name: str, key: str, **words: Any) -> str:
+    """Return a part of the page as HTML, whose id no other part has: the template `name` filled with `words`."""
+    return templates().get_template(f"{name}.html.j2").render(id=f"{key}-{name}", **words)
 
 
 def _messages(entries: Sequence[Entry]) -> list[str]:

@@ -12,7 +12,6 @@ from ggeur.methods import kind_of
 from ggeur.methods.algorithm import Bound
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report.entries import Entry
-from ggeur.report.reach import is_solved
 from ggeur.report.tables import label
 from ggeur.runs.result import Cell
 
@@ -107,6 +106,11 @@ def _candidate(name: str, group: Sequence[Entry]) -> Candidate:
     )
 
 
+def is_solved(cell: Cell) -> bool:
+    """Return whether the cell had no rounds: its head was computed directly, and scored once."""
+    return not cell.local_steps and len(cell.rounds) == 1
+
+
 def least_difference(values: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> float | None:
     """From what difference of means on two rows of `values` (rows, seeds) are told apart, all pairs at once at 95 %.
 
@@ -140,12 +144,3 @@ def decision(found: Ranking) -> str:
     if pick.solved or solved is None:
         return f"{text}."
     return f"{text}; if one message is all that can be sent, {solved.name} has {solved.avg:.2f} %."
-
-
-def frontier(rows: Sequence[Candidate], cost: str) -> list[Candidate]:
-    """Rows that no other beats: for less of that `cost` every other is less accurate; the cheapest first."""
-    found: list[Candidate] = []
-    for row in sorted(rows, key=lambda row: (getattr(row, cost), -row.avg)):
-        if not found or row.avg > found[-1].avg:
-            found.append(row)
-    return found
