@@ -20,6 +20,7 @@ from ggeur.report.evidence import evidence, evidence_of_training
 from ggeur.report.latex import to_latex
 from ggeur.report.ranking import decision, ranking
 from ggeur.report.run_folder import Run, find_contributions, read_run
+from ggeur.report.selection import selected
 from ggeur.report.tables import averaged
 from ggeur.report.template import render_page, templates
 from ggeur.report.words import summary
@@ -79,6 +80,7 @@ def _context(run: Run, key: str) -> dict[str, Any]:
             *promised(run.result.cells),
         ],
         "ranks": "" if ranked is None else _part("ranks", key, found=ranked),
+        "selected": _part("selected", key, selected=taken) if (taken := selected(run.entries)) else "",
         "chosen": _part("chosen", key, chosen=chosen) if chosen else "",
         "figures": [*training, *data],
         "contributions": "" if shared is None else contributions_section(shared, f"{key}-contributions"),

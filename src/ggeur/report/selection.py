@@ -1,0 +1,34 @@
+"""What `auto` selected in a run: a line for every seed, beside what the test samples say of it."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ggeur.report.entries import Entry
+
+
+class Selected(NamedTuple):
+    """The candidate that one seed selected; accuracies in percent."""
+
+    name: str  # of the method and its setting
+    seed: int
+    taken: str
+    expected: float  # by cross-validation
+    test: float | None
+    others: Mapping[str, float]  # what the other candidates were expected to reach, best first
+
+
+def selected(entries: Sequence[Entry]) -> list[Selected]:
+    """Return what every seed of `entries` selected by cross-validation; empty where nothing was selected so."""
+    return [
+        Selected(
+            f"{entry.name}, {entry.condition}" if entry.condition and entry.condition not in entry.name else entry.name,
+            cell.seed,
+            cell.taken,
+            cell.expected[cell.taken],
+            cell.avg,
+            dict(sorted(((k, v) for k, v in cell.expected.items() if k != cell.taken), key=lambda pair: -pair[1])),
+        )
+        for entry in entries
+        for cell in entry.row.cells
+        if cell.expected
+    ]
