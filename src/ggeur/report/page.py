@@ -18,7 +18,7 @@ from ggeur.report.contributions_section import contributions_section
 from ggeur.report.entries import Entry
 from ggeur.report.evidence import evidence, evidence_of_training
 from ggeur.report.latex import to_latex
-from ggeur.report.ranking import decision, ranking
+from ggeur.report.ranking import ranking, recommendation
 from ggeur.report.run_folder import Run, find_contributions, read_run
 from ggeur.report.selection import selected
 from ggeur.report.tables import averaged
@@ -68,10 +68,7 @@ def _context(run: Run, key: str) -> dict[str, Any]:
         "key": key,
         "run": run,
         "averaged": averaged(run.result.cells),
-        "summary": [
-            *([] if ranked is None else [decision(ranked)]),
-            *summary(run.entries, run.table, run.reading),
-        ],
+        "summary": [*(recommendation(ranked) if ranked else []), *summary(run.entries, run.table, run.reading)],
         "notes": [
             *of_paper,
             *missing,
@@ -79,7 +76,7 @@ def _context(run: Run, key: str) -> dict[str, Any]:
             *_messages(run.entries),
             *promised(run.result.cells),
         ],
-        "ranks": "" if ranked is None else _part("ranks", key, found=ranked),
+        "ranks": _part("ranks", key, found=ranked) if ranked and len(ranked.rows) > 1 else "",
         "selected": _part("selected", key, selected=taken) if (taken := selected(run.entries)) else "",
         "chosen": _part("chosen", key, chosen=chosen) if chosen else "",
         "figures": [*training, *data],
