@@ -1,7 +1,7 @@
 """What `auto` selected, as the page shows it: the cells' own numbers, one line for each seed."""
 
 from ggeur.report.entries import Entry
-from ggeur.report.page import _part
+from ggeur.report.page import _messages, _part
 from ggeur.report.selection import selected
 from ggeur.runs.result import Cell, Row
 
@@ -33,3 +33,11 @@ def test_the_table_shows_the_selected_beside_the_others():
     words = " ".join(text.split())
     assert 'id="run0-selected"' in words and "&lt;b&gt; 79.0" in words
     assert '<td>3</td><td class="text">ridge</td> <td>80.3</td><td data-value="81.0">81.0</td>' in words
+
+
+def test_what_the_table_says_is_not_said_again_beside_the_summary():
+    chose = cell(0, {"lda": 60.0}, 66.0)
+    chose.message = "Selected lda."
+    other = cell(1, {}, 65.0)
+    other.message = "It grew."
+    assert _messages([entry("auto, beta 1", "beta 1", chose, other)]) == ["auto, beta 1, seed 1: It grew."]

@@ -61,6 +61,11 @@ class Entry(NamedTuple):
         return float(np.mean(numbers)) if numbers else None
 
     @property
+    def full_name(self) -> str:
+        """The row's name and its condition, which the name of a row of a grid has already."""
+        return self.name if self.condition in self.name else f"{self.name}, {self.condition}"
+
+    @property
     def title(self) -> str:
         """The method and where it was tried, as a chart names them."""
         method = _METHOD_NAMES.get(self.method, self.method)

@@ -9,6 +9,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.data.files import write_bytes
 from ggeur.experiment.audit_file import load as load_audit
 from ggeur.experiment.contributions import load as load_contributions
+from ggeur.experiment.tracker import missing_sentence
 from ggeur.paper.paper_tables import Table
 from ggeur.paper.published import published_gains
 from ggeur.paper.reproduction import Reproduction
@@ -97,8 +98,9 @@ def _messages(entries: Sequence[Entry]) -> list[str]:
     said: dict[str, list[str]] = {}
     for entry in entries:
         for cell in entry.row.cells:
-            where = ", ".join([entry.name, *([entry.condition] if entry.condition else []), f"seed {cell.seed}"])
-            said.setdefault(cell.message, []).append(where)
+            # What was selected stands in a table of its own.
+            message = missing_sentence(cell.missing) if cell.expected and cell.status == "ok" else cell.message
+            said.setdefault(message, []).append(f"{entry.full_name}, seed {cell.seed}")
     if len(said) == 1:  # one message, of all
         return [message for message in said if message]
     return [

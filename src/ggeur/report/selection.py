@@ -21,7 +21,7 @@ def selected(entries: Sequence[Entry]) -> list[Selected]:
     """Return what every seed of `entries` selected by cross-validation; empty where nothing was selected so."""
     return [
         Selected(
-            f"{entry.name}, {entry.condition}" if entry.condition and entry.condition not in entry.name else entry.name,
+            entry.full_name,
             cell.seed,
             cell.taken,
             cell.expected[cell.taken],
