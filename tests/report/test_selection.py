@@ -15,13 +15,18 @@ def cell(seed, expected, avg, taken="lda"):
 
 
 def test_every_seed_that_selected_is_a_line_and_what_did_not_is_none():
-    a = entry("auto", "beta 1", cell(0, {"lda": 60.0, "ncm": 50.0, "limit": 59.0}, 66.0), cell(1, {"lda": 61.0}, None))
+    a = entry(
+        "auto",
+        "beta 1",
+        cell(0, {"lda": 60.0, "ncm": 50.0, "a": 40.0, "b": 30.0, "limit": 59.0}, 66.0),
+        cell(1, {"lda": 61.0}, None),
+    )
     found = selected([a, entry("fedavg", "", cell(0, {}, 50.0))])
     assert found == [
-        ("auto, beta 1", 0, "lda", 60.0, 66.0, {"limit": 59.0, "ncm": 50.0}),
+        ("auto, beta 1", 0, "lda", 60.0, 66.0, {"limit": 59.0, "ncm": 50.0, "a": 40.0}),
         ("auto, beta 1", 1, "lda", 61.0, None, {}),
     ]
-    assert list(found[0].others) == ["limit", "ncm"]
+    assert list(found[0].others) == ["limit", "ncm", "a"]
 
 
 def test_the_table_shows_the_selected_beside_the_others():

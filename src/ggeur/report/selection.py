@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 from ggeur.report.entries import Entry
 
+_OTHERS = 3  # candidates that are named beside the selected one
+
 
 class Selected(NamedTuple):
     """The candidate that one seed selected; accuracies in percent."""
@@ -14,7 +16,7 @@ class Selected(NamedTuple):
     taken: str
     expected: float  # by cross-validation
     test: float | None
-    others: Mapping[str, float]  # what the other candidates were expected to reach, best first
+    others: Mapping[str, float]  # what the best of the other candidates were expected to reach
 
 
 def selected(entries: Sequence[Entry]) -> list[Selected]:
@@ -26,7 +28,7 @@ def selected(entries: Sequence[Entry]) -> list[Selected]:
             cell.taken,
             cell.expected[cell.taken],
             cell.avg,
-            dict(sorted(((k, v) for k, v in cell.expected.items() if k != cell.taken), key=lambda pair: -pair[1])),
+            dict(sorted(((k, v) for k, v in cell.expected.items() if k != cell.taken), key=lambda o: -o[1])[:_OTHERS]),
         )
         for entry in entries
         for cell in entry.row.cells
