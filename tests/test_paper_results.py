@@ -11,11 +11,10 @@ import pytest
 import ggeur
 from ggeur.data.table import EmbeddingTable
 from ggeur.paper.paper_tables import Table, select_rows
-from ggeur.report.reach import reach
 from ggeur.report.tables import Number
 from ggeur.runs.result import Cell
 
-TOOLS = ("paper", "paper_cells", "paper_gains", "paper_gaps", "paper_results", "paper_tables", "tables")
+TOOLS = ("paper", "paper_cells", "paper_gains", "paper_gaps", "paper_reach", "paper_results", "paper_tables", "tables")
 TINY = """
 [tiny-paper]
 table = "table5"
@@ -206,14 +205,14 @@ def test_what_ggeur_adds_at_a_glance_by_hand(tools):
     ]
 
 
-def test_reach_by_hand():
+def test_reach_by_hand(tools):
     """Ten bytes before training, 100 in four rounds after it; AVG over two seeds is at 60 after the third."""
+    reach = tools["paper_reach"].reach
     more = {"bytes_up": 60, "bytes_down": 50, "bytes_first": 10, "round_seconds": 2.0, "local_steps": [1]}
     cells = [Cell("m", "n", s, {}, rounds=r, **more) for s, r in enumerate([[10, 50, 70, 80], [20, 40, 50, 90]])]
     assert reach(cells, 60.0) == (3, 85.0, 6.0)
     assert reach(cells, 86.0) is None and reach([], 1.0) is None
     solved = Cell("lda", "n", 0, {}, rounds=[70.0], bytes_up=7, bytes_down=3, bytes_first=10, seconds=0.5)
     assert reach([solved], 70.0) == (0, 10.0, 0.5) and reach([solved], 71.0) is None
-    assert reach([solved], 70.0).words == "one message"
     before = [Cell("m", "n", 0, {}, rounds=[50.0], local_steps=[1])]  # of an earlier version
     assert reach(before, 40.0) == (1, None, None)

@@ -6,12 +6,12 @@ import numpy as np
 from paper_cells import NOT_RUN, figure, markdown
 from paper_gains import PROTOCOLS, Averages, controls, gains, glance
 from paper_gaps import choices, slips
+from paper_reach import Reach, reach
 from paper_results import Finished, Piece, together
 
 from ggeur.experiment.plan import human_bytes
 from ggeur.paper.paper_tables import Table
 from ggeur.paper.tuning import AS_SOUND
-from ggeur.report.reach import Reach, reach
 from ggeur.report.tables import Line, Number
 from ggeur.runs.result import Cell
 

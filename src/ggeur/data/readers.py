@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -141,12 +140,12 @@ def _entries(path: Path) -> list[Path]:
 
 
 def folder_name(path: Path) -> str:
-    """The name as text; one spelling of accents, whichever the file system prefers."""
+    """Return the name as text, or raise where it is none."""
     try:
         path.name.encode()
     except UnicodeEncodeError as error:
         raise GgeurError(f"The name of the folder {printable(path)} is not valid text; rename it.") from error
-    return unicodedata.normalize("NFC", path.name)
+    return path.name
 
 
 def plain_name(name: str) -> str:

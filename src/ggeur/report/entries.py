@@ -61,6 +61,11 @@ class Entry(NamedTuple):
         return float(np.mean(numbers)) if numbers else None
 
     @property
+    def full_name(self) -> str:
+        """The row's name and its condition, which the name of a row of a grid has already."""
+        return self.name if self.condition in self.name else f"{self.name}, {self.condition}"
+
+    @property
     def title(self) -> str:
         """The method and where it was tried, as a chart names them."""
         method = _METHOD_NAMES.get(self.method, self.method)
@@ -75,10 +80,10 @@ class Pair(NamedTuple):
     difference: Difference | None  # None with fewer than two common seeds
 
     @classmethod
-    def of(cls, full: Entry, other: Entry, comparisons: int = 1) -> Self:
-        """Two finished rows, seed by seed: `full` is compared with `other`, as one of so many `comparisons`."""
+    def of(cls, full: Entry, other: Entry) -> Self:
+        """Two finished rows, seed by seed: `full` is compared with `other`."""
         try:
-            return cls(full, other, paired_difference(full.row, other.row, comparisons=comparisons))
+            return cls(full, other, paired_difference(full.row, other.row))
         except GgeurError:
             return cls(full, other, None)
 
@@ -99,13 +104,6 @@ class Pair(NamedTuple):
         """The difference with its interval, as "+1.20 points [+0.40, +2.00]"."""
         d = self.difference
         return f"{self.mean:+.2f} points" + (f" [{d.low:+.2f}, {d.high:+.2f}]" if d is not None else "")
-
-    @property
-    def last(self) -> float:
-        """The same after the last round alone, where the mean over rounds may still hold those of the start."""
-        full, other = ({c.seed: c.rounds[-1] for c in e.row.cells if c.status == "ok"} for e in (self.full, self.other))
-        common = full.keys() & other.keys()
-        return float(np.mean([full[s] - other[s] for s in common])) if common else float("nan")
 
 
 def entries(result: Result, experiment: Experiment, reading: Reproduction | None) -> list[Entry]:

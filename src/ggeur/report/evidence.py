@@ -15,7 +15,6 @@ from ggeur.paper.reproduction import Reproduction
 from ggeur.report import charts, figures, inspection
 from ggeur.report.canvas import plain_names, plain_text
 from ggeur.report.captions import CaptionedFigure, captioned
-from ggeur.report.choice_chart import choices
 from ggeur.report.entries import Entry, draws_noise, pairs
 from ggeur.report.words import published_gain
 from ggeur.settings.schema import Settings
@@ -37,7 +36,6 @@ def evidence_of_training(entries: Sequence[Entry], reading: Reproduction | None)
         "gains": charts.gains(with_plain, published),
         "controls": charts.controls(entries),
         "convergence": charts.convergence(entries),
-        "choices": choices(entries),
     }
     words = {"intervals": intervals, "diamonds": diamonds}
     return [captioned(key, figure, **words) for key, figure in drawn.items() if figure is not None]

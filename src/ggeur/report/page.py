@@ -9,6 +9,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.data.files import write_bytes
 from ggeur.experiment.audit_file import load as load_audit
 from ggeur.experiment.contributions import load as load_contributions
+from ggeur.experiment.tracker import missing_sentence
 from ggeur.paper.paper_tables import Table
 from ggeur.paper.published import published_gains
 from ggeur.paper.reproduction import Reproduction
@@ -18,13 +19,11 @@ from ggeur.report.contributions_section import contributions_section
 from ggeur.report.entries import Entry
 from ggeur.report.evidence import evidence, evidence_of_training
 from ggeur.report.latex import to_latex
-from ggeur.report.protocols import side_by_side
-from ggeur.report.ranking import decision, ranking
-from ggeur.report.ranks_section import ranks_section
+from ggeur.report.ranking import ranking, recommendation
 from ggeur.report.run_folder import Run, find_contributions, read_run
+from ggeur.report.selection import selected
 from ggeur.report.tables import averaged
 from ggeur.report.template import render_page, templates
-from ggeur.report.together import together
 from ggeur.report.words import summary
 from ggeur.runs.promise import promised
 from ggeur.runs.versions import read_versions
@@ -56,8 +55,6 @@ def render(runs: Sequence[Run]) -> str:
         runs[0].title if len(runs) == 1 else f"{len(runs)} runs of ggeur",
         "report on fewer runs at once",
         runs=[_context(run, f"run{i}") for i, run in enumerate(runs)],
-        protocols=side_by_side(runs),
-        together=together(runs),
     )
 
 
@@ -72,10 +69,7 @@ def _context(run: Run, key: str) -> dict[str, Any]:
         "key": key,
         "run": run,
         "averaged": averaged(run.result.cells),
-        "summary": [
-            *([] if ranked is None else [decision(ranked)]),
-            *summary(run.entries, run.table, run.reading),
-        ],
+        "summary": [*(recommendation(ranked) if ranked else []), *summary(run.entries, run.table, run.reading)],
         "notes": [
             *of_paper,
             *missing,
@@ -83,10 +77,9 @@ def _context(run: Run, key: str) -> dict[str, Any]:
             *_messages(run.entries),
             *promised(run.result.cells),
         ],
-        "ranks": "" if ranked is None else ranks_section(ranked, run.entries, f"{key}-ranks"),
-        "chosen": templates().get_template("chosen.html.j2").render(id=f"{key}-chosen", chosen=chosen)
-        if chosen
-        else "",
+        "ranks": _part("ranks", key, found=ranked) if ranked and len(ranked.rows) > 1 else "",
+        "selected": _part("selected", key, selected=taken) if (taken := selected(run.entries)) else "",
+        "chosen": _part("chosen", key, chosen=chosen) if chosen else "",
         "figures": [*training, *data],
         "contributions": "" if shared is None else contributions_section(shared, f"{key}-contributions"),
         "audit": "" if found is None else audit_section(found, f"{key}-audit"),
@@ -95,13 +88,19 @@ def _context(run: Run, key: str) -> dict[str, Any]:
     }
 
 
+def _part(name: str, key: str, **words: Any) -> str:
+    """Return a part of the page as HTML, whose id no other part has: the template `name` filled with `words`."""
+    return templates().get_template(f"{name}.html.j2").render(id=f"{key}-{name}", **words)
+
+
 def _messages(entries: Sequence[Entry]) -> list[str]:
     """What cells have to say, each once, and of which of them it is, where there are several."""
     said: dict[str, list[str]] = {}
     for entry in entries:
         for cell in entry.row.cells:
-            where = ", ".join([entry.name, *([entry.condition] if entry.condition else []), f"seed {cell.seed}"])
-            said.setdefault(cell.message, []).append(where)
+            # What was selected stands in a table of its own.
+            message = missing_sentence(cell.missing) if cell.expected and cell.status == "ok" else cell.message
+            said.setdefault(message, []).append(f"{entry.full_name}, seed {cell.seed}")
     if len(said) == 1:  # one message, of all
         return [message for message in said if message]
     return [

@@ -1,4 +1,4 @@
-"""Which row to use: their ranks with intervals, their costs, and one sentence that decides."""
+"""Which method to use: their ranks with intervals, their costs, and a sentence with its caveat."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,6 @@ from ggeur.methods import kind_of
 from ggeur.methods.algorithm import Bound
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report.entries import Entry
-from ggeur.report.reach import is_solved
 from ggeur.report.tables import label
 from ggeur.runs.result import Cell
 
@@ -27,8 +26,7 @@ class Candidate(NamedTuple):
     values: tuple[float, ...]  # AVG by seed
     bytes: float  # that a client sends and receives, in all
     seconds: float
-    solved: bool  # from one message
-    cells: tuple[Cell, ...]
+    solved: bool  # one-shot
 
     @property
     def avg(self) -> float:
@@ -36,9 +34,8 @@ class Candidate(NamedTuple):
 
     @property
     def price(self) -> str:
-        rounds = max(len(cell.rounds) for cell in self.cells)
-        size = human_bytes(int(self.bytes))
-        return f"one message, {size} per client" if self.solved else f"{rounds} rounds, {size} per client"
+        """Its accuracy, and what it costs a site."""
+        return f"{self.avg:.1f} %, {human_bytes(int(self.bytes))} per site"
 
 
 class Ranking(NamedTuple):
@@ -57,16 +54,20 @@ class Ranking(NamedTuple):
         return 1 + above, len(self.rows) - below
 
     @property
+    def near(self) -> float:
+        """Points from the best within which fewer bytes count more: half a point, or less where that is significant."""
+        return _CLOSE if self.least is None else min(_CLOSE, self.least)
+
+    @property
     def choice(self) -> Candidate:
-        """The cheapest of those that nobody can tell from the best and that are half a point from it at most."""
-        within = _CLOSE if self.least is None else min(_CLOSE, self.least)
-        near = [row for row in self.rows if self.rows[0].avg - row.avg <= within]
+        """The cheapest of those that are near the best."""
+        near = [row for row in self.rows if self.rows[0].avg - row.avg <= self.near]
         least = min(row.bytes for row in near)
         return max((row for row in near if row.bytes <= 1.05 * least), key=lambda row: row.avg)
 
 
 def ranking(entries: Sequence[Entry], reading: Reproduction | None) -> Ranking | None:
-    """The rows of a run that finished in all its federations with all seeds; None where there are not two.
+    """The rows of a run that finished in all its federations with all seeds; None where there is none.
 
     Bounds are no federations and have no rank.
     """
@@ -78,8 +79,8 @@ def ranking(entries: Sequence[Entry], reading: Reproduction | None) -> Ranking |
     everywhere = max((len(group) for group in groups.values()), default=0)
     rows = [_candidate(name, group) for name, group in groups.items() if len(group) == everywhere]
     seeds = max((len(row.values) for row in rows), default=0)
-    rows = sorted((row for row in rows if len(row.values) == seeds), key=lambda row: -row.avg)
-    if len(rows) < 2:
+    rows = sorted((row for row in rows if len(row.values) == seeds), key=lambda row: (-row.avg, row.bytes))
+    if not rows:
         return None
     return Ranking(rows, least_difference(np.array([row.values for row in rows])), everywhere)
 
@@ -103,8 +104,12 @@ def _candidate(name: str, group: Sequence[Entry]) -> Candidate:
         float(np.mean([cell.bytes_up + cell.bytes_down for cell in cells])),
         float(np.mean([cell.seconds for cell in cells])),
         all(map(is_solved, cells)),
-        tuple(cells),
     )
+
+
+def is_solved(cell: Cell) -> bool:
+    """Return whether the cell had no rounds: its head was computed directly, and scored once."""
+    return not cell.local_steps and len(cell.rounds) == 1
 
 
 def least_difference(values: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> float | None:
@@ -122,30 +127,35 @@ def least_difference(values: "np.ndarray[tuple[int, int], np.dtype[np.float64]]"
     return float(stats.studentized_range.ppf(0.95, n, free)) * math.sqrt(float((rest**2).sum()) / free / k)
 
 
-def decision(found: Ranking) -> str:
-    """What to use on this federation, and why, in one sentence."""
-    best, pick, seeds = found.rows[0], found.choice, len(found.rows[0].values)
-    where = "Use" if found.federations == 1 else f"On average over {found.federations} settings, use"
-    known = f"{seeds} seeds" if seeds > 1 else "one seed"
-    if pick is not best:
-        gap, more = best.avg - pick.avg, best.bytes / pick.bytes
-        times = f" and costs {more:,.0f} times the bytes" if more >= 1.5 else " and costs more"
-        return (
-            f"{where} {pick.name} ({pick.avg:.2f} %; {pick.price}): the most accurate row, {best.name}, is "
-            f"{gap:.2f} points above it, which {known} cannot tell from chance,{times}."
-        )
-    text = f"{where} {pick.name} ({pick.avg:.2f} %; {pick.price}): no row is more accurate, and none that {known} "
-    text += f"cannot tell from it and that is within {_CLOSE:g} points costs fewer bytes"
+def recommendation(found: Ranking) -> list[str]:
+    """Return what to use on this federation: the most accurate, how sure that is, and what is cheaper or one-shot."""
+    best, pick = found.rows[0], found.choice
+    equal = [row for row in found.rows if row.values == best.values]
+    names = best.name
+    if others := [row.name for row in equal[1:]]:
+        names += f" (and {', '.join(others)}, with the same figures)"
+    where = f" on average over {found.federations} settings" if found.federations > 1 else ""
+    said = [f"Highest accuracy{where}: {names}, {best.price}.{_significance(found, found.rows[len(equal) :])}"]
+    if pick not in equal:
+        said.append(f"Cheaper and within {found.near:.1f} points of it: {pick.name}, {pick.price}.")
     solved = next((row for row in found.rows if row.solved), None)
-    if pick.solved or solved is None:
-        return f"{text}."
-    return f"{text}; if one message is all that can be sent, {solved.name} has {solved.avg:.2f} %."
+    if solved is not None and solved is not pick and solved not in equal:
+        said.append(f"Highest accuracy of a one-shot classifier: {solved.name}, {solved.price}.")
+    return said
 
 
-def frontier(rows: Sequence[Candidate], cost: str) -> list[Candidate]:
-    """Rows that no other beats: for less of that `cost` every other is less accurate; the cheapest first."""
-    found: list[Candidate] = []
-    for row in sorted(rows, key=lambda row: (getattr(row, cost), -row.avg)):
-        if not found or row.avg > found[-1].avg:
-            found.append(row)
-    return found
+def _significance(found: Ranking, others: Sequence[Candidate]) -> str:
+    """Whether the lead of the best over the `others` is significant, in a sentence that begins with a space."""
+    if not others:
+        return ""
+    all_of_them = f"the other {len(others)} methods" if len(others) > 1 else others[0].name
+    if found.least is None:
+        return f" One seed cannot show whether its lead over {all_of_them} is significant."
+    seeds = f"With {len(found.rows[0].values)} seeds its lead over"
+    close = [row.name for row in others if found.rows[0].avg - row.avg <= found.least]
+    if not close:
+        return f" {seeds} {all_of_them} is significant."
+    if len(close) == len(others):
+        return f" {seeds} {all_of_them} is not significant."
+    which = " and ".join(close) if len(close) < 3 else f"{len(close)} of {all_of_them}"
+    return f" {seeds} {which} is not significant."

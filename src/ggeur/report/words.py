@@ -1,7 +1,5 @@
-"""A result in sentences: what won, by how much, how sure that is, and how the paper's own gain compares."""
+"""A result in sentences: what GGEUR adds, how sure that is, and how the paper's own gain compares."""
 
-import itertools
-import math
 from collections.abc import Sequence
 
 from ggeur.experiment.evaluation import LAST_ROUNDS
@@ -9,10 +7,7 @@ from ggeur.paper.published import published_tables
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report.entries import Entry, Pair, pairs
 from ggeur.report.tables import Comparison
-from ggeur.report.verdicts import against_controls
 from ggeur.runs.result import what_seeds_vary
-
-_ALLOWING = "allowing for every pair of rows"
 
 
 def summary(all_entries: Sequence[Entry], table: Comparison, reading: Reproduction | None) -> list[str]:
@@ -24,8 +19,9 @@ def summary(all_entries: Sequence[Entry], table: Comparison, reading: Reproducti
         return _times(table)
     plain = pairs(all_entries)
     varied = what_seeds_vary([c for e in all_entries for c in e.row.cells])
-    found = [*_winner(all_entries), *_gains(plain), *against_controls(all_entries)]
-    found += [*_paper(plain, reading), *_speed(plain)]
+    finished = any(entry.avg is not None for entry in all_entries)
+    found = [] if finished else ["Nothing finished, so there is nothing to compare."]
+    found += [*_gains(plain), *_paper(plain, reading), *_speed(plain)]
     rounds = max((len(c.rounds) for e in all_entries for c in e.row.cells), default=0)
     if 1 < rounds <= LAST_ROUNDS:
         found.append(
@@ -36,68 +32,7 @@ def summary(all_entries: Sequence[Entry], table: Comparison, reading: Reproducti
     missing = [line.name for line in table.lines if line.why]
     if missing:
         found.append(f"{len(missing)} of {len(table.lines)} rows did not run; the table says why for each.")
-    return found or ["Nothing finished, so there is nothing to compare."]
-
-
-def _winner(all_entries: Sequence[Entry]) -> list[str]:
-    settings = []
-    for condition in dict.fromkeys(e.condition for e in all_entries):
-        done = [e for e in all_entries if e.condition == condition and e.avg is not None]
-        if done:
-            settings.append(sorted(done, key=lambda e: -_avg(e)))
-    if not settings:
-        return []
-    if len(settings) == 1:
-        return [_best_of(settings[0])]
-    winners = [_named(_equal(done), f", {done[0].condition}") for done in settings]
-    ranked = sorted(dict.fromkeys(winners), key=lambda name: -winners.count(name))
-    counts = "; ".join(f"{name} in {winners.count(name)} of {len(settings)} settings" for name in ranked)
-    below = [(done, done[len(_equal(done)) :]) for done in settings]
-    leads = [Pair.of(done[0], others[0], math.comb(len(done), 2)) for done, others in below if others]
-    if not leads:
-        return [f"Best is {counts}."]
-    by = _range([lead.mean for lead in leads])
-    if all(lead.difference is None for lead in leads):
-        return [f"Best is {counts}, {by} points above the next. One seed cannot say what of this is chance."]
-    clear = sum(lead.side > 0 for lead in leads)
-    sure = f"in {clear} of {len(leads)} settings its 95 % interval, paired by seed and {_ALLOWING}, is above zero"
-    return [f"Best is {counts}. The lead over the next is {by} points, and {sure}."]
-
-
-def _best_of(done: Sequence[Entry]) -> str:
-    """The best row, its lead, and how many others the seeds cannot tell from it."""
-    top, equal, others = done[0], _equal(done), done[len(_equal(done)) :]
-    seeds = len(top.row.cells)
-    spread = f" ± {top.row.spread:.2f} over {seeds} seeds" if top.row.spread is not None else ""
-    text = f"Best of {len(done)} is {_named(equal)} with {_avg(top):.2f} %{spread}"
-    if not others:
-        return f"{text}."
-    pairs_of_rows = math.comb(len(done), 2)  # any of them could have come out on top
-    lead = Pair.of(top, others[0], pairs_of_rows)
-    text += f", {lead.text} above the next, {others[0].name}."
-    if lead.difference is None:
-        return f"{text} One seed cannot say what of this is chance."
-    close = [e for e in others if Pair.of(top, e, pairs_of_rows).side <= 0]
-    how = "Paired by seed" + (f" and {_ALLOWING}" if len(others) > 1 else "")
-    if not close:
-        return f"{text} {how}, its 95 % interval is above every other row."
-    return f"{text} {how}, {seeds} seeds cannot tell it from {len(close)} of the other {len(others)} rows."
-
-
-def _equal(done: Sequence[Entry]) -> Sequence[Entry]:
-    """Of rows from the best on, the first ones whose every seed is the best's, as `auto` is what it took."""
-    best = [cell.avg for cell in done[0].row.cells]
-    return list(itertools.takewhile(lambda e: [cell.avg for cell in e.row.cells] == best, done))
-
-
-def _named(equal: Sequence[Entry], without: str = "") -> str:
-    first, *others = (entry.name.removesuffix(without) for entry in equal)
-    return first if not others else f"{first} (and {', '.join(others)}, with the same figures)"
-
-
-def _avg(entry: Entry) -> float:
-    assert entry.avg is not None
-    return entry.avg
+    return found
 
 
 def _gains(found: Sequence[Pair]) -> list[str]:
@@ -165,11 +100,6 @@ def _speed(found: Sequence[Pair]) -> list[str]:
         f"To 95 % of its final accuracy GGEUR takes {fast:.1f} rounds and the same method without it {slow:.1f}{over}; "
         f"but a client's round holds {many / few:.1f} times the local steps."
     ]
-
-
-def _range(values: Sequence[float]) -> str:
-    low, high = f"{min(values):+.2f}", f"{max(values):+.2f}"
-    return low if low == high else f"{low} to {high}"
 
 
 def _times(table: Comparison) -> list[str]:

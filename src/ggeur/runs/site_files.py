@@ -163,7 +163,7 @@ def read_receipts(folder: Path) -> list[dict[str, Any]]:
 
 
 def _receipts(folder: Path) -> list[Path]:
-    """Their files, by number, which has more than four digits after 9999."""
+    """Return their files, by number."""
     there = [*(folder / RECEIPTS).glob("*.json"), *(folder / NEXT / RECEIPTS).glob("*.json")]
     return sorted(there, key=lambda path: (_number(path), path.name))
 

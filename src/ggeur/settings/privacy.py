@@ -1,19 +1,12 @@
 """[privacy]: what leaves a site, and under which promise."""
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ggeur.core.errors import GgeurError
-from ggeur.federation.augmentation import Augmentation
-from ggeur.methods import kind_of
-from ggeur.methods.algorithm import Bound, Chosen, Given, Solved, Trained
 from ggeur.privacy.ball import Ball
 from ggeur.privacy.noise import Mechanism
 from ggeur.settings.section import Above, Section, Size
-
-if TYPE_CHECKING:
-    from ggeur.settings.schema import Settings
 
 _LEAST = 1e-30  # of a radius
 _WITH_EPSILON = ("delta", "unit", "clip", "rows")
@@ -71,62 +64,3 @@ class Privacy(Section):
     def least_rows(self) -> int:
         """That a class must have at a site. Under noise a site sends every class, and noisy totals are looked at."""
         return 0 if self.epsilon is not None else self.min_count
-
-
-def check_privacy(s: "Settings", augmentation: Augmentation) -> None:
-    """GgeurError where the rest of the settings `s` would break, or not need, what [privacy] promises."""
-    p, kind = s.privacy, kind_of(s.train.method)
-    if kind is Given:
-        return
-    if p.secure_sum and kind is not Bound:
-        _check_secure(s, augmentation, kind is Trained)
-    if p.epsilon is None:
-        return
-    if s.data.standardise:
-        raise GgeurError("[data] standardise needs exact sums of rows, which [privacy] epsilon does not allow.")
-    if kind is Chosen:
-        if p.rows is None:
-            raise GgeurError(
-                'Under [privacy] epsilon, method = "auto" chooses by a public rule alone: say how many training rows '
-                "there are with [privacy] rows."
-            )
-        if s.method.get(s.train.method, {}).get("candidates") is not None:
-            raise GgeurError("Under [privacy] epsilon the candidates of auto are fixed: ncm and ridge.")
-    if kind in (Solved, Chosen):
-        return
-    if augmentation.needs is None and s.train.solver is None:
-        raise GgeurError(
-            f"[privacy] epsilon protects the statistics that sites send, and here they send none: '{s.train.method}' "
-            "trains on their rows. Solve a head, such as ridge, or leave epsilon out."
-        )
-    if augmentation.needs is not None and s.train.solver is not None:
-        raise GgeurError(
-            "Under [privacy] epsilon sites send statistics once: for train.start or for the augmentation, not both."
-        )
-    if augmentation.needs == "means" and augmentation.noise is not None:
-        raise GgeurError("Under [privacy] epsilon no shapes can be estimated from the means of single clients.")
-    if s.augment.guided < 1:
-        raise GgeurError("[augment] guided below 1 needs exact counts, which [privacy] epsilon does not allow.")
-
-
-def _check_secure(s: "Settings", augmentation: Augmentation, trained: bool) -> None:
-    """GgeurError where a total is not enough."""
-    statistics = not trained or augmentation.needs is not None or s.train.solver is not None or s.data.standardise
-    if statistics and s.privacy.radius is None:
-        raise GgeurError(
-            "[privacy] secure_sum needs radius, a public bound on the length of a row: sums are taken in fixed point, "
-            "and longer rows are scaled down."
-        )
-    if not trained:
-        return
-    if augmentation.prototypes:
-        raise GgeurError("Under [privacy] secure_sum there are no prototypes of single domains; use steps = 1.")
-    if augmentation.needs == "means":
-        raise GgeurError("Under [privacy] secure_sum no shapes can be estimated from the means of single clients.")
-    if s.augment.guided < 1:
-        raise GgeurError("[augment] guided below 1 takes shapes from single clients, which [privacy] secure_sum hides.")
-    if s.train.clients_per_round is not None:
-        raise GgeurError(
-            "Under [privacy] secure_sum all clients take part in every round, as totals of different clients could be "
-            "taken off each other; leave clients_per_round out."
-        )

@@ -16,8 +16,9 @@ from ggeur.federation.augmentation import Augmentation, steps_of
 from ggeur.federation.augmentation import build as build_augmentation
 from ggeur.heads import IMAGES
 from ggeur.methods import checked_parameters, factory
-from ggeur.settings.choices import RANDOM, AugmentationName, HeadName, StartName, check_heads, is_path, of_train
-from ggeur.settings.privacy import Privacy, check_privacy
+from ggeur.settings.choices import RANDOM, AugmentationName, HeadName, StartName, is_path, of_train
+from ggeur.settings.combinations import check_combinations
+from ggeur.settings.privacy import Privacy
 from ggeur.settings.section import Above, Section, Share, Size
 
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
@@ -226,8 +227,7 @@ def settings(tree: Mapping[str, Any], *, own: bool = True) -> Settings:
     factory(result.train.method)  # raises for an unknown name
     for name, values in result.method.items():
         checked_parameters(name, values, result.augment.statistics)
-    check_heads(result)
-    check_privacy(result, result.augment.build())
+    check_combinations(result)
     return result
 
 

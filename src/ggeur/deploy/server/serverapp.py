@@ -49,18 +49,16 @@ def check_deployable(experiment: Experiment) -> None:
     first = experiment.points[0]
     if len(experiment.seeds) > 1:
         raise GgeurError("Real machines run one seed; choose one with --set run.seeds=[0].")
-    if any(p.data != first.data or p.partition != first.partition for p in experiment.points):
-        raise GgeurError("On real machines data lie where they lie: [data] and [partition] cannot vary.")
-    if any(p.federate != first.federate for p in experiment.points):
-        raise GgeurError("[federate] is the same for all cells of a run; give single values.")
+    for name in ("data", "partition", "federate"):
+        if any(getattr(p, name) != getattr(first, name) for p in experiment.points):
+            raise GgeurError(f"On real machines [{name}] cannot vary over the cells of a run; give single values.")
     for p in experiment.points:
-        if isinstance(Setup.of(p).algorithm, Bound | Given):
+        setup = Setup.of(p)
+        if isinstance(setup.algorithm, Bound | Given):
             raise GgeurError(f"'{p.train.method}' is not a federation; compare with it by `ggeur run`.")
-    for p in experiment.points:
-        if p.train.model is not None or Setup.of(p).head.images:
+        if p.train.model is not None or setup.head.images:
             what = "train.start from a model" if p.train.model is not None else f"The network '{p.train.head}'"
             raise GgeurError(f"{what} is not there yet on real machines; simulate it with `ggeur run`.")
-    for p in experiment.points:
         if p.privacy.epsilon is not None and kind_of(p.train.method) is Trained:
             raise GgeurError(
                 f"'{p.train.method}' lays training sets out by exact counts, which sites do not tell under [privacy] "

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ggeur.report.ranking import is_solved
 from ggeur.runs.result import Cell
 
 
@@ -14,16 +15,6 @@ class Reach(NamedTuple):
     rounds: int
     bytes: float | None
     seconds: float | None  # of training and aggregation, all clients after each other; of a solved head, of all of it
-
-    @property
-    def words(self) -> str:
-        """As "12 rounds", or "one message" for what was there before any."""
-        return "one message" if self.rounds == 0 else f"{self.rounds} round{'s' if self.rounds > 1 else ''}"
-
-
-def is_solved(cell: Cell) -> bool:
-    """Whether the cell had no rounds: its head was solved, and scored once."""
-    return not cell.local_steps and len(cell.rounds) == 1
 
 
 def reach(cells: Sequence[Cell], percent: float) -> Reach | None:

@@ -1,0 +1,36 @@
+"""What `auto` selected in a run: a line for every seed, beside what the test samples say of it."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ggeur.report.entries import Entry
+
+_OTHERS = 3  # candidates that are named beside the selected one
+
+
+class Selected(NamedTuple):
+    """The candidate that one seed selected; accuracies in percent."""
+
+    name: str  # of the method and its setting
+    seed: int
+    taken: str
+    expected: float  # by cross-validation
+    test: float | None
+    others: Mapping[str, float]  # what the best of the other candidates were expected to reach
+
+
+def selected(entries: Sequence[Entry]) -> list[Selected]:
+    """Return what every seed of `entries` selected by cross-validation; empty where nothing was selected so."""
+    return [
+        Selected(
+            entry.full_name,
+            cell.seed,
+            cell.taken,
+            cell.expected[cell.taken],
+            cell.avg,
+            dict(sorted(((k, v) for k, v in cell.expected.items() if k != cell.taken), key=lambda o: -o[1])[:_OTHERS]),
+        )
+        for entry in entries
+        for cell in entry.row.cells
+        if cell.expected
+    ]
