@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.augment import DrawRule
+from ggeur.core.augmented_sets import BANK_BYTES, AugmentedSet, BankLayout, NoisePlace, training_set
 from ggeur.core.geometry import Geometry
 from ggeur.core.statistics import ClassStatistics
-from ggeur.core.virtual import BANK_BYTES, BankLayout, NoisePlace, VirtualSet, training_set
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
 from ggeur.engine.training import Training
@@ -66,7 +66,7 @@ def data_of(shape: Shape) -> Data:
     return Data(x, y, list(np.arange(n).reshape(shape.clients, -1)), geometry)
 
 
-def sample(shape: Shape, data: Data, bank_bytes: int = BANK_BYTES) -> tuple[NDArray[np.float32], list[VirtualSet]]:
+def sample(shape: Shape, data: Data, bank_bytes: int = BANK_BYTES) -> tuple[NDArray[np.float32], list[AugmentedSet]]:
     """Every client's augmented set, as the runner makes it: a bank of noise and indices into it."""
     y, parts = data.y, data.parts
     rule, none = DrawRule(shape.target), np.zeros((0, shape.classes), np.bool_)
@@ -88,7 +88,7 @@ def run_of(shape: Shape) -> Run:
 
 def our_round(shape: Shape, run: Run, epochs: int, storage: str = "float32") -> Callable[[], object]:
     """One round of FedAvg, everything in it: orders, gathers, steps, aggregation; compiled before the first call."""
-    training = Training(rounds=10**6, batch=shape.batch, rate=RATE, local_epochs=epochs, storage=storage)
+    training = Training(rounds=10**6, batch=shape.batch, learning_rate=RATE, local_epochs=epochs, storage=storage)
     rounds = Simulation([run], resolve("fedavg", resolve_head("linear"), {}), training).rounds()
     next(rounds)
     return lambda: next(rounds)

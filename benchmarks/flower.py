@@ -40,7 +40,7 @@ def client_set(folder: str, k: int) -> tuple[Any, Any]:
 def train(message: Any, context: Any) -> Any:
     """The local epochs of one client, from the global head."""
     import torch
-    from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+    from flwr.app import ArrayRecord, MetricRecord, RecordDict, SiteStatistics
 
     torch.set_num_threads(1)  # two clients share two cores
     x, y = client_set(message.content["config"]["folder"], int(context.node_config["partition-id"]))
@@ -49,12 +49,12 @@ def train(message: Any, context: Any) -> Any:
     net.load_state_dict(state)
     optimiser = torch.optim.SGD(net.parameters(), RATE, MOMENTUM, weight_decay=DECAY)
     for _ in range(EPOCHS):
-        for at in torch.randperm(len(y)).split(int(message.content["config"]["batch"])):
+        for at in torch.randperm(len(y)).split(int(message.content["config"]["batch_size"])):
             optimiser.zero_grad()
             torch.nn.functional.cross_entropy(net(x[at]), y[at]).backward()
             optimiser.step()
     content = {"arrays": ArrayRecord(net.state_dict()), "metrics": MetricRecord({"num-examples": len(y)})}
-    return Message(content=RecordDict(content), reply_to=message)
+    return SiteStatistics(content=RecordDict(content), reply_to=message)
 
 
 def simulated(shape: Shape, folder: str) -> float:
@@ -84,7 +84,7 @@ def simulated(shape: Shape, folder: str) -> float:
     def main(grid: Any, context: Any) -> None:
         strategy = Timed(fraction_evaluate=0.0)
         first = ArrayRecord(torch.nn.Linear(shape.dim, shape.classes).state_dict())
-        settings = ConfigRecord({"folder": folder, "batch": shape.batch})
+        settings = ConfigRecord({"folder": folder, "batch_size": shape.batch})
         strategy.start(grid, first, num_rounds=ROUNDS, train_config=settings)
 
     run_simulation(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.timing import Fact
 
-BASE = {"clients": 10, "classes": 10, "target": 2000, "dim": 512, "batch": 64}
+BASE = {"clients": 10, "classes": 10, "target": 2000, "dim": 512, "batch_size": 64}
 CASES = [
     {},
     {"clients": 100},
@@ -17,7 +17,7 @@ CASES = [
     {"classes": 65, "target": 500},
     {"classes": 200, "target": 200},
     {"dim": 768},
-    {"batch": 16},
+    {"batch_size": 16},
     {"clients": 10_000, "classes": 10, "target": 20},
 ]
 

@@ -6,12 +6,12 @@ import jax
 import numpy as np
 from benchmarks.timing import Line, in_turn
 
-from ggeur.core.virtual import VirtualSet
+from ggeur.core.augmented_sets import AugmentedSet
+from ggeur.engine.image_augmentation import ImageAugmentation
 from ggeur.engine.local import batch_order
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
 from ggeur.engine.training import Training
-from ggeur.engine.views import Pictures
 from ggeur.heads import resolve
 from ggeur.methods import resolve as resolve_method
 
@@ -25,16 +25,16 @@ def federation(name: str) -> Run:
     table = rng.integers(0, 256, (CLIENTS * n, 3 * PIXELS**2), np.uint8)
     y = rng.integers(0, CLASSES, len(table)).astype(np.int32)
     rows = np.arange(len(table), dtype=np.int32).reshape(CLIENTS, n)
-    sets = [VirtualSet(own, np.zeros_like(own), y[own], n) for own in rows]
+    sets = [AugmentedSet(own, np.zeros_like(own), y[own], n) for own in rows]
     params = jax.tree.map(np.asarray, resolve(name).init(jax.random.key(0), table.shape[1], CLASSES))
     nothing = np.zeros((0, table.shape[1]))
-    kind = Pictures(PIXELS, "none")  # a plain loop varies nothing either
+    kind = ImageAugmentation(PIXELS, "none")  # a plain loop varies nothing either
     return Run(0, table, nothing, None, sets, np.ones(CLIENTS), params, CLASSES, pictures=kind)
 
 
 def our_round(name: str, run: Run) -> Callable[[], object]:
     """Every client's epoch, and their mean."""
-    training = Training(rounds=1, batch=BATCH, rate=RATE, local_epochs=1)
+    training = Training(rounds=1, batch=BATCH, learning_rate=RATE, local_epochs=1)
     simulation = Simulation([run], resolve_method("fedavg", resolve(name), {}), training)
     state = simulation.start()
 

@@ -1,4 +1,4 @@
-"""A sweep: eight values of a number as one grid, whose cells share a program, and as eight runs in turn."""
+"""A sweep: eight values of a number as one grid, whose trials share a program, and as eight runs in turn."""
 
 import tempfile
 from collections.abc import Callable, Iterator

@@ -24,7 +24,7 @@ def step(form: str, classes: int) -> dict[str, float]:
     import jax.numpy as jnp
     import psutil
 
-    from ggeur.encode.text_tower import Shape, Texts, TextTower, lay_out, run
+    from ggeur.encode.text_tower import Shape, Texts, TextTower, lay_out, run_tower
     from ggeur.heads.cosine import cosines
     from ggeur.methods.fedtpg import generate, random_generator
     from ggeur.methods.method import cross_entropy
@@ -56,12 +56,14 @@ def step(form: str, classes: int) -> dict[str, float]:
         shared = jnp.concatenate([jnp.ones((1, D)), generate(w, E, jnp.ones(classes, bool))])
         if form == "plain":
             own = jnp.concatenate([jnp.broadcast_to(shared, (classes, PREFIX, D)), rows[:, PREFIX:]], axis=1)
-            t = run(Shape(HEADS), tower, own.reshape(-1, D), texts)
+            t = run_tower(Shape(HEADS), tower, own.reshape(-1, D), texts)
         elif form == "trimmed":
             whole = jnp.concatenate([jnp.broadcast_to(shared, (classes, PREFIX, D)), rows[:, PREFIX:]], axis=1)
-            t = run(Shape(HEADS), tower, jnp.concatenate([whole[i, : lengths[i]] for i in order]), texts)
+            t = run_tower(Shape(HEADS), tower, jnp.concatenate([whole[i, : lengths[i]] for i in order]), texts)
         else:
-            t = run(Shape(HEADS), tower, jnp.concatenate([rows[i, PREFIX : lengths[i]] for i in order]), texts, shared)
+            t = run_tower(
+                Shape(HEADS), tower, jnp.concatenate([rows[i, PREFIX : lengths[i]] for i in order]), texts, shared
+            )
         return cross_entropy(cosines(x, t), y, jnp.ones(ROWS))
 
     compiled = jax.jit(jax.value_and_grad(loss)).lower(w, tower, rows, E).compile()

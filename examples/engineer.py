@@ -25,7 +25,7 @@ for row in np.random.default_rng(0).permutation(len(digits.x))[:1200]:
 
 # %%
 sites = {name: work / name for name in digits.domain_names}
-model = ggeur.fit(sites, method="limit", encoder="builtin", out=work / "model")
+model = ggeur.fit(sites, method="ggeur-limit", encoder="builtin", out=work / "model")
 
 # %% [markdown]
 # Pictures that took no part:

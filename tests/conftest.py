@@ -92,7 +92,7 @@ def tree(table_file):
             "data": {"table": str(table_file)},
             "partition": {"kind": "label-and-domain", "beta": 0.5},
             "augment": {"kind": "none", "target": 12, "per_prototype": 4},
-            "train": {"rounds": 3, "local_epochs": 1, "batch": 8, "rate": 0.05},
+            "train": {"rounds": 3, "local_epochs": 1, "batch_size": 8, "learning_rate": 0.05},
             "run": {"seeds": [0, 1]},
         }
         for name, values in sections.items():

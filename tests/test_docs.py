@@ -29,7 +29,7 @@ def test_the_method_in_the_docs_runs(tmp_path, monkeypatch):
             }
         )
     )
-    frozen, free = result.cells
+    frozen, free = result.trials
     assert frozen.rounds[0] == frozen.rounds[1]  # nothing moves under a tiny bound
     assert free.avg is not None and frozen.avg is not None and free.avg > frozen.avg
 

@@ -62,15 +62,15 @@ def python_path(first: Path) -> str:
     return os.pathsep.join(filter(None, [str(first), os.environ.get("PYTHONPATH")]))
 
 
-def head(run_folder: Path, cell=0):
-    return Model.load(run_folder / "model" / f"cell-{cell:03d}").params
+def head(run_folder: Path, trial=0):
+    return Model.load(run_folder / "model" / f"trial-{trial:03d}").params
 
 
-def assert_like_simulation(out: Path, experiment: Path, cells=1):
+def assert_like_simulation(out: Path, experiment: Path, trials=1):
     run(Experiment.load(experiment), out=out.with_name("simulated"))
-    for cell in range(cells):
-        simulated = head(out.with_name("simulated"), cell)
-        for name, leaf in head(out, cell).items():
+    for trial in range(trials):
+        simulated = head(out.with_name("simulated"), trial)
+        for name, leaf in head(out, trial).items():
             assert np.abs(leaf - simulated[name]).max() < 1e-5 * max(np.abs(simulated[name]).max(), 1)
 
 
@@ -105,17 +105,17 @@ def wait_for(condition, seconds=900.0):
 
 
 def events(out: Path, kind: str):
-    return [event for event in journal.read(out)[0] if event["event"] == kind]
+    return [event for event in journal.read_events(out)[0] if event["event"] == kind]
 
 
 def test_two_nodes_find_the_simulations_head_and_clean_up(tmp_path):
     experiment, out = write(tmp_path, toy(tmp_path / "t.npz"), method="scaffold"), tmp_path / "run"
     (tmp_path / "ggeur").mkdir()  # as in the parent of a checkout, which Flower took for the connection's name
     (tmp_path / "ggeur" / "pyproject.toml").write_text("")
-    said = federate("up", experiment, "--nodes", 2, "--out", out, cwd=tmp_path)
+    said = federate("up", experiment, "--sites", 2, "--out", out, cwd=tmp_path)
     assert "client 0 is there" in said and "AVG" in said
     assert_like_simulation(out, experiment)
-    assert Result.load(out).cells[0].rounds == Result.load(tmp_path / "simulated").cells[0].rounds
+    assert Result.load(out).trials[0].rounds == Result.load(tmp_path / "simulated").trials[0].rounds
     assert not (tmp_path / "run.federation").exists(), "keys, tables and logs are gone"
     assert_nothing_runs(tmp_path / "run.federation")
 
@@ -186,8 +186,8 @@ def test_four_nodes_on_office_caltech_find_the_simulations_heads(tmp_path, share
         "train": {"rounds": 5, "method": ["fedavg", "scaffold"]},
     }
     experiment.write_text(to_toml(tree))
-    federate("up", experiment, "--nodes", 4, "--out", out)
-    assert_like_simulation(out, experiment, cells=2)
+    federate("up", experiment, "--sites", 4, "--out", out)
+    assert_like_simulation(out, experiment, trials=2)
     rounds = [e["waited"] for e in events(out, "round")]
     print("seconds of each round:", rounds)
     done = subprocess.run(
@@ -221,18 +221,18 @@ def test_a_node_killed_in_mid_round_is_missed_and_used_again_when_it_is_back(tmp
     assert {e["client"] for e in missing} == {1} and missing[0]["round"] == 2
     answered = {e["round"]: e["answered"] for e in events(running.out, "round")}
     assert answered[2] == [0, 2] and answered[6] == [0, 1, 2], (answered, said)
-    assert Result.load(running.out).cells[0].message.startswith("Missing: client 1 in round")
+    assert Result.load(running.out).trials[0].message.startswith("Missing: client 1 in round")
     assert_nothing_runs(running.private)
 
 
 @pytest.mark.slow
 def test_too_few_nodes_stop_the_run_and_resume_goes_on(tmp_path, up):
-    experiment = write(tmp_path, toy(tmp_path / "t.npz"), method="scaffold", rounds=4, min_nodes=2, wait=60)
+    experiment = write(tmp_path, toy(tmp_path / "t.npz"), method="scaffold", rounds=4, min_sites=2, wait=60)
     running = up(tmp_path / "run", experiment, "--out", tmp_path / "run")
     wait_for(lambda: "ROUND 3]" in running.log("node-0"))
     os.killpg(os.getpgid(running.node(0)[0]), signal.SIGKILL)
     said = running.end()
-    assert running.process.returncode == 2 and "min_nodes = 2" in said and "--resume" in said, said
+    assert running.process.returncode == 2 and "min_sites = 2" in said and "--resume" in said, said
     assert_nothing_runs(running.private)
     assert not (running.private / "keys").exists()
 
@@ -246,12 +246,12 @@ def test_too_few_nodes_stop_the_run_and_resume_goes_on(tmp_path, up):
 
 @pytest.mark.slow
 def test_a_solved_head_is_gone_on_with_by_asking_only_the_site_that_was_lost(tmp_path, up):
-    experiment = write(tmp_path, toy(tmp_path / "t.npz"), method="gated", min_nodes=2, wait=60)
+    experiment = write(tmp_path, toy(tmp_path / "t.npz"), method="mixture", min_sites=2, wait=60)
     running = up(tmp_path / "run", experiment, "--out", tmp_path / "run")
     wait_for(lambda: len(events(running.out, "joined")) == 2)
     os.killpg(os.getpgid(running.node(0)[0]), signal.SIGKILL)
     said = running.end()
-    assert running.process.returncode == 2 and "min_nodes = 2" in said and "--resume" in said, said
+    assert running.process.returncode == 2 and "min_sites = 2" in said and "--resume" in said, said
     federate("up", "--resume", running.out)
     assert [event["client"] for event in events(running.out, "statistics")] == [1, 0]
     assert_like_simulation(running.out, experiment)
@@ -338,15 +338,15 @@ def test_the_steps_that_the_docs_give_for_two_laptops(tmp_path):
             "data": {"dataset": "our photographs", "encoder": "builtin"},
             "partition": {"kind": "domain"},
             "train": {"rounds": 2},
-            "federate": {"nodes": 2, "min_nodes": 1, "wait": 5},
+            "federate": {"sites": 2, "min_sites": 1, "wait": 5},
         }
         for min_count, run in ((2, "one"), (3, "both")):
             experiment.write_text(to_toml(tree | {"privacy": {"min_count": min_count}}))
             federate("app", experiment, tmp_path / f"app-{run}", "--out", tmp_path / run)
             words = [program("flwr"), "run", str(tmp_path / f"app-{run}"), CONNECTION, "--stream"]
             machines.run({run: words}, env, patience=300)
-    one, both = (Result.load(tmp_path / run).cells[0] for run in ("one", "both"))
-    assert (one.status, both.status) == ("ok", "ok") and (tmp_path / "both" / "model" / "cell-000").is_dir()
+    one, both = (Result.load(tmp_path / run).trials[0] for run in ("one", "both"))
+    assert (one.status, both.status) == ("ok", "ok") and (tmp_path / "both" / "model" / "trial-000").is_dir()
     assert [*one.domains] == ["node-0"] and [*both.domains] == ["node-0", "node-1"]
     assert "started with --min-count 3" in str(events(tmp_path / "one", "silent"))
 
@@ -389,7 +389,7 @@ def test_a_poisoned_node_is_refused_and_the_others_do_as_without_it(tmp_path, up
     (refused,) = events(running.out, "refused")
     assert refused["client"] == 1 and int(refused["node"]) > 0 and "NaN" in refused["why"]
     assert "refused" in said
-    # Without it: its training rows are nobody's, as if its domain had test rows alone.
+    # Without it: its training samples are nobody's, as if its domain had test samples alone.
     split = table.split(0)
     without = EmbeddingTable(**{**vars(split), "test": split.test | (split.domains == 1)})
     without.save(tmp_path / "t.npz")
@@ -420,7 +420,7 @@ def test_statistics_of_a_hundred_classes_in_512_dimensions(tmp_path):
         "up", experiment, "--out", tmp_path / "run", env={**os.environ, "PYTHONPATH": python_path(tmp_path / "spy")}
     )
     print("seconds in all:", time.monotonic() - began)
-    for event in journal.read(tmp_path / "run")[0]:
+    for event in journal.read_events(tmp_path / "run")[0]:
         print(event)
     print(peak.read_text())
     assert_like_simulation(tmp_path / "run", experiment)
@@ -429,7 +429,7 @@ def test_statistics_of_a_hundred_classes_in_512_dimensions(tmp_path):
 RECORD = """\
 import importlib.abc, importlib.util, sys
 import numpy as np
-WRAPPED = {"ggeur.deploy.wire.ask": "_read", "ggeur.privacy.secure.fixed_point": "decode"}
+WRAPPED = {"ggeur.deploy.wire.ask": "_read", "ggeur.privacy.secure_aggregation.fixed_point": "decode"}
 class Late(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
         if name not in WRAPPED:
@@ -458,20 +458,20 @@ def test_four_nodes_add_up_under_masks_and_their_server_receives_noise(tmp_path)
     """What the server's process is sent and what it opens are recorded there; one domain has no row of a class."""
     from scipy.stats import chisquare
 
-    from ggeur.core.message import Message
+    from ggeur.core.site_statistics import SiteStatistics
 
     whole = EmbeddingTable.load(toy(tmp_path / "t.npz", domains=4, p=48))
     table = whole.subset(np.flatnonzero(~((whole.y == 1) & (whole.domains == 2)))).split(0)
     table.save(tmp_path / "t.npz")
     experiment, out, seen = write(tmp_path, tmp_path / "t.npz", method="lda"), tmp_path / "run", tmp_path / "seen"
-    tree = Experiment.load(experiment, ["privacy.secure_sum=true", "privacy.radius=50.0"]).tree
+    tree = Experiment.load(experiment, ["privacy.secure_aggregation=true", "privacy.radius=50.0"]).tree
     experiment.write_text(to_toml(tree))
     (tmp_path / "record").mkdir()
     seen.mkdir()
     (tmp_path / "record" / "sitecustomize.py").write_text(RECORD.replace("{FOLDER}", str(seen)))
     env = {**os.environ, "PYTHONPATH": python_path(tmp_path / "record")}
-    said = federate("up", experiment, "--nodes", 4, "--out", out, env=env)
-    assert "secure sum of statistics: opened" in said
+    said = federate("up", experiment, "--sites", 4, "--out", out, env=env)
+    assert "secure aggregation of statistics: opened" in said
     assert_like_simulation(out, experiment)
 
     def p_value(vector):
@@ -481,7 +481,7 @@ def test_four_nodes_add_up_under_masks_and_their_server_receives_noise(tmp_path)
     assert len(received) == 4 and min(map(p_value, received)) > 1e-4
     total = dict(np.load(seen / "decode-total.npz"))
     rows = table.subset(np.flatnonzero(~table.test))
-    plain = Message.from_embeddings(rows.x, rows.y, 3).of_kind("pooled")
+    plain = SiteStatistics.from_embeddings(rows.x, rows.y, 3).of_kind("pooled")
     upper = plain.second[:, *np.triu_indices(48)]
     assert p_value(upper.ravel().view(np.uint64)) < 1e-4
     for name, expected in (("count", plain.count), ("sum", plain.sum), ("second", upper)):

@@ -19,13 +19,13 @@ from ggeur.core.errors import GgeurError
 from ggeur.engine.simulate import State
 from ggeur.runs.checkpoint import Checkpoints, InFlight
 from ggeur.runs.model import Model
-from ggeur.runs.result import Cell, Result
+from ggeur.runs.result import Result, Trial
 from ggeur.settings.grid import Experiment
 
 PER_FORMAT = 320  # with the formats below, more than 2,000 files
 SLOWEST, GROWTH = 5.0, 2**30
 
-CELL = Cell("fedavg", "ggeur", 0, {"arm": "a"}, domains={"x": 50.0}, avg=50.0, rounds=[49.0, 51.0], recall=[1.0, None])
+CELL = Trial("fedavg", "ggeur", 0, {"arm": "a"}, domains={"x": 50.0}, avg=50.0, rounds=[49.0, 51.0], recall=[1.0, None])
 
 
 def table(path: Path) -> None:
@@ -50,8 +50,8 @@ def experiment(path: Path) -> None:
     path.write_text(
         '[data]\ntable = "t.npz"\n[partition]\nkind = "dirichlet"\nbeta = [0.1, 0.5]\n'
         '[augment]\nkind = ["none", "ggeur"]\n'
-        "[train]\nrate = 1e-3\nrounds = 3\n[method.fedprox]\nmu = 0.1\n[run]\nseeds = [0, 1]\n"
-        '[[arm]]\nname = "a"\ntrain.batch = 8\n[[arm]]\nname = "b"\ntrain.batch = 16\n'
+        "[train]\nlearning_rate = 1e-3\nrounds = 3\n[method.fedprox]\nmu = 0.1\n[run]\nseeds = [0, 1]\n"
+        '[[arm]]\nname = "a"\ntrain.batch_size = 8\n[[arm]]\nname = "b"\ntrain.batch_size = 16\n'
     )
 
 
@@ -202,7 +202,7 @@ json_values = st.recursive(
 @given(key=st.sampled_from(sorted(asdict(CELL))), value=json_values)
 def test_a_result_with_any_value_anywhere_is_valid_or_refused(tmp_path_factory, key, value):
     path = tmp_path_factory.mktemp("result") / "result.json"
-    path.write_text(json.dumps({"schema": 1, "cells": [asdict(CELL) | {key: value}]}))
+    path.write_text(json.dumps({"schema": 1, "trials": [asdict(CELL) | {key: value}]}))
     try:
         loaded = Result.load(path)
     except GgeurError:

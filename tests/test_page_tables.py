@@ -14,10 +14,10 @@ PAGE = "# A page\n\n<!-- table: gain -->\n<!-- end -->\n\nWords.\n\n<!-- table: 
 EXPERIMENT = """
 partition = { kind = "label-and-domain", beta = 0.5 }
 augment = { target = 12, per_prototype = 4 }
-train = { rounds = 3, local_epochs = 1, batch = 8 }
+train = { rounds = 3, local_epochs = 1, batch_size = 8 }
 run.seeds = [0, 1]
 arm = [
-    { name = "trained", augment.kind = ["none", "ggeur"], train.rate = [0.0001, 0.05] },
+    { name = "trained", augment.kind = ["none", "ggeur"], train.learning_rate = [0.0001, 0.05] },
     { name = "solved", augment.kind = "none", train.method = "lda" },
     { name = "from LDA", augment.kind = "none", train.start = "lda" },
 ]
@@ -31,14 +31,14 @@ name = "gain"
 titles = ["rate"]
 where = {{ run = "tiny", arm = "trained" }}
 rows = [
-    {{ is = ["slow"], train.rate = 0.0001 }},
-    {{ is = ["fast"], train.rate = 0.05 }},
+    {{ is = ["slow"], train.learning_rate = 0.0001 }},
+    {{ is = ["fast"], train.learning_rate = 0.05 }},
 ]
 columns = [
     {{ title = "without", show = "avg", augment.kind = "none" }},
     {{ title = "gain", show = "difference", augment.kind = "ggeur", minus.augment.kind = "none" }},
     {{ title = "over lda", show = "difference", augment.kind = "none", minus = {{ arm = "solved" }} }},
-    {{ title = "best", show = "avg", augment.kind = "none", best.train.rate = [0.0001, 0.05] }},
+    {{ title = "best", show = "avg", augment.kind = "none", best.train.learning_rate = [0.0001, 0.05] }},
 ]
 [[table]]
 name = "course"
@@ -73,7 +73,7 @@ def page(tmp_path, table_file):
     return tmp_path / "docs" / "page.md"
 
 
-def cells(table):
+def trials(table):
     """Title and rows of a table in Markdown, as lists of words."""
     title, _, *rows = [[word.strip() for word in line[1:-1].split("|")] for line in table.splitlines()]
     return title, rows
@@ -84,11 +84,11 @@ def test_tables_are_made_from_a_run_and_made_again_the_same(tools, page, table_f
     tables.make(page, table_file.parent, tmp_path / "runs")
     text = page.read_text(encoding="utf-8")
     assert "Words." in text and "old" not in text
-    found = {name: cells(table) for name, table in tables.MARKED.findall(text)}
+    found = {name: trials(table) for name, table in tables.MARKED.findall(text)}
     rows = {tuple(row.settings.values()): row for row in ggeur.Result.load(tmp_path / "runs" / "tiny").rows()}
 
     title, (slow, fast) = found["gain"]
-    assert title == ["rate", "without", "gain", "over lda", "best"]
+    assert title == ["learning_rate", "without", "gain", "over lda", "best"]
     base, drawn = rows["none", 0.0001, "trained"], rows["ggeur", 0.0001, "trained"]
     assert slow[:2] == ["slow", f"{base.avg:.2f} ± {base.spread:.2f}"]
     gain = ggeur.paired_difference(drawn, base)
@@ -98,12 +98,12 @@ def test_tables_are_made_from_a_run_and_made_again_the_same(tools, page, table_f
 
     _, (begun,) = found["course"]
     start, lda = rows["from LDA",], rows["solved",]
-    assert begun[1] == f"{lda.avg:.2f}"  # training begins from the solved head
-    assert begun[2] == f"{sum(cell.rounds[0] for cell in start.cells) / 2:.2f}"
+    assert begun[1] == f"{lda.avg:.2f}"  # training begins from the one-shot classifier
+    assert begun[2] == f"{sum(trial.rounds[0] for trial in start.trials) / 2:.2f}"
     assert begun[3:5] == ["0", "not in 3"]
-    assert begun[5] == f"{max(cell.bytes_up for cell in start.cells):,}"
-    assert begun[6] == f"± {max(cell.test_deviation for cell in start.cells):.2f}"
-    steps = [n for cell in start.cells for n in cell.local_steps]
+    assert begun[5] == f"{max(trial.bytes_up for trial in start.trials):,}"
+    assert begun[6] == f"± {max(trial.test_deviation for trial in start.trials):.2f}"
+    steps = [n for trial in start.trials for n in trial.local_steps]
     assert begun[7] == f"{min(steps)} to {max(steps)}"
 
     capsys.readouterr()
@@ -135,7 +135,7 @@ def test_a_page_of_ours_has_the_tables_that_are_described(tools, page):
     tables.rewritten(text, {table["name"]: "" for table in given["table"]})
     points = {name: tools[0].asked_for(run, page.parent).varied for name, run in given["run"].items()}
     for table in given["table"]:
-        title, rows = cells(shown[table["name"]])
+        title, rows = trials(shown[table["name"]])
         titles, words = tables.outline(table)
         assert (title, [row[: len(words[0])] for row in rows]) == (titles, words), table["name"]
         assert all(len(row) == len(titles) for row in rows), table["name"]

@@ -12,7 +12,7 @@ import ggeur
 from ggeur.data.table import EmbeddingTable
 from ggeur.paper.paper_tables import Table, select_rows
 from ggeur.report.tables import Number
-from ggeur.runs.result import Cell
+from ggeur.runs.result import Trial
 
 TOOLS = ("paper", "paper_cells", "paper_gains", "paper_gaps", "paper_reach", "paper_results", "paper_tables", "tables")
 TINY = """
@@ -69,16 +69,16 @@ def test_a_piece_is_run_kept_and_drawn(tools, results, tmp_path):
     (results / "tiny-paper.json").write_text(json.dumps(change), encoding="utf-8")
     found = kept.read(results, piece)
     result = ggeur.Result.load(tmp_path / "runs" / "tiny-paper")
-    for a, b in zip(found.result.cells, result.cells, strict=True):
+    for a, b in zip(found.result.trials, result.trials, strict=True):
         assert a.avg == pytest.approx(b.avg, abs=1e-4) and a.rounds == pytest.approx(b.rounds, abs=1e-4)
     assert kept.read(results, other) is None
 
     with (results / "tiny-paper.csv").open(encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
     avg = {(line["row"], line["seed"]): line for line in lines if line["column"] == "AVG"}
-    for cell in result.cells:
-        line = avg[cell.settings["arm"], str(cell.seed)]
-        assert float(line["measured"]) == pytest.approx(cell.avg, abs=1e-3)
+    for trial in result.trials:
+        line = avg[trial.settings["arm"], str(trial.seed)]
+        assert float(line["measured"]) == pytest.approx(trial.avg, abs=1e-3)
     assert avg["FedAvg", "0"]["published"] == "98.75"
     assert "table5,paper,Another,AVG,,,," in kept.as_csv(found)
 
@@ -121,8 +121,8 @@ def test_our_page_is_what_our_results_make(tools):
         assert (paper.RESULTS / f"{one.piece.name}.csv").read_text(encoding="utf-8") == kept.as_csv(one)
         asked = {row.name for row in select_rows(Table.load(one.piece.table), one.piece.rows)}
         assert set(one.reading.order) <= asked  # a row that came later is not in an earlier run
-        cells = len({json.dumps(cell.settings) for cell in one.result.cells}) * one.piece.seeds
-        assert len(one.result.cells) == cells
+        trials = len({json.dumps(trial.settings) for trial in one.result.trials}) * one.piece.seeds
+        assert len(one.result.trials) == trials
 
 
 def test_the_pieces_are_the_whole_of_every_table(tools):
@@ -171,14 +171,14 @@ def test_choices_of_the_scripts_by_hand(tools):
     gaps, kept = tools["paper_gaps"], tools["paper_results"]
     usual = {"FedAvg": Number((60.0, 62.0), 76.6), "FedAvg + GGEUR": Number((63.0, 65.0), 82.36)}
     each = {"paper": usual, "released": {"FedAvg": Number((50.0, 52.0)), "FedAvg + GGEUR": Number((66.0, 66.0))}}
-    cells = [  # in two columns, of which the second has two points more
-        Cell("m", "n", seed, {"arm": row, "beta": beta}, rounds=[best - 1 + beta, 1.0])
+    trials = [  # in two columns, of which the second has two points more
+        Trial("m", "n", seed, {"arm": row, "beta": beta}, rounds=[best - 1 + beta, 1.0])
         for row, several in {"FedAvg": (70, 71), "FedAvg + GGEUR": (72, 75), "SCAFFOLD": (99, 99)}.items()
         for seed, best in enumerate(several)
         for beta in (0, 2)
     ]
     ran = SimpleNamespace(arms=[SimpleNamespace(row=row, arm=row) for row in (*usual, "SCAFFOLD")])
-    paper = kept.Finished(kept.Piece("a", "table4", "paper", [], 1), ran, SimpleNamespace(cells=cells))
+    paper = kept.Finished(kept.Piece("a", "table4", "paper", [], 1), ran, SimpleNamespace(trials=trials))
     drawn = gaps.choices(each, {"Adam": {"FedAvg + GGEUR": Number((61.0, 63.0))}}, [paper])
     rows = [row.strip("| ").split(" | ") for row in drawn.splitlines()[2:]]
     found = {row[0]: [word.replace("\u00a0", " ").split(" ")[0] for word in row[1:]] for row in rows}
@@ -209,10 +209,10 @@ def test_reach_by_hand(tools):
     """Ten bytes before training, 100 in four rounds after it; AVG over two seeds is at 60 after the third."""
     reach = tools["paper_reach"].reach
     more = {"bytes_up": 60, "bytes_down": 50, "bytes_first": 10, "round_seconds": 2.0, "local_steps": [1]}
-    cells = [Cell("m", "n", s, {}, rounds=r, **more) for s, r in enumerate([[10, 50, 70, 80], [20, 40, 50, 90]])]
-    assert reach(cells, 60.0) == (3, 85.0, 6.0)
-    assert reach(cells, 86.0) is None and reach([], 1.0) is None
-    solved = Cell("lda", "n", 0, {}, rounds=[70.0], bytes_up=7, bytes_down=3, bytes_first=10, seconds=0.5)
+    trials = [Trial("m", "n", s, {}, rounds=r, **more) for s, r in enumerate([[10, 50, 70, 80], [20, 40, 50, 90]])]
+    assert reach(trials, 60.0) == (3, 85.0, 6.0)
+    assert reach(trials, 86.0) is None and reach([], 1.0) is None
+    solved = Trial("lda", "n", 0, {}, rounds=[70.0], bytes_up=7, bytes_down=3, bytes_first=10, seconds=0.5)
     assert reach([solved], 70.0) == (0, 10.0, 0.5) and reach([solved], 71.0) is None
-    before = [Cell("m", "n", 0, {}, rounds=[50.0], local_steps=[1])]  # of an earlier version
+    before = [Trial("m", "n", 0, {}, rounds=[50.0], local_steps=[1])]  # of an earlier version
     assert reach(before, 40.0) == (1, None, None)

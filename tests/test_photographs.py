@@ -88,4 +88,4 @@ def test_from_four_folders_of_photographs_to_labels_of_new_ones_in_two_commands(
     print(f"{100 * right:.2f} % of {len(lines)} new photographs, {time.perf_counter() - began:.0f} seconds")
     assert len(lines) > 600 and right > 0.95
     said = json.loads((tmp_path / "model" / "model.json").read_text())["calibration"]
-    assert said["left_out"]["error"] < 3
+    assert said["validation"]["error"] < 3

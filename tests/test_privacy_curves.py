@@ -26,12 +26,12 @@ def test_a_cell_is_that_of_a_run(tool, tmp_path):
         "data": {"table": str(tmp_path / "t.npz")},
         "partition": {"clients": [4], "beta": 1.0},
         "augment": {"kind": "none"},
-        "privacy": {"epsilon": [0.1, 1.0], "radius": 1.0, "rows": 600, "secure_sum": [True, False]},
+        "privacy": {"epsilon": [0.1, 1.0], "radius": 1.0, "rows": 600, "secure_aggregation": [True, False]},
         "run": {"seeds": [1]},
         "arm": [
-            {"name": "means", "train": {"method": "ncm"}},
+            {"name": "none", "train": {"method": "ncm"}},
             {"name": "projected", "train": {"method": "ridge"}, "privacy": {"projection": 6}},
-            {"name": "per class", "train": {"method": "limit"}, "augment": {"statistics": "per-class"}},
+            {"name": "per class", "train": {"method": "ggeur-limit"}, "augment": {"covariance": "per-class"}},
             {"name": "auto", "train": {"method": "auto"}},
         ],
     }
@@ -40,7 +40,7 @@ def test_a_cell_is_that_of_a_run(tool, tmp_path):
     assert len(ours) == 16 and len(set(ours.values())) > 8
     for row in ggeur.run(ggeur.Experiment.of(tree)).rows():
         s = row.settings
-        at = tool.Point(4, s["privacy.secure_sum"], s["arm"], s["privacy.epsilon"], 1)
+        at = tool.Point(4, s["privacy.secure_aggregation"], s["arm"], s["privacy.epsilon"], 1)
         assert ours[at] == pytest.approx(row.avg, abs=1e-9), at
 
 

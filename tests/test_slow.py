@@ -1,4 +1,4 @@
-"""What takes minutes: many kills of one run, and many cells in one process."""
+"""What takes minutes: many kills of one run, and many trials in one process."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def experiment(folder: Path, **sections) -> Experiment:
         {
             "data": {"table": str(folder / "table.npz")},
             "partition": {"kind": "label-and-domain", "beta": 0.5},
-            "train": {"method": ["fedavg", "scaffold", "moon", "fedopt", "lda"], "rounds": 80, "batch": 16},
+            "train": {"method": ["fedavg", "scaffold", "moon", "fedopt", "lda"], "rounds": 80, "batch_size": 16},
             "augment": {"kind": ["none", "ggeur"]},
             "run": {"seeds": [0, 1]},
             **sections,
@@ -40,8 +40,8 @@ def experiment(folder: Path, **sections) -> Experiment:
 def outcome(run: Path):
     result = json.loads((run / "result.json").read_text())
     del result["sha256"]  # seconds are in it
-    for cell in result["cells"]:
-        del cell["seconds"], cell["round_seconds"]
+    for trial in result["trials"]:
+        del trial["seconds"], trial["round_seconds"]
     heads = {p.relative_to(run).as_posix(): p.read_bytes() for p in sorted((run / "model").rglob("*.npz"))}
     return result, heads, sorted((run / "metrics.jsonl").read_text().splitlines())
 
@@ -75,10 +75,15 @@ def size(run: Path) -> int:
 
 
 def test_memory_does_not_grow_with_the_number_of_cells(tmp_path):
-    """500 short cells in one process: at most 1.1 times the memory after 50, plus 50 MB."""
+    """500 short trials in one process: at most 1.1 times the memory after 50, plus 50 MB."""
     grid = experiment(
         tmp_path,
-        train={"rounds": 1, "batch": 16, "local_epochs": 1, "rate": [round(0.001 * i, 3) for i in range(1, 26)]},
+        train={
+            "rounds": 1,
+            "batch_size": 16,
+            "local_epochs": 1,
+            "learning_rate": [round(0.001 * i, 3) for i in range(1, 26)],
+        },
         run={"seeds": list(range(10))},
     )
     (tmp_path / "e.toml").write_text(grid.to_toml(), encoding="utf-8")
@@ -91,13 +96,13 @@ def test_memory_does_not_grow_with_the_number_of_cells(tmp_path):
                 return int(file.read().split()[1]) * 4096
         memory = {}
         def on_round(event):
-            memory[event["cell"]] = resident()
+            memory[event["trial"]] = resident()
         ggeur.run(Experiment.load("e.toml"), out="run", on_round=on_round)
         print(json.dumps([len(memory), memory[49], memory[499]]))
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    cells, after_50, after_500 = json.loads(done.stdout.splitlines()[-1])
-    print(f"after 50 cells {after_50 / 2**20:.0f} MiB, after 500 {after_500 / 2**20:.0f} MiB")
-    assert cells == 500 and after_500 <= 1.1 * after_50 + 50 * 2**20
+    trials, after_50, after_500 = json.loads(done.stdout.splitlines()[-1])
+    print(f"after 50 trials {after_50 / 2**20:.0f} MiB, after 500 {after_500 / 2**20:.0f} MiB")
+    assert trials == 500 and after_500 <= 1.1 * after_50 + 50 * 2**20

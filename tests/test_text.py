@@ -11,7 +11,7 @@ from scipy.special import softmax
 import ggeur
 from ggeur.core.errors import GgeurError
 from ggeur.data.table import EmbeddingTable
-from ggeur.engine.own_head import frozen, shown
+from ggeur.engine.method_head import frozen, shown
 from ggeur.experiment import computing
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import resolve
@@ -55,17 +55,19 @@ def experiment(table, **sections):
 
 
 def test_zero_shot_is_exact_where_rows_are_texts(turned):
-    (cell,) = ggeur.run(experiment(turned / "exact.npz", train={"method": "zeroshot"}), out=turned / "run").cells
-    assert cell.avg == 100
+    (trial,) = ggeur.run(experiment(turned / "exact.npz", train={"method": "zeroshot"}), out=turned / "run").trials
+    assert trial.avg == 100
     table, model = EmbeddingTable.load(turned / "exact.npz"), Model.load(turned / "run")
     cosine = table.x @ table.text["single"].T / np.linalg.norm(table.x, axis=1, keepdims=True)
     np.testing.assert_allclose(model.probabilities(table), softmax(100.0 * cosine, axis=1), atol=1e-4)
 
 
 def test_fedclip_improves_a_turned_domain_and_resumes_to_the_bit(turned):
-    train = {"method": ["zeroshot", "fedclip"], "rounds": 8, "local_epochs": 2, "batch": 32}
-    one = experiment(turned / "turned.npz", train=train, method={"fedclip": {"rate": 0.003, "weight_decay": 0.0}})
-    zero_shot, trained = ggeur.run(one, out=turned / "whole").cells
+    train = {"method": ["zeroshot", "fedclip"], "rounds": 8, "local_epochs": 2, "batch_size": 32}
+    one = experiment(
+        turned / "turned.npz", train=train, method={"fedclip": {"learning_rate": 0.003, "weight_decay": 0.0}}
+    )
+    zero_shot, trained = ggeur.run(one, out=turned / "whole").trials
     assert zero_shot.domains["turned"] < 75 and trained.domains["turned"] > zero_shot.domains["turned"] + 10
     assert trained.bytes_up == 8 * 4 * 2 * 24 * 25, "the adapter, and nothing else"
 
@@ -73,13 +75,13 @@ def test_fedclip_improves_a_turned_domain_and_resumes_to_the_bit(turned):
         pass
 
     def stop(event):
-        if (event["cell"], event["round"]) == (1, 4):
+        if (event["trial"], event["round"]) == (1, 4):
             raise Stop
 
     with pytest.raises(Stop):
         ggeur.run(one, out=turned / "parts", on_round=stop)
     ggeur.run(one, out=turned / "parts", resume=True)
-    whole, parts = (Model.load(turned / name, cell=1) for name in ("whole", "parts"))
+    whole, parts = (Model.load(turned / name, trial=1) for name in ("whole", "parts"))
     assert whole.head == "adapter" and all((whole.params[name] == parts.params[name]).all() for name in whole.params)
 
 
@@ -93,7 +95,7 @@ def test_another_text_tower_is_noticed_when_a_run_goes_on(language, tmp_path):
         pass
 
     def stop(event):
-        if event["cell"] == 1:
+        if event["trial"] == 1:
             raise Stop
 
     with pytest.raises(Stop):
@@ -132,7 +134,7 @@ def test_fedtpg_transfers_to_names_it_has_not_seen(language, tmp_path, monkeypat
                 yield found
 
     monkeypatch.setattr(computing, "Simulation", Watched)
-    train = {"method": "fedtpg", "rounds": 60, "local_epochs": 4, "batch": 256}
+    train = {"method": "fedtpg", "rounds": 60, "local_epochs": 4, "batch_size": 256}
     ggeur.run(experiment(tmp_path / "base.npz", train=train, method={"fedtpg": {"clip": language.folder}}))
     task = Task(good.shape[1], NAMES[half:])
     trained = resolve("fedtpg", resolve_head("linear"), {"clip": language.folder}, task=task)
@@ -143,20 +145,20 @@ def test_fedtpg_transfers_to_names_it_has_not_seen(language, tmp_path, monkeypat
 
 
 def test_what_is_missing_leaves_one_arm_out(turned):
-    train = {"method": ["fedtpg", "fedclip", "text_prior", "auto"], "rounds": 1, "local_epochs": 1}
+    train = {"method": ["fedtpg", "fedclip", "text-prior", "auto"], "rounds": 1, "local_epochs": 1}
     with_none = EmbeddingTable.load(turned / "turned.npz")
     EmbeddingTable(with_none.x, with_none.y, with_none.domain, with_none.test, with_none.class_names).save(
         turned / "none.npz"
     )
-    cells = ggeur.run(experiment(turned / "none.npz", train=train)).cells
-    assert [cell.status for cell in cells] == ["unavailable"] * 3 + ["ok"]
-    assert "text tower" in cells[0].message and "ggeur embed" in cells[1].message
+    trials = ggeur.run(experiment(turned / "none.npz", train=train)).trials
+    assert [trial.status for trial in trials] == ["unavailable"] * 3 + ["ok"]
+    assert "text tower" in trials[0].message and "ggeur embed" in trials[1].message
 
 
 def test_two_classes_leave_the_prior_out_and_the_run_goes_on(turned):
     table = EmbeddingTable.load(turned / "turned.npz")
     few = table.subset(table.y < 2)
     few.save(turned / "few.npz")
-    cells = ggeur.run(experiment(turned / "few.npz", train={"method": ["text_prior", "lda", "auto"]})).cells
-    assert [cell.status for cell in cells] == ["unavailable", "ok", "ok"]
-    assert "three classes" in cells[0].message and "text_prior" not in cells[2].message
+    trials = ggeur.run(experiment(turned / "few.npz", train={"method": ["text-prior", "lda", "auto"]})).trials
+    assert [trial.status for trial in trials] == ["unavailable", "ok", "ok"]
+    assert "three classes" in trials[0].message and "text-prior" not in trials[2].message

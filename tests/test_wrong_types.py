@@ -16,11 +16,11 @@ from ggeur import (
     GgeurError,
     ImageSet,
     ImageTable,
-    Message,
     Model,
-    OneMessageClassifier,
+    OneShotClassifier,
     Prototypes,
     Result,
+    SiteStatistics,
 )
 from ggeur.data.image_set import Item, Part, Split
 
@@ -28,7 +28,7 @@ X, Y = np.random.default_rng(0).normal(size=(30, 4)), np.repeat([0, 1, 2], 10)
 S = ClassStatistics.from_embeddings(X, Y, 3)
 G = Geometry.from_statistics(S)
 P = Prototypes.from_statistics([S])
-M = Message.from_embeddings(X, Y, 3)
+M = SiteStatistics.from_embeddings(X, Y, 3)
 TABLE = EmbeddingTable(x=X, y=Y, domain=np.arange(30) % 2, class_names=("a", "b", "c"), domain_names=("p", "q"))
 PICTURES = Part([Item("a picture", lambda: np.zeros((8, 8), np.uint8))] * 2, np.array([0, 1]))
 SET = ImageSet.of(["a", "b"], {"street": Split(PICTURES, PICTURES)})
@@ -51,7 +51,7 @@ WRONG = {
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "from_embeddings": (ClassStatistics.from_embeddings, dict(x=X, y=Y, n_classes=3, center=np.zeros(4))),
     "ClassStatistics": (ClassStatistics, MOMENTS),
-    "Message": (Message, MOMENTS),
+    "SiteStatistics": (SiteStatistics, MOMENTS),
     "merge": (ClassStatistics.merge, dict(parts=[S, S])),
     "merge of another": (lambda one: ClassStatistics.merge([one, S]), dict(one=S)),
     "merge with another": (lambda one: ClassStatistics.merge([S, one]), dict(one=S)),
@@ -79,7 +79,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         ggeur.augment,
         dict(
             x=X, y=Y, geometry=G, target=20, per_sample=2, prototypes=P, per_prototype=3, scale="sqrt-eigenvalue",
-            empty_cell="all", seed=0,
+            empty_group="all", seed=0,
         ),
     ),
     "augment by target": (ggeur.augment, dict(x=X, y=Y, geometry=G, target=20)),
@@ -122,8 +122,8 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Model.probabilities": (MODEL.probabilities, dict(table=TABLE)),
     "top": (MODEL.predict(X).top, dict(k=2)),
     "Model.save": (MODEL.save, dict(folder="absent/folder")),
-    "Model.load": (Model.load, dict(path="absent", cell=0)),
-    "load_model": (ggeur.load_model, dict(path="absent", cell=0)),
+    "Model.load": (Model.load, dict(path="absent", trial=0)),
+    "load_model": (ggeur.load_model, dict(path="absent", trial=0)),
     "subset": (TABLE.subset, dict(rows=[1])),
     "split": (TABLE.split, dict(seed=0)),
     "EmbeddingTable.load": (EmbeddingTable.load, dict(path="absent")),
@@ -139,7 +139,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "fit": (
         ggeur.fit,
         dict(
-            sites=[(X, Y)], method="ncm", parameters={}, statistics="pooled", encoder=None, min_count=0, seed=0,
+            sites=[(X, Y)], method="ncm", parameters={}, covariance="pooled", encoder=None, min_count=0, seed=0,
             out=None, on_head=lambda done, total: None, on_pictures=lambda site, done, total, computed: None,
         ),
     ),
@@ -147,19 +147,19 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "fit named": (lambda site: ggeur.fit({"a": site}, method="ncm"), dict(site=(X, Y))),
     "fit rows": (lambda x, y: ggeur.fit([(x, y)], method="ncm"), dict(x=X, y=Y)),
     "solved": (
-        OneMessageClassifier.from_statistics,
+        OneShotClassifier.from_statistics,
         dict(statistics=[S, S], classes=["a", "b", "c"], method="ncm", parameters={}),
     ),
-    "solved for one": (lambda one: OneMessageClassifier.from_statistics([one]), dict(one=S)),
+    "solved for one": (lambda one: OneShotClassifier.from_statistics([one]), dict(one=S)),
 }  # fmt: skip
 
 
 @cache
 def row() -> Any:
-    from ggeur.runs.result import Cell
+    from ggeur.runs.result import Trial
 
-    cells = [Cell("fedavg", "none", seed, {}, avg=50.0 + seed, domains={"a": 50.0}) for seed in (0, 1)]
-    return Result(cells).rows()[0]
+    trials = [Trial("fedavg", "none", seed, {}, avg=50.0 + seed, domains={"a": 50.0}) for seed in (0, 1)]
+    return Result(trials).rows()[0]
 
 
 @pytest.mark.parametrize(("call", "name"), [(c, name) for c, (_, given) in CALLS.items() for name in given])
@@ -172,7 +172,7 @@ def test_the_wrong_type_is_our_error_or_is_taken(call, name, tmp_path, monkeypat
         except GgeurError as error:
             assert len(str(error)) < 600, what
         except ValueError:
-            assert function.__qualname__.startswith("OneMessageClassifier") or "solved" in call, what  # scikit-learn's
+            assert function.__qualname__.startswith("OneShotClassifier") or "solved" in call, what  # scikit-learn's
         except BaseException as error:
             raise AssertionError(f"{call}({name}={what}) raises {type(error).__name__}: {error}") from error
 

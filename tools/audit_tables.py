@@ -39,27 +39,29 @@ class Case(NamedTuple):
     def audited(self, data: Path) -> Audit:
         """Its audit: seed 0, beta 0.1, by label and domain where there are domains, else ten clients by Dirichlet."""
         dealt = {"kind": "label-and-domain"} if self.table in (_OFFICE, _DIGITS) else {"kind": "dirichlet"}
-        privacy = {"secure_sum": True, "radius": 1e3} if self.secure else {}
+        privacy = {"secure_aggregation": True, "radius": 1e3} if self.secure else {}
         asked = {"data": {"table": str(data / self.table[1])}, "partition": dealt | {"beta": 0.1}, "privacy": privacy}
         return audit(settings(asked | {"train": self.train, "augment": self.augment}), 0, self.min_count)
 
 
 def _ggeur(table: tuple[str, str], statistics: str, min_count: int = 0) -> Case:
-    alone = statistics == "means" and table in (_OFFICE, _DIGITS)  # where no shapes can be had from means
-    augment = {"kind": "prototypes"} if alone else {"statistics": statistics}
+    alone = statistics == "none" and table in (_OFFICE, _DIGITS)  # where no shapes can be had from means
+    augment = {"kind": "prototypes"} if alone else {"covariance": statistics}
     return Case(table, statistics, {}, augment, min_count)
 
 
 def _auto(table: tuple[str, str], min_count: int = 0, *, secure: bool = False) -> Case:
-    words = ", ".join(["secure sums" if secure else "in the open", *([f"min_count {min_count}"] if min_count else [])])
+    words = ", ".join(
+        ["secure aggregation" if secure else "in the open", *([f"min_count {min_count}"] if min_count else [])]
+    )
     return Case(table, words, {"method": "auto"}, {"kind": "none"}, min_count, secure)
 
 
-_EACH = ((_OFFICE, "per-class"), (_DIGITS, "per-class"), (_DIGITS, "pooled"), (_DIGITS, "means"))
-_EACH += ((_CIFAR, "per-class"), (_CIFAR, "pooled"), (_CIFAR, "means"), (_TINY, "per-class"), (_TINY, "pooled"))
+_EACH = ((_OFFICE, "per-class"), (_DIGITS, "per-class"), (_DIGITS, "pooled"), (_DIGITS, "none"))
+_EACH += ((_CIFAR, "per-class"), (_CIFAR, "pooled"), (_CIFAR, "none"), (_TINY, "per-class"), (_TINY, "pooled"))
 TABLES = {
     "found": [_ggeur(*each) for each in _EACH],
-    "threshold": [_ggeur(*each, 10) for each in _EACH if each[1] != "means"],
+    "threshold": [_ggeur(*each, 10) for each in _EACH if each[1] != "none"],
     "auto": [
         _auto(_OFFICE), _auto(_DIGITS), _auto(_CIFAR), _auto(_CIFAR, secure=True), _auto(_CIFAR, 10, secure=True),
         _auto(_TINY, secure=True), _auto(_TINY, 10, secure=True),
@@ -68,9 +70,9 @@ TABLES = {
 
 
 def drawn(cases: list[Case], data: Path) -> str:
-    """A table in Markdown: who finds out what of how many cells."""
+    """A table in Markdown: who finds out what of how many trials."""
     by = _PARTIES | _TOTALS
-    lines = [f"| table, statistics | cells | {' | '.join(by)} |", "|---|---|" + "---|" * len(by)]
+    lines = [f"| table, statistics | trials | {' | '.join(by)} |", "|---|---|" + "---|" * len(by)]
     for case in cases:
         found = case.audited(data)
         told = [_told(found.of(party)) for party in by.values()]

@@ -1,4 +1,5 @@
-"""How far `limit`'s bound is above the loss that it bounds, at its optimum: by draws, for every table that is named.
+"""How far `ggeur-limit`'s bound is above the loss that it bounds, at its optimum: by draws, for every table that is
+named.
 
 python tools/bound_gap.py TABLE.npz [...] [--partition domain|label-and-domain|dirichlet] [--beta 0.1]
 """
@@ -9,21 +10,21 @@ import numpy as np
 from scipy.special import logsumexp
 
 import ggeur
-from ggeur.core.message import Total
+from ggeur.core.site_statistics import FederationStatistics
 from ggeur.experiment.partitions import clients_of
-from ggeur.federation.simulated import merged_total
-from ggeur.methods import resolve_solved
-from ggeur.methods.solved.bound import Bound
-from ggeur.methods.solved.descent import minimum
-from ggeur.methods.solved.limit import prototypes, shapes
+from ggeur.federation.local_clients import merged_statistics
+from ggeur.methods import resolve_closed_form
+from ggeur.methods.oneshot.bound import Bound
+from ggeur.methods.oneshot.descent import minimum
+from ggeur.methods.oneshot.ggeur_limit import class_prototypes, shapes
 from ggeur.settings.schema import Partition
 
 DRAWS, BLOCK = 2000, 100  # around every prototype
 
 
-def gap(total: Total, seed: int = 0) -> tuple[float, float, float]:
+def gap(total: FederationStatistics, seed: int = 0) -> tuple[float, float, float]:
     """The bound at its optimum; the mean loss of draws there, and its standard error."""
-    m, y, weight = prototypes(total)
+    m, y, weight = class_prototypes(total)
     t = shapes(total, 4.0, 0.1, 1.0)
     w, b = minimum(m, y, weight, t, 1e-5)
     value = Bound(m, y, weight, t, np.zeros(m.shape[1]))(np.column_stack([b, w]))[0]
@@ -42,11 +43,11 @@ def main() -> None:
     parser.add_argument("--partition", default="label-and-domain")
     parser.add_argument("--beta", type=float, default=0.1)
     asked = parser.parse_args()
-    head = resolve_solved("limit", {})
+    head = resolve_closed_form("ggeur-limit", {})
     for path in asked.tables:
         table = ggeur.EmbeddingTable.load(path).split(0)
         clients = clients_of(table, Partition(kind=asked.partition, beta=asked.beta), 0)
-        value, draws, error = gap(merged_total(clients, head.needs, apart=head.apart).standard)
+        value, draws, error = gap(merged_statistics(clients, head.needs, apart=head.apart).standard)
         print(f"{path}, {asked.partition}: bound {value:.4f}, draws {draws:.4f} ± {error:.4f}", flush=True)
 
 

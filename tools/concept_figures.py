@@ -100,7 +100,7 @@ def limit() -> None:
             drawn, label = ggeur.augment(statistics.mean, [0, 1], found, target=draws, seed=seed)
             line(axis, *weights(LogisticRegression(C=100.0).fit(drawn, label)), color="tab:purple", lw=0.8, alpha=0.7)
         axis.set_title(f"12 heads, {draws:,} draws a class each")
-    head = ggeur.fit([(x, y)], method="limit")
+    head = ggeur.fit([(x, y)], method="ggeur-limit")
     w, b = np.asarray(head.params_["W"]), np.asarray(head.params_["b"])
     line(axes[2], w[1] - w[0], b[1] - b[0], color="black", lw=1.8)
     axes[2].set_title("limit: no draws")
@@ -110,7 +110,7 @@ def limit() -> None:
             ellipse(axis, statistics.mean[c], statistics.covariance[c], color=colour, lw=1.5)
         axis.set(xlim=(-4.5, 4.5), ylim=(-3, 3))
     tidy(axes)
-    save(figure, "limit")
+    save(figure, "ggeur-limit")
 
 
 def weights(head: LogisticRegression) -> tuple[Any, float]:

@@ -20,12 +20,12 @@ ELSEWHERE = {
 PAGES = {path: name for name, path in ELSEWHERE.items()}
 # What is public, by subject; a name that is missing here fails the build.
 SUBJECTS = {
-    "Statistics and shapes": ["ClassStatistics", "Geometry", "similarity", "Message"],
+    "Statistics and shapes": ["ClassStatistics", "Geometry", "similarity", "SiteStatistics"],
     "Drawing along shapes": ["augment", "DrawRule", "Prototypes"],
-    "Sites to a model": ["fit", "OneMessageClassifier", "load_model", "Model"],
+    "Sites to a model": ["fit", "OneShotClassifier", "load_model", "Model"],
     "Experiments": ["Experiment", "run", "Result", "paired_difference"],
     "Data": ["EmbeddingTable", "ImageTable", "ImageSet", "partition", "digits", "load_encoder"],
-    "What you can write yourself": ["Method", "Solved", "Augmentation", "Head", "Encoder"],
+    "What you can write yourself": ["Method", "ClosedForm", "Augmentation", "Head", "Encoder"],
     "When something is wrong": ["GgeurError", "GgeurWarning"],
 }
 

@@ -24,7 +24,7 @@ from ggeur.data.image_set import ImageSet, Split, pixels
 from ggeur.data.svhn import as_benchmark
 from ggeur.encode.encoder import load_encoder
 from ggeur.encode.job import embed
-from ggeur.runs.result import Cell
+from ggeur.runs.result import Trial
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "images.md"
 RESULTS = PAGE.parent / "results" / "images" / "digits.json"
@@ -40,10 +40,14 @@ METHODS = {
 }
 GARBLED = "FedAvg (images), SVHN as benchmark"
 FASTER = {  # what the numbers of two slow methods cost them: plain steps with a small server's, and a strong pull back
-    "SCAFFOLD (images), rate 0.1, server_rate 1": ("scaffold", {"rate": 0.1}, {"server_rate": 1.0}),
+    "SCAFFOLD (images), rate 0.1, server_learning_rate 1": (
+        "scaffold",
+        {"learning_rate": 0.1},
+        {"server_learning_rate": 1.0},
+    ),
     "FedDyn (images), alpha 0.01": ("feddyn", {}, {"alpha": 0.01}),
 }
-TRAIN = {"rounds": 10, "local_epochs": 1, "batch": 16, "rate": 0.01}
+TRAIN = {"rounds": 10, "local_epochs": 1, "batch_size": 16, "learning_rate": 0.01}
 RESNET = {**TRAIN, "head": "resnet18"}
 HALF_HOUR = 1800  # seconds that it is given
 
@@ -61,8 +65,8 @@ def image_tables(data: Path, folder: Path) -> None:
         embed(one, load_encoder("pixels:32")).table.save(folder / f"{name}.npz")
 
 
-def finished(tree: dict[str, Any], out: Path, seconds: float = float("inf")) -> list[Cell]:
-    """The cells of an experiment, whose run lies in `out`; none where `seconds` were too few for another round."""
+def finished(tree: dict[str, Any], out: Path, seconds: float = float("inf")) -> list[Trial]:
+    """The trials of an experiment, whose run lies in `out`; none where `seconds` were too few for another round."""
     experiment, began = ggeur.Experiment.of(tree), time.monotonic()
     last = began
 
@@ -75,11 +79,11 @@ def finished(tree: dict[str, Any], out: Path, seconds: float = float("inf")) -> 
         last = now
 
     with suppress(TimeoutError), progress(experiment, out) as show:
-        return ggeur.run(experiment, out=out, resume=(out / "config.toml").exists(), on_round=on_round).cells
+        return ggeur.run(experiment, out=out, resume=(out / "config.toml").exists(), on_round=on_round).trials
     return []
 
 
-def digits(data: Path, folder: Path) -> dict[str, Cell]:
+def digits(data: Path, folder: Path) -> dict[str, Trial]:
     """Every method on embeddings and on pictures, each a run of its own."""
     shared = {"partition": {"kind": "domain"}, "augment": {"kind": "none"}}
     embedded, pictures = data / "embeddings" / "digits.tinyvit.npz", folder / "digits32.npz"
@@ -87,13 +91,13 @@ def digits(data: Path, folder: Path) -> dict[str, Cell]:
     arms |= {f"{name} (images)": (pictures, "simplecnn", method) for name, method in METHODS.items()}
     arms[GARBLED] = folder / "digits32b.npz", "simplecnn", "fedavg"
     arms |= {name: (pictures, "simplecnn", method) for name, (method, _, _) in FASTER.items()}
-    cells = {}
+    trials = {}
     for name, (table, head, method) in arms.items():
         _, numbers, own = FASTER.get(name, ("", {}, {}))
         train = {**TRAIN, "head": head, "method": method, **numbers}
         tree = {**shared, "data": {"table": str(table.resolve())}, "train": train, "method": {method: own}}
-        (cells[name],) = finished(tree, folder / "runs" / name)
-    return cells
+        (trials[name],) = finished(tree, folder / "runs" / name)
+    return trials
 
 
 def resnet(folder: Path) -> dict[str, Any]:
@@ -108,10 +112,10 @@ def resnet(folder: Path) -> dict[str, Any]:
     return {"domains": domains, "avg": round(fmean(avg[-5:]), 2), "rounds": avg}
 
 
-def kept(cell: Cell) -> dict[str, Any]:
-    rounded = {name: round(value, 2) for name, value in cell.domains.items()}
-    rounds = [round(value, 2) for value in cell.rounds]
-    return {"domains": rounded, "avg": round(cell.avg or 0.0, 2), "rounds": rounds, "seconds": round(cell.seconds)}
+def kept(trial: Trial) -> dict[str, Any]:
+    rounded = {name: round(value, 2) for name, value in trial.domains.items()}
+    rounds = [round(value, 2) for value in trial.rounds]
+    return {"domains": rounded, "avg": round(trial.avg or 0.0, 2), "rounds": rounds, "seconds": round(trial.seconds)}
 
 
 def table(rows: dict[str, dict[str, Any]]) -> str:
@@ -148,7 +152,7 @@ def main() -> None:
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     image_tables(given.data, given.folder)
-    rows = {name: kept(cell) for name, cell in digits(given.data, given.folder).items()}
+    rows = {name: kept(trial) for name, trial in digits(given.data, given.folder).items()}
     found: dict[str, Any] = {"train": TRAIN, "digits": rows}
     if given.resnet:
         found |= {"resnet": RESNET, "resnet18": resnet(given.folder)}

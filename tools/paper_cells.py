@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import ggeur
 from ggeur.report.tables import Number
-from ggeur.runs.result import Cell, Row
+from ggeur.runs.result import Row, Trial
 
 NOT_RUN = "Not run yet.\n"
 JOIN = "\u00a0"  # a figure stays on one line
@@ -58,5 +58,5 @@ def _difference(a: Number | None, b: Number | None) -> tuple[float, tuple[float,
 
 
 def _row(number: Number) -> Row:
-    cells = [Cell("", "", seed, {}, avg=value) for seed, value in enumerate(number.values)]
+    cells = [Trial("", "", seed, {}, avg=value) for seed, value in enumerate(number.values)]
     return Row({}, cells, {}, None, None, None)

@@ -31,8 +31,8 @@ def gains(each: Averages) -> str:
     plain = [n.removesuffix(GGEUR) for numbers in each.values() for n in numbers if n.endswith(GGEUR)]
     rows = []
     for name in dict.fromkeys(plain):
-        cells = (minus(numbers.get(name + GGEUR), numbers.get(name)) for numbers in each.values())
-        rows.append([name, *cells, _printed(each, name)])
+        trials = (minus(numbers.get(name + GGEUR), numbers.get(name)) for numbers in each.values())
+        rows.append([name, *trials, _printed(each, name)])
     return markdown(["GGEUR adds to", *(f"`{protocol}`" for protocol in each), "published"], rows)
 
 

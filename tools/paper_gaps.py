@@ -44,9 +44,9 @@ def _best(usual: Sequence[Finished]) -> Pair:
     of: dict[str, dict[int, list[float]]] = {PLAIN: {}, FULL: {}}
     for one in usual:
         rows = {arm.arm: arm.row for arm in one.reading.arms if arm.row in of}
-        for cell in one.result.cells:
-            if cell.settings.get("arm") in rows:
-                of[rows[cell.settings["arm"]]].setdefault(cell.seed, []).append(max(cell.rounds))
+        for trial in one.result.trials:
+            if trial.settings.get("arm") in rows:
+                of[rows[trial.settings["arm"]]].setdefault(trial.seed, []).append(max(trial.rounds))
     return {name: Number(tuple(float(np.mean(best)) for best in seeds.values())) for name, seeds in of.items()}
 
 

@@ -1,6 +1,6 @@
 """What is kept of a piece of `make paper` in docs/results: NAME.json, of which its table is read again, and NAME.csv.
 
-The JSON holds how to read the run as a table of the paper and its cells without what no table shows; no path is in it.
+The JSON holds how to read the run as a table of the paper and its trials without what no table shows; no path is in it.
 """
 
 import csv
@@ -16,7 +16,7 @@ from ggeur.data.files import write_bytes
 from ggeur.paper.paper_tables import Table
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report.tables import Comparison, Line, Number, compare
-from ggeur.runs.result import Cell, Result, read_cell
+from ggeur.runs.result import Result, Trial, read_cell
 
 DROPPED = ("recall", "macro_f1", "message", "missing", "privacy", "expected")
 DIGITS = 4  # of accuracies and seconds
@@ -66,8 +66,8 @@ class Finished(NamedTuple):
 
     @property
     def hours(self) -> float:
-        """Of all its cells, as they took where they ran."""
-        return sum(cell.seconds for cell in self.result.cells) / 3600
+        """Of all its trials, as they took where they ran."""
+        return sum(trial.seconds for trial in self.result.trials) / 3600
 
 
 def keep(folder: Path, piece: Piece, run: Path) -> None:
@@ -75,15 +75,15 @@ def keep(folder: Path, piece: Piece, run: Path) -> None:
     reading = Reproduction.load(run)
     assert reading is not None
     one = Finished(piece, reading, Result.load(run))
-    tree = {"reading": asdict(reading), "cells": [_kept(cell) for cell in one.result.cells]}
-    lines = ",\n".join(json.dumps(cell) for cell in tree["cells"])
-    text = f'{{"reading": {json.dumps(tree["reading"], indent=1)},\n"cells": [\n{lines}\n]}}\n'
+    tree = {"reading": asdict(reading), "trials": [_kept(trial) for trial in one.result.trials]}
+    lines = ",\n".join(json.dumps(trial) for trial in tree["trials"])
+    text = f'{{"reading": {json.dumps(tree["reading"], indent=1)},\n"trials": [\n{lines}\n]}}\n'
     write_bytes(folder / f"{piece.name}.json", text.encode())
     write_bytes(folder / f"{piece.name}.csv", as_csv(read(folder, piece) or one).encode())
 
 
-def _kept(cell: Cell) -> dict[str, Any]:
-    return {key: _rounded(value) for key, value in asdict(cell).items() if key not in DROPPED}
+def _kept(trial: Trial) -> dict[str, Any]:
+    return {key: _rounded(value) for key, value in asdict(trial).items() if key not in DROPPED}
 
 
 def _rounded(value: Any) -> Any:
@@ -100,13 +100,13 @@ def read(folder: Path, piece: Piece) -> Finished | None:
     if not path.exists():
         return None
     tree = json.loads(path.read_text(encoding="utf-8"))
-    return Finished(piece, Reproduction.of(tree["reading"]), Result([read_cell(cell) for cell in tree["cells"]]))
+    return Finished(piece, Reproduction.of(tree["reading"]), Result([read_cell(trial) for trial in tree["trials"]]))
 
 
 def as_csv(one: Finished) -> str:
     """A line for every figure: of each row, column and seed, beside the paper's."""
     chosen = {(c.row, c.part): c.numbers for c in one.reading.chosen}
-    buffer, seeds = io.StringIO(), sorted({cell.seed for cell in one.result.cells})
+    buffer, seeds = io.StringIO(), sorted({trial.seed for trial in one.result.trials})
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(HEADER)
     for line, column, part, number in _numbers(one):

@@ -13,7 +13,7 @@ from ggeur.experiment.plan import human_bytes
 from ggeur.paper.paper_tables import Table
 from ggeur.paper.tuning import AS_SOUND
 from ggeur.report.tables import Line, Number
-from ggeur.runs.result import Cell
+from ggeur.runs.result import Trial
 
 FIGURE_8 = ("table4", "table5", "table2")
 Lines = Mapping[str, Line]
@@ -144,22 +144,22 @@ def _protocols(each: Averages, chosen: Mapping[str, str]) -> str:
     names = list(dict.fromkeys(name for numbers in each.values() for name in numbers))
     rows = []
     for name in names:
-        cells = [
+        trials = [
             figure(numbers[name]._replace(published=None)) if name in numbers else "-" for numbers in each.values()
         ]
-        rows.append([name, *cells, *([chosen.get(name, "-")] if "tuned" in each else [])])
+        rows.append([name, *trials, *([chosen.get(name, "-")] if "tuned" in each else [])])
     titles = ["AVG under", *(f"`{protocol}`" for protocol in each), *(["chosen"] if "tuned" in each else [])]
     return markdown(titles, rows)
 
 
 def _reach(found: Sequence[Finished]) -> str:
     """Rounds, bytes and seconds of every row to 95 % and 99 % of where FedAvg ends, in the first column."""
-    of: dict[str, list[Cell]] = {}
+    of: dict[str, list[Trial]] = {}
     for one in found:
         if one.piece.protocol == "paper":
             column = next((c for c in one.reading.columns if c.kind in ("avg", "value")), None)
             for arm in one.reading.arms:
-                own = [c for c in one.result.cells if c.settings.get("arm") == arm.arm]
+                own = [c for c in one.result.trials if c.settings.get("arm") == arm.arm]
                 if column is not None and column.key is not None and column.part == arm.part:
                     own = [c for c in own if c.settings.get(column.key) == column.value]
                 of.setdefault(arm.row, own)
@@ -190,8 +190,8 @@ def _tuned(found: Sequence[Finished], tables: Sequence[str]) -> str:
     for name in names:
         gains = {t: _gain(of["tuned"].get(name), of["paper"].get(name)) for t, of in ran.items()}
         known = [gain for gain in gains.values() if gain is not None]
-        cells = ["-" if gain is None else f"{gain:+.2f}" for gain in gains.values()]
-        rows.append([name, *cells, f"{np.mean(known):+.2f}" if known else "-"])
+        trials = ["-" if gain is None else f"{gain:+.2f}" for gain in gains.values()]
+        rows.append([name, *trials, f"{np.mean(known):+.2f}" if known else "-"])
     return markdown(["`tuned` minus `paper`", *(f"`{t}`" for t in ran), "mean"], rows) or NOT_RUN
 
 

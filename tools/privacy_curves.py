@@ -1,6 +1,6 @@
 """Accuracy against epsilon: docs/results/privacy.csv, and from it a figure and a table of docs/privacy.md.
 
-    python tools/privacy_curves.py --data TABLE.npz     # measure every cell of examples/privacy.toml, then draw
+    python tools/privacy_curves.py --data TABLE.npz     # measure every trial of examples/privacy.toml, then draw
     python tools/privacy_curves.py                      # draw what is measured
 
 The numbers are those of `ggeur run examples/privacy.toml`, in a tenth of the time: noise adds up, and a client's draws
@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ggeur.core.message import Message, Total
-from ggeur.experiment.dealing import Dealer, chosen_by_rule, task_of
+from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
 from ggeur.experiment.evaluation import mean_accuracy
 from ggeur.experiment.setup import Setup
-from ggeur.federation.noisy import ALL
-from ggeur.federation.simulated import merged_total
-from ggeur.federation.start import solved_head
-from ggeur.methods.algorithm import Chosen, Solved
+from ggeur.experiment.trial_data import TrialData, chosen_by_rule, task_of
+from ggeur.federation.local_clients import merged_statistics
+from ggeur.federation.noisy_statistics import ALL
+from ggeur.federation.start import one_shot_head
+from ggeur.methods.algorithm import ClosedForm, Selection
 from ggeur.settings.schema import settings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,11 +34,11 @@ EXAMPLE, RESULTS = ROOT / "examples" / "privacy.toml", ROOT / "docs" / "results"
 PAGE, FIGURE = ROOT / "docs" / "privacy.md", ROOT / "docs" / "figures" / "epsilon.svg"
 BEGIN, END = "<!-- from results/privacy.csv -->\n", "<!-- so far -->"
 SHOWN = ("means: ncm", "pooled: ridge", "projected to 160: ridge", "per class: limit")  # in the table; all are drawn
-WAYS = {True: "secure sums", False: "each client adds its own noise"}
+WAYS = {True: "secure aggregation", False: "each client adds its own noise"}
 
 
 class Point(NamedTuple):
-    """A cell of the figure; an epsilon of None is no noise."""
+    """A trial of the figure; an epsilon of None is no noise."""
 
     clients: int
     secure: bool
@@ -48,12 +48,12 @@ class Point(NamedTuple):
 
 
 class Measured:
-    """The cells of an experiment, of which exact totals and noise are made once."""
+    """The trials of an experiment, of which exact totals and noise are made once."""
 
     def __init__(self, tree: Mapping[str, Any]) -> None:
-        self._tree, self._dealer = tree, Dealer()
+        self._tree, self._dealer = tree, TrialData()
         self._arms = {arm["name"]: {k: v for k, v in arm.items() if k != "name"} for arm in tree["arm"]}
-        self._made: dict[Any, tuple[Total, Message]] = {}
+        self._made: dict[Any, tuple[FederationStatistics, SiteStatistics]] = {}
 
     def points(self) -> Iterator[Point]:
         """All of them; without noise it does not matter who adds it, and `auto` has nothing to go by."""
@@ -63,11 +63,11 @@ class Measured:
             for arm in self._arms:
                 if arm != "auto":
                     yield Point(clients, True, arm, None, seed)
-                for secure, epsilon in itertools.product(t["privacy"]["secure_sum"], t["privacy"]["epsilon"]):
+                for secure, epsilon in itertools.product(t["privacy"]["secure_aggregation"], t["privacy"]["epsilon"]):
                     yield Point(clients, secure, arm, epsilon, seed)
 
     def _setup(self, at: Point) -> Setup:
-        privacy = self._tree["privacy"] | {"epsilon": at.epsilon, "secure_sum": at.secure}
+        privacy = self._tree["privacy"] | {"epsilon": at.epsilon, "secure_aggregation": at.secure}
         if at.epsilon is None:
             privacy = {"radius": privacy["radius"]}
         tree = {k: v for k, v in self._tree.items() if k != "arm"} | {"privacy": privacy}
@@ -78,16 +78,16 @@ class Measured:
 
     def accuracy(self, at: Point) -> float:
         """Percent right."""
-        setup, dealer = self._setup(at), self._dealer
-        (table, _), name, solved = dealer.rows(setup, at.seed), setup.settings.train.method, setup.algorithm
-        if isinstance(solved, Chosen):
+        setup, trial_data = self._setup(at), self._dealer
+        (table, _), name, solved = trial_data.rows(setup, at.seed), setup.settings.train.method, setup.algorithm
+        if isinstance(solved, Selection):
             taken = solved.candidates[chosen_by_rule(setup, table.n_classes, at.clients).taken]
             name, solved = taken.name, taken.solved
-        assert isinstance(solved, Solved)
-        params = solved_head(solved, name, self._total(setup, solved, at), task_of(table), at.seed)
-        return float(mean_accuracy(dealer.test_set(setup, at.seed).accuracy(params)) or 0.0)
+        assert isinstance(solved, ClosedForm)
+        params = one_shot_head(solved, name, self._total(setup, solved, at), task_of(table), at.seed)
+        return float(mean_accuracy(trial_data.test_set(setup, at.seed).accuracy(params)) or 0.0)
 
-    def _total(self, setup: Setup, solved: Solved, at: Point) -> Total:
+    def _total(self, setup: Setup, solved: ClosedForm, at: Point) -> FederationStatistics:
         domain = ALL if solved.apart is None else 0  # the table has one
         key = setup.settings.privacy.ball, solved.needs, domain
         guard = setup.guard(solved.needs, at.seed)
@@ -105,15 +105,17 @@ class Measured:
         )
         return guard.total([(domain, noisy)], {domain: at.clients}, solved.apart, solved.under)
 
-    def _exact_and_unit(self, setup: Setup, solved: Solved, at: Point, domain: int) -> tuple[Total, Message]:
+    def _exact_and_unit(
+        self, setup: Setup, solved: ClosedForm, at: Point, domain: int
+    ) -> tuple[FederationStatistics, SiteStatistics]:
         """The total without noise, and what all clients' noise comes to, for a deviation of one in a count."""
         clients = self._dealer.clients(setup, at.seed)
-        exact = merged_total(clients, solved.needs, apart=solved.apart)
+        exact = merged_statistics(clients, solved.needs, apart=solved.apart)
         guard = self._setup(at._replace(epsilon=1.0, secure=False)).guard(solved.needs, at.seed)
         assert guard is not None and not exact.center.any()
         zeros = (np.zeros_like(part) for part in (exact.count, exact.sum, exact.second))
-        nothing = Message(*zeros, exact.center)
-        noise = Message.merge(guard.message(nothing, k, domain, at.clients) for k in range(at.clients))
+        nothing = SiteStatistics(*zeros, exact.center)
+        noise = SiteStatistics.merge(guard.message(nothing, k, domain, at.clients) for k in range(at.clients))
         size = guard.mechanism.noise(guard.kind, at.clients).count
         return exact, replace(noise, count=noise.count / size, sum=noise.sum / size, second=noise.second / size)
 
@@ -176,12 +178,12 @@ class Curves(NamedTuple):
         lines = ["| clients | noise | statistics: head | " + " | ".join(f"{e:g}" for e in budgets) + " | none |"]
         lines.append("|---" * (len(budgets) + 4) + "|")
         for clients, secure, arm in itertools.product(self.values(0), WAYS, SHOWN):
-            cells = [self.shown(clients, secure, arm, e) for e in budgets] + [self.shown(clients, True, arm, None)]
-            lines.append(f"| {clients} | {WAYS[secure]} | {arm} | {' | '.join(cells)} |")
+            trials = [self.shown(clients, secure, arm, e) for e in budgets] + [self.shown(clients, True, arm, None)]
+            lines.append(f"| {clients} | {WAYS[secure]} | {arm} | {' | '.join(trials)} |")
         return "\n".join(lines) + "\n"
 
     def draw(self, path: Path) -> None:
-        """Four panels: few and many clients, secure sums or not."""
+        """Four panels: few and many clients, secure aggregation or not."""
         import matplotlib.pyplot as plt
 
         budgets, many = self.values(3), self.values(0)

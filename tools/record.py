@@ -4,7 +4,7 @@
     python tools/record.py compare A B [--tolerance 0]    two recordings: equal to the bit, or how far apart
 
 A refactoring must move nothing: record before and after it, on one machine (other processors round otherwise), and
-compare. A case is one run, of a grid of cells on a small table that is made on the spot: every method with every kind
+compare. A case is one run, of a grid of trials on a small table that is made on the spot: every method with every kind
 of augmentation and partition, every setting by itself, the command line, and a federation of sites within this process.
 OUT/KIND NAME.npz holds its heads, losses, scores and bytes; a case that is refused is recorded by its sentence.
 """
@@ -117,25 +117,25 @@ class Grid:
 
 
 def read_run(out: Path) -> Arrays:
-    """What a run folder holds, as "cell/what/name"; cells by their settings, as their order may change."""
+    """What a run folder holds, as "trial/what/name"; trials by their settings, as their order may change."""
     arrays: Arrays = {}
     metrics = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    for number, cell in enumerate(json.loads((out / "result.json").read_text(encoding="utf-8"))["cells"]):
-        varied = {**cell.pop("settings"), "seed": cell.pop("seed")}
+    for number, trial in enumerate(json.loads((out / "result.json").read_text(encoding="utf-8"))["trials"]):
+        varied = {**trial.pop("settings"), "seed": trial.pop("seed")}
         name = ", ".join(f"{key}={value}" for key, value in sorted(varied.items()))
-        del cell["seconds"]
-        cell.pop("round_seconds", None)  # the machine's too
-        mine = [event for event in metrics if event["cell"] == number]
+        del trial["seconds"]
+        trial.pop("round_seconds", None)  # the machine's too
+        mine = [event for event in metrics if event["trial"] == number]
         arrays[f"{name}/loss/rounds"] = np.array([event["loss"] for event in mine])
-        cell["domains of rounds"] = [[event["domains"][d] for d in sorted(event["domains"])] for event in mine]
-        for key, value in cell.items():
+        trial["domains of rounds"] = [[event["domains"][d] for d in sorted(event["domains"])] for event in mine]
+        for key, value in trial.items():
             if isinstance(value, str):
                 arrays[f"{name}/text/{key}"] = np.array(value)
             else:  # a number, a list, or None, which becomes NaN
                 numbers = [value[k] for k in sorted(value)] if isinstance(value, dict) else value
                 what = "bytes" if "bytes" in key else "score"
                 arrays[f"{name}/{what}/{key}"] = np.array(numbers, np.float64)
-        with contextlib.suppress(FileNotFoundError), np.load(out / f"model/cell-{number:03d}/head.npz") as head:
+        with contextlib.suppress(FileNotFoundError), np.load(out / f"model/trial-{number:03d}/head.npz") as head:
             arrays |= {f"{name}/head/{key}": head[key] for key in head}
     return arrays
 
@@ -211,7 +211,7 @@ def compare(a: Path, b: Path, tolerance: float, with_bytes: bool) -> int:
             failed |= largest > tolerance and (what != "bytes" or with_bytes)
         print(f"{kind:12} {what:6} {len(all_of_it):6}  {words}")
     for (field, side), times in fields.items():
-        print(f"{times} cells have '{field}' only in {side}")
+        print(f"{times} trials have '{field}' only in {side}")
     print(*missing[:10], *([f"and {len(missing) - 10} more"] if len(missing) > 10 else []), sep="\n")
     print("DIFFERENT" if failed else "the same")
     return int(failed)

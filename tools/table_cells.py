@@ -11,14 +11,14 @@ import ggeur
 from ggeur.runs.result import Row
 from ggeur.settings.toml import flat
 
-Given = Mapping[str, Any]  # a part of the description
+ZeroShot = Mapping[str, Any]  # a part of the description
 Values = dict[str, Any]  # "section.key": value, with "run" and "arm"
 Results = Mapping[str, Sequence[Row]]
 
 NOT_VALUES = ("is", "title", "show", "minus", "best")
 
 
-def values(given: Given, over: Values) -> Values:
+def values(given: ZeroShot, over: Values) -> Values:
     """What `given` asks for, where it stands over other values."""
     own = {".".join(path): value for path, value in flat({k: v for k, v in given.items() if k not in NOT_VALUES})}
     if "run" in own:
@@ -26,7 +26,7 @@ def values(given: Given, over: Values) -> Values:
     return {"run": over["run"], **own} if "arm" in own else {**over, **own}
 
 
-def options(given: Given, over: Values) -> list[Values]:
+def options(given: ZeroShot, over: Values) -> list[Values]:
     """What `given` asks for: one, or those of which it wants the best."""
     lists = {".".join(path): several for path, several in flat(given.get("best", {}))}
     return [values(given, over) | dict(zip(lists, one, strict=True)) for one in itertools.product(*lists.values())]
@@ -41,7 +41,7 @@ def place(wanted: Values, settings: Sequence[Values]) -> int:
     return found[0]
 
 
-def wanted(table: Given) -> Iterator[Values]:
+def wanted(table: ZeroShot) -> Iterator[Values]:
     """Every row of a result that the table shows something of."""
     for row in table["rows"]:
         over = values(row, values(table["where"], {}))
@@ -50,7 +50,7 @@ def wanted(table: Given) -> Iterator[Values]:
             yield from options(column["minus"], over) if "minus" in column else ()
 
 
-def cell(results: Results, table: Given, row: Given, column: Given) -> str:
+def cell(results: Results, table: ZeroShot, row: ZeroShot, column: ZeroShot) -> str:
     """The text of a cell."""
     over = values(row, values(table["where"], {}))
     what, show = _best(results, options(column, over)), column["show"]
@@ -102,7 +102,9 @@ def _after(row: Row, number: float) -> str:
 
 
 def _reached(row: Row, percent: float) -> str:
-    """Rounds until AVG is `percent`, of the fastest seed to the slowest; a solved head is there after round 0."""
+    """Rounds until AVG is `percent`, of the fastest seed to the slowest; a one-shot classifier is there after
+    round 0.
+    """
     took: list[float] = []
     for one in row.cells:
         curve = [-np.inf if one.start_avg is None else one.start_avg, *one.rounds]
@@ -117,7 +119,9 @@ def _seconds(row: Row) -> str:
 
 
 def _expected(row: Row) -> str:
-    """What choosing expected, on average over seeds, and how far the test rows were from it, at least and at most."""
+    """What choosing expected, on average over seeds, and how far the test samples were from it, at least and at
+    most.
+    """
     known = [(one.expected[one.taken], one.avg) for one in row.cells if one.expected and one.avg is not None]
     if not known:
         return "-"

@@ -25,9 +25,9 @@ numbers, name another folder.
 Values of `where`, the row and the column, the later over the earlier, say which row of the result is shown: the only
 one that has them all. Whatever names a run or an arm begins anew, as values belong to arms. `minus` stands over the
 row. `best` has lists of values, of which those with the largest AVG are taken. `show` is "avg", "difference" (paired by
-seed, 95 %), "start" (before round 1), "round 5", "rounds to 65", "redrawn" (how far other test rows would move AVG),
+seed, 95 %), "start" (before round 1), "round 5", "rounds to 65", "redrawn" (how far other test samples would move AVG),
 "steps" (of a client in a round), "seconds" (of a cell, scores included), "bytes up", "bytes down", or of a chosen head
-"taken" (which, in how many seeds) and "expected" (and how far the test rows were from that).
+"taken" (which, in how many seeds) and "expected" (and how far the test samples were from that).
 """
 
 import argparse
@@ -38,7 +38,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from table_cells import Given, Results, cell
+from table_cells import Results, ZeroShot, cell
 
 import ggeur
 from ggeur.cli.screen import progress
@@ -52,12 +52,12 @@ def described(page: Path) -> dict[str, Any]:
     return tomllib.loads((page.parent / "tables" / f"{page.stem}.toml").read_text(encoding="utf-8"))
 
 
-def outline(table: Given) -> tuple[list[str], list[list[str]]]:
+def outline(table: ZeroShot) -> tuple[list[str], list[list[str]]]:
     """The titles of a table, and the words that begin its rows."""
     return [*table["titles"], *(column["title"] for column in table["columns"])], [row["is"] for row in table["rows"]]
 
 
-def drawn(table: Given, results: Results) -> str:
+def drawn(table: ZeroShot, results: Results) -> str:
     """The table in Markdown."""
     titles, words = outline(table)
     body = [
@@ -79,13 +79,13 @@ def rewritten(page: str, tables: Mapping[str, str]) -> str:
     return MARKED.sub(lambda found: f"<!-- table: {found[1]} -->\n{tables[found[1]]}<!-- end -->", page)
 
 
-def asked_for(given: Given, data: Path) -> ggeur.Experiment:
+def asked_for(given: ZeroShot, data: Path) -> ggeur.Experiment:
     """The experiment of a run, on a table in the folder `data`, or on what its file names."""
     source = [f"data.table={(data / given['data']).absolute()}"] if "data" in given else []
     return ggeur.Experiment.load(ROOT / given["file"], [*source, *given.get("set", [])])
 
 
-def run(name: str, given: Given, data: Path, folder: Path) -> ggeur.Result:
+def run(name: str, given: ZeroShot, data: Path, folder: Path) -> ggeur.Result:
     """What a run found, which is finished first where it is not."""
     experiment = asked_for(given, data)
     begun = (folder / "config.toml").exists()

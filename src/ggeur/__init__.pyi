@@ -6,7 +6,7 @@ from .core.errors import GgeurError as GgeurError
 from .core.errors import GgeurWarning as GgeurWarning
 from .core.geometry import Geometry as Geometry
 from .core.geometry import similarity as similarity
-from .core.message import Message as Message
+from .core.site_statistics import SiteStatistics as SiteStatistics
 from .core.statistics import ClassStatistics as ClassStatistics
 from .data import partition as partition
 from .data.image_set import ImageSet as ImageSet
@@ -15,12 +15,12 @@ from .data.table import EmbeddingTable as EmbeddingTable
 from .demo import digits as digits
 from .encode.encoder import Encoder as Encoder
 from .encode.encoder import load_encoder as load_encoder
-from .experiment.estimator import OneMessageClassifier as OneMessageClassifier
+from .experiment.estimator import OneShotClassifier as OneShotClassifier
 from .experiment.fit import fit as fit
 from .experiment.runner import run as run
 from .federation.augmentation import Augmentation as Augmentation
 from .heads.head import Head as Head
-from .methods.algorithm import Solved as Solved
+from .methods.algorithm import ClosedForm as ClosedForm
 from .methods.method import Method as Method
 from .runs.compare import paired_difference as paired_difference
 from .runs.model import Model as Model

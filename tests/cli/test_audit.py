@@ -10,7 +10,7 @@ from ggeur.data.table import EmbeddingTable
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """A table of 30 training rows of each of three classes, and as many for testing."""
+    """A table of 30 training samples of each of three classes, and as many for testing."""
     rng = np.random.default_rng(0)
     y = np.arange(180) % 3
     x = rng.normal(size=(180, 8)) + 3 * rng.normal(size=(3, 8))[y]
@@ -25,14 +25,14 @@ def test_a_table_at_eighty_columns_and_a_summary_in_words(ggeur, place):
     code, out, _ = ggeur("audit", "t.npz", "--clients", 4)
     assert code == 0 and max(map(len, out.splitlines())) <= 80
     assert "exact" in out and "[b]" in out and "other client" in out
-    assert "The server, from every site's own message: of 12 cells recovers" in out
+    assert "The server, from every site's own message: of 12 trials recovers" in out
     assert ggeur("audit", "t.npz", "--clients", 4)[1] == out  # the same to the letter
 
 
 def test_exact_rows_fail_a_gate_and_a_threshold_passes_it(ggeur, place):
     assert ggeur("audit", "t.npz", "--clients", 4, "--fail-on", "exact")[0] == 1
     code, out, _ = ggeur("audit", "t.npz", "--clients", 4, "--fail-on", "exact", "--min-count", 10)
-    assert code == 0 and "not sent" in out and "In all 0 of 90 rows" in out and "min_count = 10" in out
+    assert code == 0 and "not sent" in out and "In all 0 of 90 samples" in out and "min_count = 10" in out
 
 
 def test_a_long_table_shows_the_worst_unless_all_is_asked_for(ggeur, place):
@@ -48,8 +48,8 @@ def test_a_run_is_audited_with_its_own_settings_and_model(ggeur, place):
     assert ggeur("run", "e.toml", "--out", "run")[0] == 0
     code, out, err = ggeur("audit", "run")
     assert code == 0, err
-    assert "pooled statistics" in out and "Another client, from what it is sent to train: of 12 cells is sent" in out
-    code, _, err = ggeur("audit", "run", "--statistics", "means")
+    assert "pooled statistics" in out and "Another client, from what it is sent to train: of 12 trials is sent" in out
+    code, _, err = ggeur("audit", "run", "--covariance", "none")
     assert code == 2 and "A run says itself" in err
 
 
@@ -59,10 +59,10 @@ def test_a_run_is_audited_with_its_own_settings_and_model(ggeur, place):
         (["nowhere.npz"], "nowhere.npz"),
         (["."], "no run folder"),
         (["t.npz", "--fail-on", "span"], "--fail-on takes exact"),
-        (["t.npz", "--statistics", "magic"], "statistics"),
+        (["t.npz", "--covariance", "magic"], "statistics"),
         (["t.npz", "--partition", "magic"], "kind"),
         (["t.npz", "--beta", "-1"], "beta"),
-        (["t.npz", "--min-count", "99"], "above every cell"),
+        (["t.npz", "--min-count", "99"], "above every group"),
     ],
 )
 def test_mistakes_are_one_sentence(ggeur, place, arguments, words):

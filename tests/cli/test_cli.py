@@ -26,8 +26,8 @@ per_prototype = 4
 [train]
 rounds = 2
 local_epochs = 1
-batch = 8
-rate = 0.05
+batch_size = 8
+learning_rate = 0.05
 """
 
 
@@ -85,19 +85,19 @@ def test_run_prints_a_table_and_writes_a_run_folder(ggeur, place):
     code, out, err = ggeur("run", "exp.toml", "--out", "RUN")
     assert (code, err) == (0, "")
     assert all(word in out for word in ("none", "ggeur", "art", "photo", "AVG", "STD", "RUN"))
-    cells = json.loads((place / "RUN" / "result.json").read_text())["cells"]
-    assert [(c["augment"], c["status"], len(c["rounds"])) for c in cells] == [("none", "ok", 2), ("ggeur", "ok", 2)]
-    for cell in cells:
-        assert f"{cell['avg']:.2f}" in out
-        assert all(f"{value:.2f}" in out for value in cell["domains"].values())
+    trials = json.loads((place / "RUN" / "result.json").read_text())["trials"]
+    assert [(c["augment"], c["status"], len(c["rounds"])) for c in trials] == [("none", "ok", 2), ("ggeur", "ok", 2)]
+    for trial in trials:
+        assert f"{trial['avg']:.2f}" in out
+        assert all(f"{value:.2f}" in out for value in trial["domains"].values())
     assert sorted(p.name for p in place.iterdir()) == ["RUN", "exp.toml", "toy.npz"]
 
 
 def test_set_overrides_the_file_and_spread_over_seeds_is_shown(ggeur, place):
     code, out, _ = ggeur("run", "exp.toml", "--out", "RUN", "--set", "augment.kind=none", "--set", "run.seeds=[3, 5]")
     assert code == 0 and "±" in out
-    cells = json.loads((place / "RUN" / "result.json").read_text())["cells"]
-    assert [(c["augment"], c["seed"]) for c in cells] == [("none", 3), ("none", 5)]
+    trials = json.loads((place / "RUN" / "result.json").read_text())["trials"]
+    assert [(c["augment"], c["seed"]) for c in trials] == [("none", 3), ("none", 5)]
 
 
 def test_without_out_every_run_gets_a_folder_of_its_own_under_runs(ggeur, place):
@@ -110,11 +110,11 @@ def test_without_out_every_run_gets_a_folder_of_its_own_under_runs(ggeur, place)
 def test_a_note_of_ours_is_printed_and_a_diverged_row_is_marked(ggeur, place):
     _, out, _ = ggeur(
         *("run", "exp.toml", "--out", "RUN", "--set", "augment.kind=ggeur", "--set", "partition.clients=2"),
-        *("--set", "partition.kind=dirichlet", "--set", "augment.steps=2", "--set", "train.rate=1e30"),
+        *("--set", "partition.kind=dirichlet", "--set", "augment.steps=2", "--set", "train.learning_rate=1e30"),
     )
     text = one_line(out)
     assert "note: Step 2 adds nothing" in text
-    assert "diverged" in text and "train.rate" in text
+    assert "diverged" in text and "train.learning_rate" in text
 
 
 # ---------------------------------------------------------------- predict
@@ -127,13 +127,13 @@ def trained(ggeur, place):
 
 
 def by_hand(folder, table):
-    head = np.load(folder / "model" / "cell-000" / "head.npz")
+    head = np.load(folder / "model" / "trial-000" / "head.npz")
     e = np.exp(table.x.astype(np.float64) @ head["W"].T + head["b"])
     p = e / e.sum(axis=1, keepdims=True)
     return p.argmax(axis=1), p.max(axis=1)
 
 
-@pytest.mark.parametrize("model", ["RUN", "RUN/model/cell-000"])
+@pytest.mark.parametrize("model", ["RUN", "RUN/model/trial-000"])
 def test_predict_writes_one_line_per_row(ggeur, trained, place, model):
     assert ggeur("predict", model, "toy.npz", "--out", "p.csv")[0] == 0
     with (place / "p.csv").open(newline="") as file:
@@ -159,9 +159,9 @@ def test_predict_without_out_counts_the_classes_and_agreement(ggeur, trained):
 def test_methods_datasets_and_encoders_are_listed(ggeur):
     from ggeur.data.datasets_paper import DATASETS
     from ggeur.methods import names
-    from ggeur.methods.algorithm import Trained
+    from ggeur.methods.algorithm import Iterative
 
-    listed = {"methods": names(Trained), "datasets": [*DATASETS, "mini-digits"], "encoders": ["builtin"]}
+    listed = {"methods": names(Iterative), "datasets": [*DATASETS, "mini-digits"], "encoders": ["builtin"]}
     for command, there in listed.items():
         code, out, _ = ggeur(command)
         assert code == 0 and all(name in out for name in there)
@@ -170,13 +170,13 @@ def test_methods_datasets_and_encoders_are_listed(ggeur):
 def test_methods_are_listed_as_their_functions_have_them_and_without_jax():
     import inspect
 
-    from ggeur.cli.methods import read
+    from ggeur.cli.methods import read_about
     from ggeur.methods import factory, names, parameters
 
     for name in names():
-        found = {key: eval(value) for key, value in read(name).parameters.items()}
+        found = {key: eval(value) for key, value in read_about(name).parameters.items()}
         assert found == {key: p.default for key, p in parameters(name).items()}
-        assert read(name).summary == inspect.getdoc(inspect.getmodule(factory(name))).partition("\n")[0]
+        assert read_about(name).summary == inspect.getdoc(inspect.getmodule(factory(name))).partition("\n")[0]
     code = "import sys\nfrom ggeur.cli import main\nsys.argv = ['ggeur', 'methods']\n"
     code += "try: main()\nfinally: print(sys.modules.get('jax'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -226,8 +226,8 @@ BAD_TABLES = {
     "label beyond the names": (arrays(class_names=np.array(["a", "b"])), "0..1"),
     "no labels": (arrays(y=None), "x and y"),
     "text": (arrays(x=np.full((60, 4), "a")), "numbers"),
-    "no training rows": (arrays(test=np.ones(60, bool)), "no training samples at all"),
-    "no test rows": (arrays(test=np.zeros(60, bool)), "no test rows"),
+    "no training samples": (arrays(test=np.ones(60, bool)), "no training samples at all"),
+    "no test samples": (arrays(test=np.zeros(60, bool)), "no test samples"),
 }
 
 
@@ -270,7 +270,7 @@ def test_a_damaged_or_missing_table_is_named(ggeur, place, damage, command):
 @pytest.mark.parametrize(
     "assignment, words",
     [
-        ("train.colour=3", ["colour", "rounds", "rate"]),
+        ("train.colour=3", ["colour", "rounds", "learning_rate"]),
         ("colour.x=3", ["colour", "train", "augment"]),
         ("train.method=fedmagic", ["fedmagic", "fedavg"]),
         ("augment.kind=magic", ["magic", "resample"]),
@@ -280,7 +280,7 @@ def test_a_damaged_or_missing_table_is_named(ggeur, place, damage, command):
         ("partition.beta=-0.5", ["beta", "-0.5"]),
         ("partition.beta=[0.5, nan]", ["beta", "nan"]),
         ("train.rounds", ["section.key=value"]),
-        ("train.rate.x=1", ["train.rate.x=1"]),
+        ("train.learning_rate.x=1", ["train.learning_rate.x=1"]),
         ("method.fedavg.mu=1", ["mu"]),
         ("run.seeds=[]", ["seeds"]),
         ("train.method=:x", [":x"]),

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from ggeur.cli import demo
-from ggeur.runs.result import Cell, Result
+from ggeur.runs.result import Result, Trial
 from ggeur.settings.grid import Experiment
 
 
@@ -37,7 +37,7 @@ def test_it_prints_what_its_run_found_on_one_screen_and_writes_a_report(ggeur, q
     assert len(lines) <= 25 and max(map(len, lines)) <= max(80, len(typed)), out
     rows = Result.load(tmp_path / "RUN").rows()
     assert [row.settings["arm"] for row in rows] == list(demo.ARMS)
-    assert [row.cells[0].augment for row in rows] == ["none", "prototypes", "ggeur", "none"]
+    assert [row.trials[0].augment for row in rows] == ["none", "prototypes", "ggeur", "none"]
     for row in rows:
         (line,) = (line for line in lines if re.match(rf"{re.escape(row.settings['arm'])} +\d", line))
         worst = min(row.domains, key=row.domains.get)
@@ -50,12 +50,12 @@ def test_it_prints_what_its_run_found_on_one_screen_and_writes_a_report(ggeur, q
 
 def results(*scores):
     """Rows of the four arms with these accuracies by seed."""
-    cells = [
-        Cell("fedavg", "none", seed, {"arm": name}, avg=float(avg), status="ok", taken="limit")
+    trials = [
+        Trial("fedavg", "none", seed, {"arm": name}, avg=float(avg), status="ok", taken="ggeur-limit")
         for name, by_seed in zip(demo.ARMS, scores, strict=True)
         for seed, avg in enumerate(by_seed)
     ]
-    return {row.settings["arm"]: row for row in Result(cells).rows()}
+    return {row.settings["arm"]: row for row in Result(trials).rows()}
 
 
 def test_it_says_which_steps_are_within_the_noise_of_its_seeds():
@@ -79,5 +79,5 @@ def test_all_arms_stay_available():
 def test_all_arms_run(ggeur, quick, tmp_path):
     code, _, err = ggeur("demo", "--all", "--rounds", "1", "--seeds", "1", "--out", tmp_path / "RUN")
     assert (code, err) == (0, "")
-    cells = json.loads((tmp_path / "RUN" / "result.json").read_text())["cells"]
-    assert len(cells) == 9 and all(cell["status"] == "ok" for cell in cells)
+    trials = json.loads((tmp_path / "RUN" / "result.json").read_text())["trials"]
+    assert len(trials) == 9 and all(trial["status"] == "ok" for trial in trials)

@@ -27,7 +27,7 @@ def experiment(tmp_path):
     )
     table.save(tmp_path / "t.npz")
     path = tmp_path / "e.toml"
-    path.write_text('[data]\ntable = "t.npz"\n[partition]\nkind = "domain"\n[federate]\nnodes = 2\n')
+    path.write_text('[data]\ntable = "t.npz"\n[partition]\nkind = "domain"\n[federate]\nsites = 2\n')
     return path
 
 
@@ -48,11 +48,11 @@ flower = pytest.mark.needs("flower")
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--nodes", "3"], "The partition makes 2 clients"),
+        (["--sites", "3"], "The partition makes 2 clients"),
         (["--set", "run.seeds=[0,1]"], "one seed"),
         (["--set", "train.method=central"], "not a federation"),
         (["--set", "partition.share=[0.5,1.0]"], "cannot vary"),
-        (["--set", "federate.min_nodes=0"], "min_nodes"),
+        (["--set", "federate.min_sites=0"], "min_sites"),
         (["--set", "data.table=absent.npz"], "no file"),
     ],
     ids=str,
@@ -69,7 +69,7 @@ def test_the_app_is_one_that_flower_takes(experiment, tmp_path):
     from flwr.cli.config_utils import load_and_validate
 
     said = ggeur("federate", "app", experiment, tmp_path / "app", "--out", tmp_path / "run")
-    assert "Nothing holds small cells back" in " ".join(said.split())
+    assert "Nothing holds small trials back" in " ".join(said.split())
     config, _ = load_and_validate(tmp_path / "app" / "pyproject.toml")
     assert config["tool"]["flwr"]["app"]["config"] == {"out": str(tmp_path / "run"), "resume": False, "reopen": False}
     assert build_fab_from_disk(tmp_path / "app")

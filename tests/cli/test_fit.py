@@ -84,8 +84,8 @@ def test_without_calibration_the_head_is_the_same(ggeur, sites, model, tmp_path)
 
 @pytest.mark.usefixtures("undrawn")
 def test_the_report_and_the_domains_of_a_table(ggeur, sites, tmp_path):
-    code, out, _ = ggeur("fit", sites / "mixed.npz", sites / "art.npz", "--method", "gated", "--out", tmp_path / "m")
-    assert code == 0 and "right on the test rows of art" in out and "Solved gated" in out
+    code, out, _ = ggeur("fit", sites / "mixed.npz", sites / "art.npz", "--method", "mixture", "--out", tmp_path / "m")
+    assert code == 0 and "right on the test samples of art" in out and "Solved gated" in out
     assert library.Model.load(tmp_path / "m").parameters == {"sites": 3}  # ink, oil and art
 
 
@@ -104,7 +104,7 @@ def test_pictures_are_embedded_on_the_way(ggeur, tmp_path, monkeypatch):
     assert code == 2 and "--encoder" in err and not (tmp_path / "m").exists()
     given = ("--encoder", "builtin", "--method", "lda")
     code, out, err = ggeur("fit", *where, *given, "--out", tmp_path / "m")
-    assert code == 0 and "dark" in (tmp_path / "m" / "card.md").read_text() and "8 rows" in out, err
+    assert code == 0 and "dark" in (tmp_path / "m" / "card.md").read_text() and "8 samples" in out, err
     assert library.Model.load(tmp_path / "m").encoder["encoder"] == "builtin"
 
 
@@ -134,7 +134,7 @@ def test_sites_that_cannot_be_fitted(ggeur, sites, tmp_path, names, sentence, me
     [
         (["--method", "fedavg"], "'fedavg' is trained over rounds"),
         (["--method", "nothing"], "There is no method 'nothing'"),
-        (["--statistics", "means"], "per-class or pooled"),
+        (["--covariance", "none"], "per-class or pooled"),
     ],
 )
 def test_methods_that_cannot_be_fitted(ggeur, sites, tmp_path, options, sentence):

@@ -102,17 +102,17 @@ def test_programs_get_an_object_a_line_and_nothing_else(ggeur, place, job):
 
 
 def test_rounds_of_before_do_not_flatter_the_pace(place, slow, capsys):
-    """A cell that goes on at round 4 has computed one round here, not four."""
+    """A trial that goes on at round 4 has computed one round here, not four."""
     screen.speak(screen.Voice.EVENTS)
     with screen.progress(Experiment.load("exp.toml"), place / "run") as on_round:
-        on_round({"cell": 0, "round": 4, "avg": 50.0})
+        on_round({"trial": 0, "round": 4, "avg": 50.0})
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     first = next(one for one in told if one["event"] == "progress")
     assert first["done"] == 4 and first["rate"] == pytest.approx(1 / 60, abs=1e-3)
 
 
 def test_the_pace_is_that_of_late(monkeypatch):
-    """A hundred quick rounds say little of slow ones; and of four cells side by side, rounds come four at a time."""
+    """A hundred quick rounds say little of slow ones; and of four trials side by side, rounds come four at a time."""
     clock = [0.0]
     monkeypatch.setattr(following, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     pace = following._Pace("training", "rounds", 200, 0)

@@ -44,8 +44,8 @@ def only_svg(monkeypatch):
 
 def test_numbers_only_without_out(ggeur, place):
     code, out, _ = ggeur("inspect", "t.npz")
-    assert code == 0 and "120 rows" in out and "encoder: made up" in out and "[b]" in out
-    assert "rows of each class" in out and "norm" in out and "spectrum" in out and "art - photo" in out
+    assert code == 0 and "120 samples" in out and "encoder: made up" in out and "[b]" in out
+    assert "samples of each class" in out and "norm" in out and "spectrum" in out and "art - photo" in out
     assert {p.name for p in place.iterdir()} == {"t.npz", "one.npz", "none.npz"}
 
 
@@ -64,7 +64,7 @@ def test_a_table_of_one_domain_has_no_similarity(ggeur, place):
     assert code == 0, err
     names = {p.name for p in (place / "fig").iterdir()}
     assert names == {name for name in FIGURES if "similarity" not in name}
-    assert "client 2: own rows" in (place / "fig" / "client-view.svg").read_text()
+    assert "client 2: own samples" in (place / "fig" / "client-view.svg").read_text()
 
 
 @pytest.mark.usefixtures("only_svg")
@@ -78,7 +78,7 @@ def test_by_domain(ggeur, place):
     "arguments, words",
     [
         (["nowhere.npz"], "no file nowhere.npz"),
-        (["none.npz"], "holds no rows"),
+        (["none.npz"], "holds no samples"),
         (["t.npz", "--out", "fig", "--client", "7"], "no client 7"),
         (["t.npz", "--out", "fig", "--class", "unicorn"], "no class 'unicorn'"),
         (["t.npz", "--out", "fig", "--kind", "magic"], "kind"),

@@ -11,7 +11,7 @@ import pytest
 from ggeur.cli.app import COMMANDS
 from ggeur.cli.federate import federate
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.plan import KINDS, human_bytes, human_seconds
+from ggeur.experiment.plan import COVARIANCES, human_bytes, human_seconds
 from ggeur.experiment.plan import plan as plan_of
 
 EXPERIMENT = '[data]\ntable = "toy.npz"\n[partition]\nkind = "domain"\n[train]\nmethod = "ncm"\n'
@@ -112,7 +112,7 @@ def test_a_plan_keeps_its_numbers_on_any_screen(ggeur, monkeypatch, width):
     code, out, _ = ggeur("plan", "--clients", 100000, "--dim", 768, "--classes", 345)
     assert code == 0 and "…" not in out and max(map(len, out.splitlines())) <= width
     links = dict(client_mbit=20.0, server_mbit=1000.0, patience=600.0)
-    for kind in KINDS:
+    for kind in COVARIANCES:
         p = plan_of(kind, 100000, 345, 768, **links)
         sizes, times = (p.up, p.down, p.server_memory), (p.client_seconds, p.tree_seconds)
         numbers = [*map(human_bytes, sizes), *map(human_seconds, times), kind, "100,000", f"{p.levels} x {p.fan:,}"]

@@ -97,9 +97,9 @@ def test_folders_named_as_classes_say_how_many_agree(ggeur, place):
         (["embed", "new", "--out", "m/head.npz"], "a file of a model or a run"),
         (["export", "m", "--onnx", "m/model.json"], "call it m/model.onnx"),
         (["predict", "m", "new", "--encoder", "onnx:none.onnx"], "none.onnx"),
-        (["predict", "m", "new", "--cell", "GGEUR"], "m is a model and not a run, so it has no cell 'GGEUR'"),
-        (["export", "m", "--torch", "t", "--cell", "0"], "leave --cell out"),
-        pytest.param(["serve", "m", "--cell", "0"], "leave --cell out", marks=SERVE),
+        (["predict", "m", "new", "--trial", "GGEUR"], "m is a model and not a run, so it has no trial 'GGEUR'"),
+        (["export", "m", "--torch", "t", "--trial", "0"], "leave --trial out"),
+        pytest.param(["serve", "m", "--trial", "0"], "leave --trial out", marks=SERVE),
         (["export", "m"], "--onnx FILE"),
         (["export", "m", "--torch", "t", "--encoder", "builtin"], "--encoder goes with --onnx"),
         (["export", "m", "--hub", "new"], "other things"),
@@ -145,24 +145,24 @@ def test_exports_are_written_and_said(ggeur, place):
 
 def test_of_a_run_it_says_which_head_it_took_and_why(ggeur, place, table_file, tree):
     experiment = tree(
-        **{"augment": {"kind": ["none", "ggeur"]}, "train": {"rounds": 1}, "run": {"seeds": [0]}}  # two cells
+        **{"augment": {"kind": ["none", "ggeur"]}, "train": {"rounds": 1}, "run": {"seeds": [0]}}  # two trials
     )
     library.run(library.Experiment.of(experiment), out=place / "RUN")
     code, *_ = ggeur("predict", "RUN", table_file, "--out", "RUN/result.json")
     assert code == 2, "what a run is read from is not written over"
     _, out, _ = ggeur("predict", "RUN", table_file)
     text = " ".join(out.split())
-    assert "Head of cell 1 of 2 (fedavg, augmentation ggeur, seed 0): the last that has one" in text
-    assert "none is chosen by its test rows" in text
-    assert "cell 0 of 2 (fedavg, augmentation none" in " ".join(
-        ggeur("predict", "RUN", table_file, "--cell", 0)[1].split()
+    assert "Head of trial 1 of 2 (fedavg, augmentation ggeur, seed 0): the last that has one" in text
+    assert "none is chosen by its test samples" in text
+    assert "trial 0 of 2 (fedavg, augmentation none" in " ".join(
+        ggeur("predict", "RUN", table_file, "--trial", 0)[1].split()
     )
-    about_it = json.loads((place / "RUN" / "model" / "cell-001" / "model.json").read_text())
+    about_it = json.loads((place / "RUN" / "model" / "trial-001" / "model.json").read_text())
     assert about_it["algorithm"] == {"method": "fedavg", "augmentation": "ggeur", "seed": 0}
     assert about_it["settings"]["partition"]["kind"] == "label-and-domain" and str(place) not in json.dumps(about_it)
-    card = (place / "RUN" / "model" / "cell-001" / "card.md").read_text()
+    card = (place / "RUN" / "model" / "trial-001" / "card.md").read_text()
     for words in ("Method: fedavg", "Augmentation: ggeur", "Seed: 0", "beta = 0.5", "uncalibrated", "Not for:", " ± "):
         assert words in card
     (place / "handed").mkdir()
-    (place / "RUN" / "model" / "cell-001").rename(place / "handed" / "cell-001")
-    assert ggeur("predict", "handed/cell-001", table_file, "--out", "p.csv")[0] == 0
+    (place / "RUN" / "model" / "trial-001").rename(place / "handed" / "trial-001")
+    assert ggeur("predict", "handed/trial-001", table_file, "--out", "p.csv")[0] == 0

@@ -12,7 +12,7 @@ from rich.console import Console
 from ggeur import Experiment
 from ggeur.cli import following, screen
 from ggeur.core.errors import GgeurWarning
-from ggeur.runs.result import Cell, Result
+from ggeur.runs.result import Result, Trial
 
 TREE = {
     "data": {"dataset": "mini-digits"},
@@ -46,22 +46,22 @@ def bar(monkeypatch, terminal):
     return told
 
 
-def event(cell, number):
-    return {"cell": cell, "round": number, "avg": 50.0}
+def event(trial, number):
+    return {"trial": trial, "round": number, "avg": 50.0}
 
 
 def test_a_solved_head_is_one_step_and_a_trained_one_its_rounds(tmp_path, bar):
     with screen.progress(Experiment.of(TREE), tmp_path) as on_round:
-        for cell in (0, 1):
-            on_round(event(cell, 0))
-        for cell in (2, 3):
-            on_round(event(cell, 7))
+        for trial in (0, 1):
+            on_round(event(trial, 0))
+        for trial in (2, 3):
+            on_round(event(trial, 7))
     assert bar == [(0, 42), (1, 42), (2, 42), (9, 42), (16, 42), (42, 42)]
 
 
 def test_cells_that_were_finished_before_count_as_done(tmp_path, bar):
     (tmp_path / "checkpoint").mkdir()
-    for name in ("cell-00000", "cell-00002", "state-0"):
+    for name in ("trial-00000", "trial-00002", "state-0"):
         (tmp_path / "checkpoint" / name).write_bytes(b"")
     with screen.progress(Experiment.of(TREE), tmp_path) as on_round:
         on_round(event(3, 5))
@@ -81,14 +81,14 @@ def test_a_warning_of_ours_is_a_note_once_and_those_of_libraries_are_not_shown(t
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_the_table_fits_on_the_screen_with_its_last_column(monkeypatch, width):
     domains = {"handwritten": 74.09, "typeset": 69.4, "clutter": 62.36, "texture": 54.85}
-    cells = [
-        Cell("fedavg", "ggeur", seed, {"arm": arm}, rounds=[65.0], domains=domains, avg=65.17 + seed, std=7.28)
+    trials = [
+        Trial("fedavg", "ggeur", seed, {"arm": arm}, rounds=[65.0], domains=domains, avg=65.17 + seed, std=7.28)
         for arm in ("FedAvg", "+ GGEUR steps 1 and 2")
         for seed in (0, 1, 2)
     ]
     console = Console(width=width, file=io.StringIO())
     monkeypatch.setattr(screen, "console", console)
-    console.print(screen.result_table(Result(cells), "mini-digits"))
+    console.print(screen.result_table(Result(trials), "mini-digits"))
     lines = [line.rstrip() for line in console.file.getvalue().splitlines() if line[:1] in "│┃┏└"]
     assert len(lines) >= 5 and all(line[-1] in "│┃┓┘" for line in lines)
     assert "STD" in lines[1] and any(line.endswith("7.28 │") for line in lines)

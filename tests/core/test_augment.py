@@ -29,7 +29,7 @@ def known_shape(n_classes=1, values=VALUES, **fields):
     return Geometry(np.tile(values, (n_classes, 1)), vectors, np.ones(n_classes, bool), **fields)
 
 
-def rows(*labels, seed=0, dtype=np.float32):
+def samples(*labels, seed=0, dtype=np.float32):
     y = np.array(labels)
     return np.random.default_rng(seed).normal(size=(len(y), P)).astype(dtype), y
 
@@ -70,7 +70,7 @@ def test_noise_is_gaussian_along_each_axis_and_absent_where_the_class_is_flat(sc
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_augment_adds_that_noise_to_its_rows_and_prototypes(scale):
-    x, y = rows(0)
+    x, y = samples(0)
     prototype = np.full((1, 1, P), 3.0, np.float32)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # the largest eigenvalue is 4: units are fine
@@ -85,7 +85,7 @@ def test_augment_adds_that_noise_to_its_rows_and_prototypes(scale):
 
 
 def test_each_class_is_drawn_along_its_own_shape_with_noise_of_its_own():
-    x, y = rows(0, 1)
+    x, y = samples(0, 1)
     same_axes = Geometry(np.tile(VALUES, (2, 1)), np.stack([basis(0)] * 2), np.ones(2, bool))
     x2, y2 = augment(x, y, known_shape(2), target=20_000)
     for c in range(2):
@@ -100,7 +100,7 @@ def test_draws_do_not_depend_on_the_sign_or_basis_of_the_eigenvectors(scale):
     values, v = np.array([[2.0, 2.0, 0.5, 0.1]]), basis(0)
     turn = np.eye(P)
     turn[:2, :2] = [[np.cos(1), -np.sin(1)], [np.sin(1), np.cos(1)]]  # in the plane of the equal values
-    x, y = rows(0, 0)
+    x, y = samples(0, 0)
     plain, flipped, turned = (
         augment(x, y, Geometry(values, w[None], np.array([True])), target=200, scale=scale, seed=3)[0]
         for w in (v, v * [-1, 1, 1, -1], v @ turn)
@@ -114,7 +114,7 @@ def test_one_factorisation_per_class_however_many_draws(monkeypatch):
     calls = []
     factor = Geometry.factor
     monkeypatch.setattr(Geometry, "factor", lambda g, c, s: calls.append(c) or factor(g, c, s))
-    x, y = rows(*[0] * 30, *[1] * 20)
+    x, y = samples(*[0] * 30, *[1] * 20)
     augment(x, y, known_shape(2), target=300, prototypes=np.zeros((3, 2, P)), per_prototype=50)
     assert sorted(calls) == [0, 1]
 
@@ -130,12 +130,12 @@ def test_a_class_with_one_sample_in_the_federation_is_drawn_without_noise():
 
 
 def test_own_rows_come_first_and_bit_for_bit():
-    x, y = rows(1, 0, 1, 1, 0)
+    x, y = samples(1, 0, 1, 1, 0)
     x2, y2 = augment(x, y, known_shape(2), target=10, prototypes=np.zeros((1, 2, P)), per_prototype=4)
     assert x2[:5].tobytes() == x.tobytes()
     np.testing.assert_array_equal(y2[:5], y)
     assert np.bincount(y2).tolist() == [14, 14]
-    assert not (x2[5:, None] == x).all(axis=2).any(), "every other row is new"
+    assert not (x2[5:, None] == x).all(axis=2).any(), "every other sample is new"
 
 
 @given(
@@ -150,28 +150,28 @@ def test_each_held_class_reaches_the_target_by_its_own_rows_in_turn(counts, targ
     for c, n in enumerate(counts):
         drawn = x2[len(x) :][y2[len(x) :] == c]
         assert len(drawn) == (max(target - n, 0) if n else 0)
-        for i, row in enumerate(drawn):
-            np.testing.assert_array_equal(row, x[y == c][i % n])
+        for i, sample in enumerate(drawn):
+            np.testing.assert_array_equal(sample, x[y == c][i % n])
 
 
 @pytest.mark.parametrize("target", [1, 3])
 def test_a_class_at_or_above_the_target_is_left_whole(target):
-    x, y = rows(0, 0, 0)
+    x, y = samples(0, 0, 0)
     x2, y2 = augment(x, y, known_shape(), target=target)
     np.testing.assert_array_equal(x2, x)
     np.testing.assert_array_equal(y2, y)
 
 
 def test_per_sample_gives_every_row_its_n_draws_whatever_the_target():
-    x, y = rows(0, 0, 0, 1)
+    x, y = samples(0, 0, 0, 1)
     x2, y2 = augment(x, y, known_shape(2), target=2, per_sample=5, scale=None)
     assert np.bincount(y2).tolist() == [18, 6]
-    for row in x:
-        assert (x2 == row).all(axis=1).sum() == 6  # itself and its five
+    for sample in x:
+        assert (x2 == sample).all(axis=1).sum() == 6  # itself and its five
 
 
 def test_each_prototype_gives_its_draws_also_for_classes_the_client_lacks():
-    x, y = rows(0, 0)
+    x, y = samples(0, 0)
     prototypes = np.arange(2 * 3 * P, dtype=float).reshape(2, 3, P)
     x2, y2 = augment(x, y, known_shape(3), target=2, prototypes=prototypes, per_prototype=7, scale=None)
     assert np.bincount(y2).tolist() == [16, 14, 14]
@@ -193,11 +193,11 @@ def test_prototypes_are_the_class_means_of_the_other_domains_that_have_the_class
     assert x2.tolist() == expected and y2.tolist() == [0, 0, 0, 0, 1, 1]
 
 
-@pytest.mark.parametrize(("empty_cell", "expected"), [("all", [4, 4, 2]), ("first", [4, 2, 2])])
-def test_a_class_the_client_lacks_may_use_the_first_prototype_only(empty_cell, expected):
+@pytest.mark.parametrize(("empty_group", "expected"), [("all", [4, 4, 2]), ("first", [4, 2, 2])])
+def test_a_class_the_client_lacks_may_use_the_first_prototype_only(empty_group, expected):
     mean = np.arange(3 * 3 * P, dtype=float).reshape(3, 3, P)
     here = np.array([[True, False, False], [True, True, False], [False, True, True]])
-    x, y = rows(0)
+    x, y = samples(0)
     x2, y2 = augment(
         x,
         y,
@@ -205,26 +205,26 @@ def test_a_class_the_client_lacks_may_use_the_first_prototype_only(empty_cell, e
         target=1,
         prototypes=Prototypes(mean, here),
         per_prototype=2,
-        empty_cell=empty_cell,
+        empty_group=empty_group,
         scale=None,
     )
     assert np.bincount(y2[1:]).tolist() == expected
-    if empty_cell == "first":
+    if empty_group == "first":
         np.testing.assert_array_equal(x2[y2 == 1], [mean[1, 1]] * 2)  # the first domain that has the class
 
 
 def test_a_plan_worked_by_hand():
     y, here = np.array([1, 0, 1]), np.array([[True, False, True]])
     plan = plan_draws(y, 3, DrawRule(4, None, 2), here)
-    assert plan.row.tolist() == [1, 1, 1, 3, 3, 0, 2, 5, 5]  # rows 3, 4, 5 are the prototypes
+    assert plan.sample.tolist() == [1, 1, 1, 3, 3, 0, 2, 5, 5]  # samples 3, 4, 5 are the prototypes
     assert plan.label.tolist() == [0, 0, 0, 0, 0, 1, 1, 2, 2]
 
 
 def test_without_geometry_the_controls_still_work():
-    x, y = rows(0, 1, 1)
+    x, y = samples(0, 1, 1)
     x2, y2 = augment(x, y, None, target=4, scale=None)
     assert np.bincount(y2).tolist() == [4, 4]
-    assert {row.tobytes() for row in x2} == {row.tobytes() for row in x}
+    assert {sample.tobytes() for sample in x2} == {sample.tobytes() for sample in x}
 
 
 def test_a_client_without_samples_is_legal():
@@ -238,14 +238,14 @@ def test_a_client_without_samples_is_legal():
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others():
-    x, y = rows(0, 1, 1)
+    x, y = samples(0, 1, 1)
     first, again, other = (augment(x, y, known_shape(2), target=9, seed=s)[0] for s in (5, 5, 6))
     assert first.tobytes() == again.tobytes()
     assert not np.isin(first[3:], other[3:]).any()
 
 
 def test_a_seed_may_be_a_sequence_or_a_generator():
-    x, y = rows(0)
+    x, y = samples(0)
     for seed in ((1, 2, 3), np.random.default_rng(1)):
         assert augment(x, y, known_shape(), target=3, seed=seed)[0].shape == (3, P)
     a, b = (augment(x, y, known_shape(), target=3, seed=(1, k))[0] for k in (2, 3))
@@ -253,14 +253,14 @@ def test_a_seed_may_be_a_sequence_or_a_generator():
 
 
 def test_the_draws_of_a_class_do_not_depend_on_the_other_classes():
-    x, y = rows(0, 1, 1, 2, 0)
+    x, y = samples(0, 1, 1, 2, 0)
     both, labels = augment(x, y, known_shape(3), target=20, seed=4)
     alone, _ = augment(x[y == 1], y[y == 1], known_shape(3), target=20, seed=4)
     assert both[labels == 1].tobytes() == alone.tobytes()
 
 
 def test_prototypes_leave_the_draws_around_own_rows_as_they_were():
-    x, y = rows(0, 0)
+    x, y = samples(0, 0)
     plain, _ = augment(x, y, known_shape(), target=20, seed=4)
     more, _ = augment(x, y, known_shape(), target=20, seed=4, prototypes=np.zeros((1, 1, P)), per_prototype=9)
     np.testing.assert_allclose(more[:20], plain, rtol=0, atol=1e-5)
@@ -282,7 +282,7 @@ def test_half_precision_and_integers_come_back_as_float32(given, returned):
 
 @pytest.mark.parametrize("top", [0.05, 50.0])
 def test_the_printed_scale_warns_where_the_units_do_not_suit_it(top):
-    x, y = rows(0)
+    x, y = samples(0)
     g = known_shape(values=VALUES / 4 * top)
     with pytest.warns(GgeurWarning, match="units") as caught:
         augment(x, y, g, target=3, scale="eigenvalue")
@@ -294,7 +294,7 @@ def test_the_printed_scale_warns_where_the_units_do_not_suit_it(top):
 
 @pytest.mark.parametrize("top", [0.1, 1.0, 10.0])
 def test_the_printed_scale_is_silent_in_its_own_units(top):
-    x, y = rows(0)
+    x, y = samples(0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         augment(x, y, known_shape(values=VALUES / 4 * top), target=3, scale="eigenvalue")
@@ -316,7 +316,7 @@ def test_the_printed_scale_is_silent_in_its_own_units(top):
         ({"geometry": None}, "needs a geometry"),
         ({"x": [[0.0] * (P + 1)]}, "one encoder"),
         ({"scale": "root"}, "scale is 'root'"),
-        ({"empty_cell": "last"}, "empty_cell is 'last'"),
+        ({"empty_group": "last"}, "empty_group is 'last'"),
         ({"prototypes": np.zeros((1, 2, P))}, "prototypes have shape"),
         ({"prototypes": np.zeros((1, P))}, "prototypes have shape"),
         ({"prototypes": np.full((1, 1, P), np.nan)}, "prototypes hold NaN"),
@@ -332,7 +332,7 @@ def test_bad_requests_are_refused_in_one_sentence(change, says):
 
 
 def test_a_class_without_shape_is_no_trouble_to_those_who_do_not_draw_it():
-    x, y = rows(0)
+    x, y = samples(0)
     g = Geometry(np.ones((2, P)), np.stack([np.eye(P)] * 2), np.array([True, False]))
     assert augment(x, y, g, target=3)[0].shape == (3, P)
 

@@ -24,7 +24,7 @@ def shape_of(x, y, n_classes=3, **options):
 
 
 def axes(*variances):
-    """Two rows out along each axis, so that the covariance is exactly diag(variances)."""
+    """Two samples out along each axis, so that the covariance is exactly diag(variances)."""
     reach = np.sqrt(len(variances) * np.array(variances, float))
     return np.concatenate([np.diag(reach), -np.diag(reach)])
 
@@ -47,7 +47,7 @@ def test_the_eigenpairs_are_the_singular_pairs_of_the_centred_data(seed, n, p):
 
 @given(seed=SEEDS, n=st.integers(1, 5))
 def test_eigenvalues_descend_and_are_never_negative(seed, n):
-    x, y = sample(seed, 3 * n, p=8)  # fewer rows than dimensions: rounding leaves tiny negatives
+    x, y = sample(seed, 3 * n, p=8)  # fewer samples than dimensions: rounding leaves tiny negatives
     g = shape_of(x, y)
     assert (g.eigenvalues >= 0).all()
     assert (np.diff(g.eigenvalues, axis=1) <= 0).all()

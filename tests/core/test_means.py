@@ -14,7 +14,7 @@ FACTOR = np.array([[1.0, 0.0, 0.0], [0.7, 0.5, 0.0], [-0.3, 0.2, 0.8]])
 SIGMA = FACTOR @ FACTOR.T
 
 
-def rows(rng, n, mean=0.0):
+def samples(rng, n, mean=0.0):
     return mean + rng.normal(size=(n, P)) @ FACTOR.T
 
 
@@ -39,7 +39,7 @@ def test_it_is_the_papers_formula():
     rng = np.random.default_rng(1)
     y, owner = rng.integers(2, size=60), rng.integers(4, size=60)
     owner[(y == 1) & (owner == 3)] = 2  # client 3 lacks class 1
-    x = rows(rng, 60, mean=5.0)
+    x = samples(rng, 60, mean=5.0)
     found = covariance_from_means(*sent(x, y, owner, 2), shrinkage=0)
     for c in (0, 1):
         expected, clients = np.zeros((P, P)), np.unique(owner[y == c])
@@ -53,7 +53,7 @@ def test_it_is_the_papers_formula():
 def test_it_is_unbiased_where_clients_are_iid():
     """Each class here is one federation of its own: six clients of unlike sizes, drawing from one Gaussian."""
     rng, trials, sizes = np.random.default_rng(2), 1500, np.array([1, 2, 3, 5, 8, 13])
-    x = rows(rng, trials * sizes.sum(), mean=4.0).reshape(trials, sizes.sum(), P)
+    x = samples(rng, trials * sizes.sum(), mean=4.0).reshape(trials, sizes.sum(), P)
     parts = np.split(x, np.cumsum(sizes)[:-1], axis=1)
     mean = np.stack([part.mean(axis=1) for part in parts])  # (6, trials, p)
     found = covariance_from_means(np.repeat(sizes[:, None], trials, axis=1).astype(float), mean, shrinkage=0)
@@ -75,7 +75,7 @@ def test_a_class_with_one_client_takes_the_estimate_pooled_over_classes():
     rng = np.random.default_rng(4)
     y, owner = np.repeat([0, 1, 2], [40, 60, 20]), rng.integers(5, size=120)
     owner[y == 2] = 1
-    count, mean = sent(rows(rng, 120), y, owner, 4)
+    count, mean = sent(samples(rng, 120), y, owner, 4)
     found = covariance_from_means(count, mean, shrinkage=0)
     held = (count > 0).sum(axis=0)
     assert held[2] == 1 and held[3] == 0
@@ -88,7 +88,7 @@ def test_a_class_with_one_client_takes_the_estimate_pooled_over_classes():
 def test_within_domains_it_does_not_see_how_far_domains_lie_apart():
     rng = np.random.default_rng(5)
     y, owner = rng.integers(2, size=240), rng.integers(6, size=240)
-    count, mean = sent(rows(rng, 240), y, owner, 2)
+    count, mean = sent(samples(rng, 240), y, owner, 2)
     domain = np.array([0, 0, 1, 1, 1, 2])  # the last client is alone in its domain
     shift = 100 * rng.normal(size=(3, 2, P))
     near, far = (covariance_from_means(count, m, domain, shrinkage=0) for m in (mean, mean + shift[domain]))
@@ -106,7 +106,7 @@ def test_within_domains_it_does_not_see_how_far_domains_lie_apart():
     ],
 )
 def test_without_two_clients_to_compare_it_is_refused(count, domain):
-    with pytest.raises(GgeurError, match="cannot be estimated from means.*no two clients.*statistics = ") as caught:
+    with pytest.raises(GgeurError, match="cannot be estimated from means.*no two clients.*covariance = ") as caught:
         covariance_from_means(count, np.zeros((len(count), 2, P)), domain)
     assert "\n" not in str(caught.value)
 
@@ -117,7 +117,7 @@ def test_without_two_clients_to_compare_it_is_refused(count, domain):
 def test_the_pooled_covariance_is_scikit_learns_within_class_covariance():
     rng = np.random.default_rng(6)
     y = rng.integers(3, size=80)
-    x = rows(rng, 80) + 10 * rng.normal(size=(3, P))[y]
+    x = samples(rng, 80) + 10 * rng.normal(size=(3, P))[y]
     expected = LinearDiscriminantAnalysis(solver="lsqr", store_covariance=True).fit(x, y).covariance_
     s = ClassStatistics.from_embeddings(x[:30], y[:30], 4) + ClassStatistics.from_embeddings(x[30:], y[30:], 4)
     np.testing.assert_allclose(s.within, expected, rtol=1e-9)

@@ -11,7 +11,7 @@ from sklearn.covariance import EmpiricalCovariance
 
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.geometry import Geometry
-from ggeur.core.message import Message
+from ggeur.core.site_statistics import SiteStatistics
 from ggeur.core.statistics import ClassStatistics
 from ggeur.data.partition import dirichlet
 from ggeur.data.table import EmbeddingTable
@@ -21,7 +21,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 @st.composite
 def labelled(draw):
-    """Rows, labels and their number of classes, with means up to 30 spreads from zero in any units."""
+    """Samples, labels and their number of classes, with means up to 30 spreads from zero in any units."""
     rng = np.random.default_rng(draw(SEEDS))
     n, p, n_classes = draw(st.integers(1, 50)), draw(st.integers(1, 6)), draw(st.integers(1, 4))
     spread = 10.0 ** draw(st.integers(-4, 4))
@@ -198,8 +198,8 @@ def test_many_clients_are_folded_and_never_held_at_once():
 @pytest.mark.parametrize(
     ("x", "y", "says"),
     [
-        ([[0.0, np.nan]], [0], "NaN or infinite values, first in row 0"),
-        ([[0.0, 1.0], [np.inf, 0.0]], [0, 0], "NaN or infinite values, first in row 1"),
+        ([[0.0, np.nan]], [0], "NaN or infinite values, first in sample 0"),
+        ([[0.0, 1.0], [np.inf, 0.0]], [0, 0], "NaN or infinite values, first in sample 1"),
         ([[1.0, 2.0], [3.0]], [0, 0], "ragged"),
         ([1.0, 2.0], [0, 0], "shape"),
         (np.zeros((2, 0)), [0, 0], "shape"),
@@ -207,8 +207,8 @@ def test_many_clients_are_folded_and_never_held_at_once():
         ([[1.0]], [0, 1], "shape"),
         ([[1.0]], [[0]], "shape"),
         ([[1.0], [1.0]], [0, [1]], "ragged"),
-        ([[1.0]], [3], "The label 3 in row 0 of y is outside 0..2"),
-        ([[1.0], [2.0]], [0, -1], "The label -1 in row 1"),
+        ([[1.0]], [3], "The label 3 in sample 0 of y is outside 0..2"),
+        ([[1.0], [2.0]], [0, -1], "The label -1 in sample 1"),
         ([[1.0]], [0.5], "whole"),
         ([[1.0]], [np.nan], "whole"),
         ([[1.0]], [np.inf], "whole"),
@@ -283,12 +283,12 @@ def two_sites(seed=0, n=60, p=5):
     return (ClassStatistics.from_embeddings(x[i::2], y[i::2], 3) for i in (0, 1))
 
 
-@pytest.mark.parametrize("kind", ["means", "pooled", "per-class", None])
+@pytest.mark.parametrize("kind", ["none", "pooled", "per-class", None])
 def test_statistics_come_back_from_a_file_to_the_bit(tmp_path, kind):
     a, b = two_sites()
     a = a + b
     if kind is not None:
-        a = Message(a.count, a.sum, a.second, a.center).of_kind(kind)
+        a = SiteStatistics(a.count, a.sum, a.second, a.center).of_kind(kind)
     a.save(tmp_path / "site.npz")
     again = type(a).load(tmp_path / "site.npz")
     for name in ("count", "sum", "second", "center"):
@@ -332,9 +332,9 @@ def test_what_was_never_added_cannot_be_taken_away(kind):
     """The counts allow it; the covariance that would be left has a negative eigenvalue, which was clipped before."""
     a, b = two_sites()
     far, _ = two_sites(seed=1)
-    far = ClassStatistics(far.count.clip(max=3), far.sum, far.second, far.center)  # few rows, of another site
+    far = ClassStatistics(far.count.clip(max=3), far.sum, far.second, far.center)  # few samples, of another site
     if kind is not None:
-        a, b, far = (Message(s.count, s.sum, s.second, s.center).of_kind(kind) for s in (a, b, far))
+        a, b, far = (SiteStatistics(s.count, s.sum, s.second, s.center).of_kind(kind) for s in (a, b, far))
     left = (a + b) - b
     np.testing.assert_allclose(left.sum, a.sum, atol=1e-9)
     with pytest.raises(GgeurError, match="never added"):
@@ -342,7 +342,7 @@ def test_what_was_never_added_cannot_be_taken_away(kind):
 
 
 def test_taking_away_is_refused_for_no_rounding():
-    """One row, constant coordinates, a mean a million spreads from zero: what is left is singular, or noise."""
+    """One sample, constant coordinates, a mean a million spreads from zero: what is left is singular, or noise."""
     rng = np.random.default_rng(3)
     x = np.concatenate([rng.normal(size=(40, 3)), np.full((40, 3), 7.0)], axis=1) + 1e6
     y = np.zeros(40, np.int64)

@@ -78,9 +78,9 @@ def test_cifar10(tmp_path):
     assert images.test.tolist() == [False] * 15 + [True] * 3
     assert images.y.tolist() == [label for _, labels in data.values() for label in labels]
     second = images.items[4].read()
-    row = data["data_batch_2"][0][1]
+    sample = data["data_batch_2"][0][1]
     assert second.shape == (32, 32, 3)
-    np.testing.assert_array_equal(second[5, 7], row[[5 * 32 + 7, 1024 + 5 * 32 + 7, 2048 + 5 * 32 + 7]])
+    np.testing.assert_array_equal(second[5, 7], sample[[5 * 32 + 7, 1024 + 5 * 32 + 7, 2048 + 5 * 32 + 7]])
     assert "data_batch_2, image 1" in images.items[4].where
 
 
@@ -222,17 +222,17 @@ def test_digits_takes_a_tenth_of_each_domain_and_all_tests(tmp_path):
 def test_the_digit_zero_of_svhn_has_the_label_ten(tmp_path):
     _, (x, y) = write_digits(tmp_path)
     images = load("digits", tmp_path, share=1.0)
-    rows = np.flatnonzero((images.domain == 2) & images.test)
-    assert images.y[rows].tolist() == (y.ravel() % 10).tolist()
-    np.testing.assert_array_equal(images.items[rows[1]].read(), x[..., 1])
+    samples = np.flatnonzero((images.domain == 2) & images.test)
+    assert images.y[samples].tolist() == (y.ravel() % 10).tolist()
+    np.testing.assert_array_equal(images.items[samples[1]].read(), x[..., 1])
 
 
 def test_usps_spans_black_to_white(tmp_path):
     write_digits(tmp_path)
     images = load("digits", tmp_path, share=1.0)
-    row = np.flatnonzero(images.domain == 1)[0]
-    picture = images.items[row].read()
-    assert images.y[row] == 0 and picture.shape == (16, 16)
+    sample = np.flatnonzero(images.domain == 1)[0]
+    picture = images.items[sample].read()
+    assert images.y[sample] == 0 and picture.shape == (16, 16)
     assert picture[0, 0] == 0 and picture[-1, -1] == 255 and picture[7, 15] in (127, 128, 126)
 
 
@@ -331,10 +331,10 @@ def test_mini_digits_and_folders_are_loaded_by_the_same_word(tmp_path):
 # ---------------------------------------------------------------- the hub
 
 
-def write_hub(root, hub_id, rows, features):
+def write_hub(root, hub_id, samples, features):
     import datasets
 
-    for split, content in rows.items():
+    for split, content in samples.items():
         folder = root / hub_id / "data"
         folder.mkdir(parents=True, exist_ok=True)
         table = datasets.Dataset.from_dict(content, features=datasets.Features(features(datasets)))

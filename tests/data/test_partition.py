@@ -1,4 +1,4 @@
-"""Partitions: who gets which rows, exactly, reproducibly, and with the skew that was asked for."""
+"""Partitions: who gets which samples, exactly, reproducibly, and with the skew that was asked for."""
 
 import numpy as np
 import pytest
@@ -18,13 +18,13 @@ def labels(n=600, n_classes=5, seed=0):
 
 
 def table_like(seed=0, n=400):
-    """Labels, domains and a test mask with 30 % of the rows."""
+    """Labels, domains and a test mask with 30 % of the samples."""
     rng = np.random.default_rng(seed)
     return rng.integers(4, size=n), rng.integers(3, size=n), rng.random(n) < 0.3
 
 
 def counts(parts, y):
-    return np.array([np.bincount(y[rows], minlength=y.max() + 1) for rows in parts])
+    return np.array([np.bincount(y[samples], minlength=y.max() + 1) for samples in parts])
 
 
 # ---------------------------------------------------------------- dirichlet
@@ -47,7 +47,7 @@ def test_dirichlet_gives_every_row_once_and_every_client_its_least_or_says_why_n
     assert len(parts) == clients
     assert np.sort(np.concatenate(parts)).tolist() == list(range(len(y)))
     for c, n in enumerate(sizes):
-        assert n == 0 or min((y[rows] == c).sum() for rows in parts) >= least
+        assert n == 0 or min((y[samples] == c).sum() for samples in parts) >= least
 
 
 @pytest.mark.parametrize("beta", ANY_BETA)
@@ -91,17 +91,17 @@ def test_rows_of_a_class_are_dealt_at_random_and_not_in_table_order():
 
 
 def test_dirichlet_says_which_class_is_too_small():
-    with pytest.raises(GgeurError, match="Class 1 has 3 training rows.*4 clients") as error:
+    with pytest.raises(GgeurError, match="Class 1 has 3 training samples.*4 clients") as error:
         dirichlet([0] * 10 + [1] * 3, clients=4)
     assert "\n" not in str(error.value)
-    with pytest.raises(GgeurError, match="Class 0 has 1 training rows"):  # the test rows do not count
+    with pytest.raises(GgeurError, match="Class 0 has 1 training samples"):  # the test samples do not count
         dirichlet([0, 0], clients=2, test=[True, False])
 
 
 def test_without_a_least_a_client_may_stay_empty():
     parts = dirichlet([0, 0, 0], clients=5, beta=0.1, min_per_class=0)
     assert len(parts) == 5 and sum(map(len, parts)) == 3
-    assert min(map(len, parts)) == 0 and all(rows.dtype == np.int64 for rows in parts)
+    assert min(map(len, parts)) == 0 and all(samples.dtype == np.int64 for samples in parts)
 
 
 # ---------------------------------------------------------------- by_domain
@@ -111,27 +111,27 @@ def test_by_domain_takes_the_share_of_all_rows_of_the_domain_from_its_training_r
     domain = np.repeat([0, 1], [100, 50])
     test = np.tile([False] * 7 + [True] * 3, 15)
     parts = by_domain(domain, share=0.3, test=test)
-    assert [len(rows) for rows in parts] == [30, 15]
-    for d, rows in enumerate(parts):
-        assert (domain[rows] == d).all() and not test[rows].any()
+    assert [len(samples) for samples in parts] == [30, 15]
+    for d, samples in enumerate(parts):
+        assert (domain[samples] == d).all() and not test[samples].any()
 
 
 def test_by_domain_never_takes_more_than_the_training_rows():
     domain, test = np.repeat([0, 1], 50), np.tile([False, True], 50)
     for share in (0.5, 0.9, 1.0):
-        assert [len(rows) for rows in by_domain(domain, share=share, test=test)] == [25, 25]
+        assert [len(samples) for samples in by_domain(domain, share=share, test=test)] == [25, 25]
 
 
 @pytest.mark.parametrize(("share", "kept"), [(0.1, 100), (0.05, 50), (0.3, 100)])
 def test_a_share_already_taken_is_not_taken_twice(share, kept):
-    domain = np.zeros(150, int)  # 100 training rows are the tenth that someone took; 50 test rows are whole
+    domain = np.zeros(150, int)  # 100 training samples are the tenth that someone took; 50 test samples are whole
     test = np.arange(150) >= 100
-    assert [len(rows) for rows in by_domain(domain, share=share, taken=0.1, test=test)] == [kept]
+    assert [len(samples) for samples in by_domain(domain, share=share, taken=0.1, test=test)] == [kept]
 
 
 def test_a_domain_without_training_rows_is_an_empty_client():
     parts = by_domain([0, 2, 2], test=[False, False, False])
-    assert [rows.tolist() for rows in parts] == [[0], [], [1, 2]]
+    assert [samples.tolist() for samples in parts] == [[0], [], [1, 2]]
 
 
 # ---------------------------------------------------------------- label_and_domain
@@ -143,10 +143,10 @@ def test_each_client_holds_its_share_of_each_class_of_one_domain(beta):
     shares = share_matrix(3, 4, beta, seed=2)
     np.testing.assert_allclose(shares.sum(axis=0), 1)
     parts = label_and_domain(y, domain, beta, test=test, seed=2)
-    for d, rows in enumerate(parts):
-        assert (domain[rows] == d).all() and not test[rows].any()
+    for d, samples in enumerate(parts):
+        assert (domain[samples] == d).all() and not test[samples].any()
         exact = shares[d] * np.bincount(y[(domain == d) & ~test], minlength=4)
-        count = np.bincount(y[rows], minlength=4)
+        count = np.bincount(y[samples], minlength=4)
         assert (exact - 1 < count).all() and (count <= exact + 1e-6).all()  # floor
 
 
@@ -161,37 +161,39 @@ def test_a_share_of_one_keeps_the_whole_cell():
 
 # ---------------------------------------------------------------- all of them
 
-KINDS = {
+COVARIANCES = {
     "dirichlet": lambda y, domain, test, seed: dirichlet(y, 6, 0.5, test=test, seed=seed),
     "by_domain": lambda y, domain, test, seed: by_domain(domain, share=0.3, test=test, seed=seed),
     "label_and_domain": lambda y, domain, test, seed: label_and_domain(y, domain, 0.5, test=test, seed=seed),
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", COVARIANCES)
 def test_rows_are_sorted_whole_numbers_without_overlap_and_never_of_the_test_part(kind):
     y, domain, test = table_like()
-    parts = KINDS[kind](y, domain, test, 0)
+    parts = COVARIANCES[kind](y, domain, test, 0)
     together = np.concatenate(parts)
     assert len(set(together.tolist())) == len(together) > 0
     assert not test[together].any()
-    for rows in parts:
-        assert rows.dtype == np.int64 and (np.diff(rows) > 0).all()
+    for samples in parts:
+        assert samples.dtype == np.int64 and (np.diff(samples) > 0).all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", COVARIANCES)
 def test_the_seed_alone_decides(kind):
     y, domain, test = table_like()
-    first, again, other = (KINDS[kind](y, domain, test, seed) for seed in (7, 7, 8))
-    assert [rows.tolist() for rows in first] == [rows.tolist() for rows in again]
-    assert [rows.tolist() for rows in first] != [rows.tolist() for rows in other]
+    first, again, other = (COVARIANCES[kind](y, domain, test, seed) for seed in (7, 7, 8))
+    assert [samples.tolist() for samples in first] == [samples.tolist() for samples in again]
+    assert [samples.tolist() for samples in first] != [samples.tolist() for samples in other]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", COVARIANCES)
 def test_lists_are_as_good_as_arrays(kind):
     y, domain, test = table_like()
-    ours = KINDS[kind](y.tolist(), domain.tolist(), test.tolist(), 0)
-    assert [rows.tolist() for rows in ours] == [rows.tolist() for rows in KINDS[kind](y, domain, test, 0)]
+    ours = COVARIANCES[kind](y.tolist(), domain.tolist(), test.tolist(), 0)
+    assert [samples.tolist() for samples in ours] == [
+        samples.tolist() for samples in COVARIANCES[kind](y, domain, test, 0)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -206,7 +208,7 @@ def test_lists_are_as_good_as_arrays(kind):
         (lambda: dirichlet([0, 1], clients=0), "clients is 0"),
         (lambda: dirichlet([0, 1], clients=1, min_per_class=-1), "min_per_class is -1"),
         (lambda: dirichlet([0, 1], test=[True]), "test has shape"),
-        (lambda: dirichlet([0, -1], clients=1), "label -1 in row 1"),
+        (lambda: dirichlet([0, -1], clients=1), "label -1 in sample 1"),
         (lambda: dirichlet([0, 0.5], clients=1), "whole"),
         (lambda: dirichlet([0, np.nan], clients=1), "whole"),
         (lambda: dirichlet([[0, 1]], clients=1), "shape"),
@@ -217,7 +219,7 @@ def test_lists_are_as_good_as_arrays(kind):
         (lambda: by_domain([-1, 1]), "label -1"),
         (lambda: by_domain(["art", "photo"]), "whole"),
         (lambda: by_domain([0, 10**15]), "outside"),
-        (lambda: label_and_domain([0, 1], [0]), "each row needs both"),
+        (lambda: label_and_domain([0, 1], [0]), "each sample needs both"),
     ],
 )
 def test_bad_requests_are_refused_in_one_sentence(ask, says):
@@ -227,7 +229,7 @@ def test_bad_requests_are_refused_in_one_sentence(ask, says):
 
 
 def test_no_rows_make_no_trouble():
-    assert [rows.tolist() for rows in dirichlet([], clients=2)] == [[], []]
+    assert [samples.tolist() for samples in dirichlet([], clients=2)] == [[], []]
     assert by_domain([]) == [] and label_and_domain([], []) == []
 
 
@@ -237,9 +239,9 @@ def test_office_caltech_has_the_papers_sizes(shared):
     assert table.domain_names == ("amazon", "caltech", "dslr", "webcam")
     assert np.bincount(table.domains[table.test]).tolist() == [288, 337, 48, 89]
     parts = by_domain(table.domains, share=0.3, test=table.test, seed=0)
-    assert [len(rows) for rows in parts] == [287, 336, 47, 88]  # 30 % of 958, 1123, 157 and 295
+    assert [len(samples) for samples in parts] == [287, 336, 47, 88]  # 30 % of 958, 1123, 157 and 295
     skewed = label_and_domain(table.y, table.domains, 0.1, test=table.test, seed=0)
-    assert [set(table.domains[rows].tolist()) for rows in skewed] == [{0}, {1}, {2}, {3}]
+    assert [set(table.domains[samples].tolist()) for samples in skewed] == [{0}, {1}, {2}, {3}]
     assert not table.test[np.concatenate(parts + skewed)].any()
     train = np.bincount(table.domains[~table.test])
     assert sum(map(len, skewed)) < 0.6 * train.sum()  # a quarter on average: the rest stays unused

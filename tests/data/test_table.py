@@ -112,10 +112,10 @@ def test_a_table_without_rows_survives(tmp_path):
 
 
 def test_a_subset_has_the_rows_and_keeps_classes_and_domains():
-    table, rows = make(), [7, 2, 2]
-    for part in (table.subset(rows), table.subset(np.array(rows))):
+    table, samples = make(), [7, 2, 2]
+    for part in (table.subset(samples), table.subset(np.array(samples))):
         for name in ("x", "y", "domain", "test"):
-            np.testing.assert_array_equal(getattr(part, name), getattr(table, name)[rows])
+            np.testing.assert_array_equal(getattr(part, name), getattr(table, name)[samples])
         for name in ("class_names", "domain_names", "meta"):
             assert getattr(part, name) == getattr(table, name)
     mask = table.subset(table.y == 1)
@@ -183,14 +183,14 @@ def test_the_real_table_loads_splits_and_comes_back(shared, tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"x": np.full((12, 5), np.nan)}, "NaN or infinite values, first in row 0"),
-        ({"x": np.where(np.arange(60).reshape(12, 5) == 37, np.inf, 0)}, "first in row 7"),
+        ({"x": np.full((12, 5), np.nan)}, "NaN or infinite values, first in sample 0"),
+        ({"x": np.where(np.arange(60).reshape(12, 5) == 37, np.inf, 0)}, "first in sample 7"),
         ({"x": np.full((12, 5), 1e300)}, "infinite"),
         ({"x": [[1.0, 2.0], [3.0]]}, "ragged"),
         ({"x": np.zeros(12)}, "shape"),
         ({"x": np.zeros((12, 5), complex)}, "numbers"),
-        ({"y": np.arange(12)}, "The label 4 in row 4 of y is outside 0..3"),
-        ({"y": -np.arange(12)}, "The label -1 in row 1"),
+        ({"y": np.arange(12)}, "The label 4 in sample 4 of y is outside 0..3"),
+        ({"y": -np.arange(12)}, "The label -1 in sample 1"),
         ({"y": np.full(12, 10**9), "class_names": (), "text": None}, "outside"),
         ({"y": np.zeros(11, int)}, "labels y have shape"),
         ({"y": np.zeros((12, 1), int)}, "labels y have shape"),
@@ -198,9 +198,9 @@ def test_the_real_table_loads_splits_and_comes_back(shared, tmp_path):
         ({"y": np.full(12, np.nan), "class_names": (), "text": None}, "whole"),
         ({"y": np.full(12, np.inf), "class_names": (), "text": None}, "whole"),
         ({"y": ["cat"] * 12}, "whole"),
-        ({"domain": np.full(12, 2)}, "label 2 in row 0 of domain"),
+        ({"domain": np.full(12, 2)}, "label 2 in sample 0 of domain"),
         ({"domain": np.zeros(3, int)}, "domain have shape"),
-        ({"domain": None}, "2 domains but gives its rows none"),
+        ({"domain": None}, "2 domains but gives its samples none"),
         ({"domain_names": ("a", "a")}, "More than one domain is named 'a'"),
         ({"class_names": ("a", "b", "c", "b")}, "More than one class is named 'b'"),
         ({"test": np.zeros(11, bool)}, "test mask"),

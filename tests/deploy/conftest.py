@@ -107,14 +107,14 @@ class Deployment:
     def result(self):
         return Result.load(self.out)
 
-    def head(self, cell=0, out=None):
-        with np.load((out or self.out) / "model" / f"cell-{cell:03d}" / "head.npz") as file:
+    def head(self, trial=0, out=None):
+        with np.load((out or self.out) / "model" / f"trial-{trial:03d}" / "head.npz") as file:
             return dict(file)
 
     def events(self, kind):
         from ggeur.deploy.server import journal
 
-        return [event for event in journal.read(self.out)[0] if event["event"] == kind]
+        return [event for event in journal.read_events(self.out)[0] if event["event"] == kind]
 
     def without(self, k):
         """The same deployment in which node k was never started."""
@@ -150,14 +150,14 @@ def changing(needs_flower):
 
 @pytest.fixture
 def both():
-    """Run deployed and simulated, both(deployment, cells=1); heads agree to 1e-5 and accuracies exactly."""
+    """Run deployed and simulated, both(deployment, trials=1); heads agree to 1e-5 and accuracies exactly."""
 
-    def compare(deployment, cells=1):
+    def compare(deployment, trials=1):
         deployed = deployment.run()
         simulated = run(deployment.simulated, out=deployment.folder / "simulated")
-        for cell in range(cells):
-            assert_same_heads(deployment.head(cell), deployment.head(cell, deployment.folder / "simulated"))
-            a, b = deployed.cells[cell], simulated.cells[cell]
+        for trial in range(trials):
+            assert_same_heads(deployment.head(trial), deployment.head(trial, deployment.folder / "simulated"))
+            a, b = deployed.trials[trial], simulated.trials[trial]
             np.testing.assert_allclose(a.rounds, b.rounds)
             for name in ("domains", "avg", "std", "recall", "macro_f1", "local_steps", "rounds_to_95", "start_avg"):
                 assert getattr(a, name) == pytest.approx(getattr(b, name)), name

@@ -10,27 +10,27 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.units import Units
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.machines.certificates import make_node_key
-from ggeur.deploy.server.cell_run import _whole
-from ggeur.deploy.site import secure
-from ggeur.deploy.site.data import Site
-from ggeur.deploy.site.opening import augment, statistics, sums
+from ggeur.deploy.server.trial_run import _whole
+from ggeur.deploy.site import secure_aggregation
+from ggeur.deploy.site.data import SiteData
+from ggeur.deploy.site.opening import augment_site, statistics, sums
 from ggeur.deploy.site.request import Request
-from ggeur.deploy.site.solved import right, score
+from ggeur.deploy.site.scoring import right, score
 from ggeur.deploy.wire.packing import tree_to_arrays
-from ggeur.privacy.secure.keys import Attempt, Secrets, announce, sign
-from ggeur.privacy.secure.masks import bound
+from ggeur.privacy.secure_aggregation.keys import Attempt, Secrets, announce, sign
+from ggeur.privacy.secure_aggregation.masks import bound
 from ggeur.settings.grid import Experiment
 
 pytestmark = pytest.mark.needs("flower")
 
-SECURE = {"secure_sum": True, "radius": 20.0}
+SECURE = {"secure_aggregation": True, "radius": 20.0}
 NOISE = {"epsilon": 1.0, "radius": 20.0}
 CLASSES = ("ant", "bee")
 ASKED = {"kind": "pooled", "by_domain": False, "folds": 0}
 
 
 class Server:
-    """It holds no rows, and may ask sites of these `domains` whatever it likes."""
+    """It holds no samples, and may ask sites of these `domains` whatever it likes."""
 
     def __init__(self, folder, domains, privacy=SECURE):
         self.folder, rng = folder, np.random.default_rng(0)
@@ -45,20 +45,20 @@ class Server:
         (folder / "roster").write_text(
             "".join(f"{k} {(folder / f'node-{k}.pub').read_text()}" for k in range(len(domains)))
         )
-        if privacy.get("secure_sum"):
+        if privacy.get("secure_aggregation"):
             for k, site in enumerate(self.sites):
                 site |= {"roster": str(folder / "roster"), "key": str(folder / f"node-{k}")}
         deal = {"kind": "dirichlet", "clients": len(domains), "beta": 0.5}
         tree = {"data": {"table": str(folder / "0.npz")}, "train": {"method": "ridge"}, "partition": deal}
         point = _whole(Experiment.of({**tree, "privacy": privacy}).points[0])
         names = {"classes": CLASSES, "domains": sorted(set(domains))}
-        self.common = {"run": "ab" * 16, "cell": 0, "seed": 0, "point": point, **names}
+        self.common = {"run": "ab" * 16, "trial": 0, "seed": 0, "point": point, **names}
 
     def ask(self, k, question, arrays=None, **facts):
-        return question(Request(Site(self.sites[k]), copy.deepcopy(self.common | facts), arrays or {}))
+        return question(Request(SiteData(self.sites[k]), copy.deepcopy(self.common | facts), arrays or {}))
 
     def opens(self, name, sites, what="statistics", league=None, **kind):
-        """Have a total opened; sites in `league` with it say that they have rows of domains of its choice."""
+        """Have a total opened; sites in `league` with it say that they have samples of domains of its choice."""
         told = {"attempt": {"what": what, "name": name, "sites": list(sites)}}
         asked = {"asks": "statistics", "kind": "pooled", "by_domain": False, "folds": 0} | kind
         attempt, own, league = Attempt(f"{self.common['run']}-0", what, name, tuple(sites)), {}, league or {}
@@ -68,17 +68,19 @@ class Server:
                 own[k] = Secrets.new()
                 announced[k] = announce(attempt, k, own[k], league[k], self.folder / f"node-{k}")
                 continue
-            told_key = self.ask(k, secure.keys, **told)[0]["key"]
-            announced[k] = secure._announced({"keys": {k: told_key}})[k]
+            told_key = self.ask(k, secure_aggregation.keys, **told)[0]["key"]
+            announced[k] = secure_aggregation._announced({"keys": {k: told_key}})[k]
         facts = told | asked | {"keys": {str(k): one._asdict() for k, one in announced.items()}}
-        receipts = {str(k): self.ask(k, secure.masked, **facts)[0]["receipt"] for k in sites if k not in league}
+        receipts = {
+            str(k): self.ask(k, secure_aggregation.masked, **facts)[0]["receipt"] for k in sites if k not in league
+        }
         for k in league:
-            question = secure._question(Request(Site(self.sites[sites[0]]), self.common | facts, {}))
+            question = secure_aggregation._question(Request(SiteData(self.sites[sites[0]]), self.common | facts, {}))
             text = attempt.text("sent", bound(attempt, announced, question).hex())
             receipts[str(k)] = sign(self.folder / f"node-{k}", text)
         for k in sites:
             if k not in league:
-                self.ask(k, secure.seed, **told, receipts=receipts)
+                self.ask(k, secure_aggregation.seed, **told, receipts=receipts)
 
 
 def test_three_sums_of_overlapping_sites(tmp_path):
@@ -120,7 +122,7 @@ def test_a_second_message_under_epsilon(tmp_path):
 def test_folds_of_single_rows(tmp_path, folds):
     server = Server(tmp_path, ["art"] * 4)
     with pytest.raises(GgeurError, match="2 to 20 folds"):
-        server.opens("a", range(4), kind="means", folds=folds)
+        server.opens("a", range(4), kind="none", folds=folds)
 
 
 def test_exact_answers_under_epsilon(tmp_path):
@@ -128,11 +130,11 @@ def test_exact_answers_under_epsilon(tmp_path):
     tiny = {"units": Units(np.zeros(4), 1e-9).pack()}
     with pytest.raises(GgeurError, match="no other units"):
         server.ask(0, statistics, tiny, **asked)
-    for question in (sums, right, augment):
+    for question in (sums, right, augment_site):
         with pytest.raises(GgeurError, match="under .privacy. epsilon"):
             server.ask(0, question)
     first = server.ask(0, statistics, **asked)[1]["sum"]
-    np.testing.assert_array_equal(server.ask(0, statistics, **asked, cell=1)[1]["sum"], first)  # no other draw
+    np.testing.assert_array_equal(server.ask(0, statistics, **asked, trial=1)[1]["sum"], first)  # no other draw
 
 
 def test_a_damaged_book(tmp_path):
@@ -145,12 +147,12 @@ def test_a_damaged_book(tmp_path):
 
 
 def test_rows_of_a_rare_class_are_in_one_fold(tmp_path):
-    """Where only totals over clients are seen, a fold's must not be the row of one."""
-    from ggeur.federation.choosing import row_folds
+    """Where only totals over clients are seen, a fold's must not be the sample of one."""
+    from ggeur.federation.selection_rule import sample_folds
 
     y, domain = np.zeros(1, int), np.zeros(1, int)
-    together = {int(row_folds(y, domain, 4, 0, client, together=True)[0]) for client in range(20)}
-    apart = {int(row_folds(y, domain, 4, 0, client)[0]) for client in range(20)}
+    together = {int(sample_folds(y, domain, 4, 0, client, together=True)[0]) for client in range(20)}
+    apart = {int(sample_folds(y, domain, 4, 0, client)[0]) for client in range(20)}
     assert len(together) == 1 and len(apart) == 4
 
 
@@ -167,7 +169,7 @@ def test_a_seed_is_asked_for_under_another_epsilon_than_its_vector(tmp_path):
     ask = server.ask
 
     def lying(k, question, arrays=None, **facts):
-        return ask(k, question, arrays, **facts, point=cheap if question is secure.seed else honest)
+        return ask(k, question, arrays, **facts, point=cheap if question is secure_aggregation.seed else honest)
 
     server.ask = lying
     server.opens("a", range(3), "one")
@@ -185,7 +187,7 @@ def test_vectors_alone_are_asked_for_under_epsilon(tmp_path):
     ask = server.ask
 
     def lying(k, question, arrays=None, **facts):
-        return ask(k, question, arrays, **facts, point=noisy if question is secure.masked else exact)
+        return ask(k, question, arrays, **facts, point=noisy if question is secure_aggregation.masked else exact)
 
     server.ask = lying
     server.opens("a", range(3), "one")
@@ -196,12 +198,14 @@ def test_vectors_alone_are_asked_for_under_epsilon(tmp_path):
 
 @pytest.mark.parametrize("privacy", [SECURE, NOISE])
 def test_rows_that_are_test_rows_under_a_seed_of_the_servers(tmp_path, privacy):
-    """Whatever the seed, the same rows are: and one row more moves no other between training and test."""
+    """Whatever the seed, the same samples are: and one sample more moves no other between training and test."""
     server, rng = Server(tmp_path, ["art"] * 3, privacy), np.random.default_rng(0)
     x, names = rng.standard_normal((300, 4)).astype(np.float32), {"class_names": CLASSES, "domain_names": ("art",)}
 
-    def held_out(rows, seed):
-        EmbeddingTable(x=x[:rows], y=np.arange(rows) % 2, domain=np.zeros(rows, int), **names).save(tmp_path / "0.npz")
+    def held_out(samples, seed):
+        EmbeddingTable(x=x[:samples], y=np.arange(samples) % 2, domain=np.zeros(samples, int), **names).save(
+            tmp_path / "0.npz"
+        )
         return server.ask(0, lambda request: request.table().test, seed=seed)
 
     first = held_out(299, 0)
@@ -220,16 +224,16 @@ def test_right_answers_to_many_heads(tmp_path):
         server.ask(0, score, asked[0][0], **asked[0][1])
     server.ask(0, statistics, **ASKED)
     first = server.ask(0, score, asked[0][0], **asked[0][1])[0]
-    assert server.ask(0, score, asked[0][0], **asked[0][1], cell=3)[0] == first
+    assert server.ask(0, score, asked[0][0], **asked[0][1], trial=3)[0] == first
     with pytest.raises(GgeurError, match="scores one"):
-        server.ask(0, score, asked[1][0], **asked[1][1], cell=1)
+        server.ask(0, score, asked[1][0], **asked[1][1], trial=1)
 
 
 def test_the_same_rows_divided_in_many_ways(tmp_path):
-    """Sums of folds under many seeds, or of many numbers of folds, are equations that give every row."""
+    """Sums of folds under many seeds, or of many numbers of folds, are equations that give every sample."""
     server = Server(tmp_path, ["art"], {"min_count": 2, "radius": 20.0})
     server.sites[0]["min-count"] = 2
-    folds = ASKED | {"folds": 2, "kind": "means"}
+    folds = ASKED | {"folds": 2, "kind": "none"}
     sums = [server.ask(0, statistics, **folds, seed=seed)[1]["-1.0.sum"] for seed in range(5)]
     assert all(np.array_equal(sums[0], one) for one in sums)
     with pytest.raises(GgeurError, match="first asked with folds = 2"):

@@ -1,4 +1,4 @@
-"""[privacy] on real machines: small cells stay, counts are not told, and a noisy message leaves a site once."""
+"""[privacy] on real machines: small trials stay, counts are not told, and a noisy message leaves a site once."""
 
 import json
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ggeur.core.errors import GgeurError
-from ggeur.deploy.site.terms import Terms, note_spending
+from ggeur.deploy.site.site_policy import SitePolicy, note_spending
 from ggeur.deploy.wire.records import from_records
 from ggeur.experiment.runner import run
 from ggeur.privacy.calibration import gaussian_scale
@@ -14,7 +14,7 @@ from ggeur.runs.model import Model
 from ggeur.settings.privacy import Privacy
 
 MIXED = {"kind": "dirichlet", "clients": 4, "beta": 0.5}
-FEW = {"auto": {"candidates": [["lda", "limit"]], "folds": 3}}
+FEW = {"auto": {"candidates": [["lda", "ggeur-limit"]], "folds": 3}}
 NOISE = {"epsilon": 1e6, "radius": 1.0}
 
 
@@ -35,7 +35,7 @@ def replies(site, kind):
     return seen
 
 
-@pytest.mark.parametrize("method", ["lda", "limit", "gated"])
+@pytest.mark.parametrize("method", ["lda", "ggeur-limit", "mixture"])
 def test_cells_that_are_too_small_take_no_part_in_either_engine(deploy, both, method):
     deployment = deploy(tree(method, {"min_count": 4}))
     greeted = replies(deployment.sites[0], "query.hello")
@@ -48,7 +48,7 @@ def test_cells_that_are_too_small_take_no_part_in_either_engine(deploy, both, me
 def test_a_federation_says_that_nothing_holds_small_cells_back(deploy, privacy, said):
     deployment = deploy(tree("ridge", privacy))
     deployment.run()
-    assert sum("Nothing holds small cells back" in note["why"] for note in deployment.events("note")) == said
+    assert sum("Nothing holds small trials back" in note["why"] for note in deployment.events("note")) == said
 
 
 def test_a_threshold_changes_what_is_solved(deploy):
@@ -62,7 +62,7 @@ def test_a_threshold_changes_what_is_solved(deploy):
 
 def test_auto_and_training_under_a_threshold_are_the_simulations(deploy, both):
     both(deploy(tree("auto", {"min_count": 4}, method=FEW)))
-    train = {"rounds": 2, "batch": 8, "method": "fedavg"}
+    train = {"rounds": 2, "batch_size": 8, "method": "fedavg"}
     both(deploy(tree("fedavg", {"min_count": 4}, train=train, augment={"target": 20}), name="trained"))
 
 
@@ -87,7 +87,7 @@ def test_under_noise_a_greeting_tells_neither_counts_nor_a_hash_of_the_rows(depl
     assert facts["fingerprint"] != known.fingerprint() and len(facts["fingerprint"]) == 64
 
 
-@pytest.mark.parametrize("method", ["ncm", "ridge", "limit", "gated"])
+@pytest.mark.parametrize("method", ["ncm", "ridge", "ggeur-limit", "mixture"])
 def test_with_hardly_any_noise_the_head_is_the_simulations(deploy, method):
     """Which is not drawn from the seed, so that heads are near and not equal."""
     deployment = deploy(tree(method, NOISE | {"epsilon": 1e12}))
@@ -119,21 +119,21 @@ def test_a_site_sends_the_same_bytes_again_and_no_second_message(deploy):
     deployment.grid.app = twice
     deployment.run()
     assert sent[0].keys() == sent[1].keys() and all(np.array_equal(sent[0][k], sent[1][k]) for k in sent[0])
-    from ggeur.deploy.site.data import Site
+    from ggeur.deploy.site.data import SiteData
     from ggeur.deploy.site.opening import statistics
     from ggeur.deploy.site.request import Request
 
     with pytest.raises(GgeurError, match="once"):
-        statistics(Request(Site(site.config), *asked[0]))
+        statistics(Request(SiteData(site.config), *asked[0]))
     book = [json.loads(line) for line in (deployment.folder / "store-2" / "privacy.jsonl").read_text().splitlines()]
     assert len(book) == 1 and (book[0]["epsilon"], book[0]["unit"]) == (100.0, "record")
 
 
 def test_auto_under_noise_takes_what_the_rule_says(deploy):
-    deployment = deploy(tree("auto", {"epsilon": 100.0, "radius": 1.0, "rows": 50_000}))
-    (cell,) = deployment.run().cells
-    (simulated,) = run(deployment.simulated).cells
-    assert cell.taken == simulated.taken == "ridge" and deployment.events("chosen")[0]["why"] in cell.message
+    deployment = deploy(tree("auto", {"epsilon": 100.0, "radius": 1.0, "samples": 50_000}))
+    (trial,) = deployment.run().trials
+    (simulated,) = run(deployment.simulated).trials
+    assert trial.taken == simulated.taken == "ridge" and deployment.events("chosen")[0]["why"] in trial.message
 
 
 def test_what_noise_does_not_allow_is_refused_before_anybody_is_asked(deploy):
@@ -153,7 +153,7 @@ def test_a_finished_run_is_not_reopened_at_the_price_of_every_sites_epsilon(depl
     deployment.sites[1].online = True
     with pytest.raises(GgeurError, match="spend .privacy. epsilon again"):
         deployment.run(again=True)
-    assert [len(site.asked) for site in deployment.sites] == asked and deployment.result().cells[0].missing == {1: [0]}
+    assert [len(site.asked) for site in deployment.sites] == asked and deployment.result().trials[0].missing == {1: [0]}
 
 
 def test_a_projection_reaches_the_sites_and_the_model(deploy, both):
@@ -164,7 +164,7 @@ def test_a_projection_reaches_the_sites_and_the_model(deploy, both):
 
 
 def test_what_no_site_can_do_ends_in_a_sentence(deploy):
-    with pytest.raises(GgeurError, match="none in cells of .privacy. min_count rows"):
+    with pytest.raises(GgeurError, match="none in trials of .privacy. min_count samples"):
         deploy(tree("lda", {"min_count": 1000})).run()
     wide = deploy(tree("lda", {"radius": 1.0, "projection": 99}, federate={"wait": 0.5}), name="wide")
     with pytest.raises(GgeurError):
@@ -188,16 +188,16 @@ def test_a_site_holds_out_for_what_it_was_started_with(deploy, terms, privacy, w
     deployment = deploy(tree("ridge", privacy, federate={"wait": 0.1}))
     site = deployment.sites[1]
     site.config = site.config | terms
-    assert deployment.run().cells[0].missing == {1: [0]}
+    assert deployment.run().trials[0].missing == {1: [0]}
     assert any(why in event["why"] for event in deployment.events("silent") + deployment.events("refused"))
 
 
 def test_terms_that_are_met_change_nothing_and_a_budget_is_for_all_runs(deploy):
     deployment = deploy(tree("ridge", {"epsilon": 100.0, "radius": 1.0}, federate={"wait": 0.1}))
     deployment.sites[1].config = deployment.sites[1].config | {"min-count": 5, "epsilon": "100.0"}
-    assert not deployment.run().cells[0].missing
+    assert not deployment.run().trials[0].missing
     deployment.out = deployment.folder / "second"
-    assert deployment.run().cells[0].missing == {1: [0]}
+    assert deployment.run().trials[0].missing == {1: [0]}
     assert "it has spent" in deployment.events("refused")[0]["why"]
 
 
@@ -206,7 +206,7 @@ def test_terms_that_are_met_change_nothing_and_a_budget_is_for_all_runs(deploy):
 )
 def test_terms_that_make_no_sense_are_refused(config):
     with pytest.raises(GgeurError, match="min-count"):
-        Terms.of(config)
+        SitePolicy.of(config)
 
 
 def test_a_budget_lasts_for_as_many_messages_as_another_library_says(tmp_path):
@@ -220,7 +220,7 @@ def test_a_budget_lasts_for_as_many_messages_as_another_library_says(tmp_path):
     def composed(messages):
         return PLDAccountant().compose(GaussianDpEvent(noise), messages).get_epsilon(delta)
 
-    budget = Terms(epsilon=(composed(5) + composed(6)) / 2, delta=delta)
+    budget = SitePolicy(epsilon=(composed(5) + composed(6)) / 2, delta=delta)
     for number in range(5):
         budget.afford(tmp_path, asked)
         note_spending(tmp_path, str(number), asked)

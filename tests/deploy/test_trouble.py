@@ -11,7 +11,7 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.wire.records import VERSION
 from ggeur.runs.model import Model
 
-TREE = {"train": {"rounds": 4, "local_epochs": 1, "batch": 8}, "augment": {"target": 20, "per_prototype": 5}}
+TREE = {"train": {"rounds": 4, "local_epochs": 1, "batch_size": 8}, "augment": {"target": 20, "per_prototype": 5}}
 SCAFFOLD = {**TREE, "train": {**TREE["train"], "method": "scaffold"}}
 
 
@@ -37,7 +37,7 @@ POISON = {
     "shape": wrong_shape,
     "absurdly large": put("second", (1, 0), 1e30),
     "absurdly large, or of": put("sum", (1, 0), -1e30),
-    "not numbers of rows": put("count", 2, 1e30),
+    "not numbers of samples": put("count", 2, 1e30),
     "are not counts": lambda facts, arrays: arrays.pop("second"),
 }
 
@@ -80,20 +80,20 @@ def test_a_poisoned_message_does_not_count_in_its_round(deploy, value, changing)
     result = deployment.run()
     (missing,) = deployment.events("missing")
     assert (missing["client"], missing["round"]) == (2, 2)
-    assert result.cells[0].message == "Missing: client 2 in round 2."
+    assert result.trials[0].message == "Missing: client 2 in round 2."
     assert all(np.isfinite(leaf).all() for leaf in deployment.head().values())
 
 
 def test_replies_that_are_not_ours_are_refused(deploy, changing):
     deployment = deploy(TREE)
     deployment.sites[0].change = changing("query.hello", lambda facts, arrays: facts.update(partition="none"))
-    deployment.sites[1].change = changing("query.augment", lambda facts, arrays: facts.update(rows=7))
+    deployment.sites[1].change = changing("query.augment", lambda facts, arrays: facts.update(samples=7))
     deployment.experiment = deployment.without(0)
     deployment.sites[0].online = True
     with pytest.raises(GgeurError, match="1 of 2 sites took part in round 1"):
         deployment.run()
     assert "greeting" in deployment.events("refused")[0]["why"]
-    assert "7 rows" in deployment.events("missing")[0]["why"]
+    assert "7 samples" in deployment.events("missing")[0]["why"]
 
 
 @pytest.mark.parametrize("said", ["9.9.9", None, 7])
@@ -149,7 +149,7 @@ def test_a_site_that_leaves_is_missed_and_used_again_when_it_is_back(deploy):
     # Before round 2 it is still listed, and fails to answer; before rounds 3 and 4 it is seen to have gone.
     assert [(e["client"], e["round"]) for e in deployment.events("missing")] == [(1, 2), (1, 3), (1, 4)]
     assert [(e["client"], e["round"]) for e in deployment.events("returned")] == [(1, 5)]
-    assert result.cells[0].message == "Missing: client 1 in rounds 2, 3, 4."
+    assert result.trials[0].message == "Missing: client 1 in rounds 2, 3, 4."
     lines = [json.loads(line) for line in (deployment.out / "metrics.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines] == [1, 2, 3, 4, 5]
     assert deployment.sites[1].asked.count("train") == 2, "rounds 1 and 5"
@@ -206,7 +206,7 @@ def damaging(deployment, pattern, damage, number="2"):
 
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize(
-    "name", ["facts.json", "base.npy", "bank.npy", "row.npy", "noise.npy", "y.npy", "originals.npy", "test_x.npy"]
+    "name", ["facts.json", "base.npy", "bank.npy", "sample.npy", "noise.npy", "y.npy", "originals.npy", "test_x.npy"]
 )
 def test_a_damaged_training_set_is_sent_again(deploy, name, damage):
     deployment = deploy(TREE)
@@ -248,14 +248,14 @@ def test_a_damaged_state_is_started_anew(deploy, damage):
 def test_embeddings_that_were_damaged_at_a_site_are_made_again(tmp_path):
     from PIL import Image
 
-    from ggeur.deploy.site.data import Site
+    from ggeur.deploy.site.data import SiteData
     from ggeur.deploy.site.store import Store
     from ggeur.settings.schema import Settings
 
     for name in ("dark", "light"):
         (tmp_path / "photos" / name).mkdir(parents=True)
         Image.new("L", (28, 28), 200 if name == "light" else 20).save(tmp_path / "photos" / name / "0.png")
-    site = Site({"partition-id": 0, "images": str(tmp_path / "photos"), "store": str(tmp_path / "store")})
+    site = SiteData({"partition-id": 0, "images": str(tmp_path / "photos"), "store": str(tmp_path / "store")})
     point = Settings.model_validate({"data": {"dataset": "photographs", "encoder": "builtin"}})
     store = Store(site.root, "0" * 16, 0, 0)
     fresh = site.load(point, 0, store, fresh=True)
@@ -274,7 +274,7 @@ def test_too_few_sites_stop_the_run_and_resuming_goes_on_to_the_same_bits(deploy
             site.online = site.online and group != "3"
 
     broken.grid.before = leave
-    with pytest.raises(GgeurError, match="1 of 3 sites took part in round 3.*min_nodes = 2"):
+    with pytest.raises(GgeurError, match="1 of 3 sites took part in round 3.*min_sites = 2"):
         broken.run()
     assert broken.events("stopped")[0]["resumable"]
     broken.grid.before = lambda kind, group: None
@@ -283,7 +283,7 @@ def test_too_few_sites_stop_the_run_and_resuming_goes_on_to_the_same_bits(deploy
     result = broken.run(resume=True)
     for name, leaf in whole.head().items():
         np.testing.assert_array_equal(broken.head()[name], leaf)
-    assert result.cells[0].rounds == whole.result().cells[0].rounds
+    assert result.trials[0].rounds == whole.result().trials[0].rounds
     assert (broken.out / "metrics.jsonl").read_text() == (whole.out / "metrics.jsonl").read_text()
     assert not (broken.out / "checkpoint").exists()
 
@@ -354,7 +354,7 @@ def test_one_odd_site_is_not_the_measure_of_the_others(deploy, changing):
 def test_a_class_that_only_a_refused_site_named_is_none_of_the_runs(deploy, changing):
     def name_more(facts, arrays):
         facts["classes"] = ["eel", *facts["classes"]]
-        facts["count"] = [[3, *row] for row in facts["count"]]
+        facts["count"] = [[3, *sample] for sample in facts["count"]]
 
     boastful, alone = deploy(TREE, name="boastful"), deploy(TREE, name="alone")
     boastful.sites[0].change = changing("query.hello", name_more)
@@ -384,8 +384,8 @@ def test_greetings_that_could_not_be_shown_or_compared_are_refused(deploy, facts
 def test_counts_that_would_overflow_are_not_added_up(deploy, changing):
     deployment = deploy(TREE)
     deployment.sites[1].change = changing("evaluate", put("confusion", (0, 0), 2**62))
-    (cell,) = deployment.run().cells
-    assert "confusion" in deployment.events("missing")[0]["why"] and max(cell.recall) <= 100
+    (trial,) = deployment.run().trials
+    assert "confusion" in deployment.events("missing")[0]["why"] and max(trial.recall) <= 100
 
 
 def test_what_a_site_keeps_is_its_own_users_alone(deploy):
@@ -417,7 +417,7 @@ def test_only_the_same_experiment_is_resumed(deploy):
 
     deployment = deploy(TREE)
     deployment.run()
-    assert up(deployment.experiment, deployment.out, resume=True).cells == deployment.result().cells
+    assert up(deployment.experiment, deployment.out, resume=True).trials == deployment.result().trials
     with pytest.raises(GgeurError, match="another experiment"):
         up(deployment.simulated, deployment.out, resume=True)
 
@@ -431,7 +431,7 @@ def test_sites_agree_on_classes_that_not_all_of_them_know(deploy):
     renamed = {**vars(few), "y": 1 - few.y, "class_names": ("bee", "ant"), "domain": None, "domain_names": ()}
     EmbeddingTable(**renamed).save(path)
     result = deployment.run()
-    assert set(result.cells[0].domains) == {"art", "photo", "node-2"}
+    assert set(result.trials[0].domains) == {"art", "photo", "node-2"}
 
 
 def test_a_table_on_the_server_is_scored_beside_the_sites(deploy, build_table):
@@ -469,12 +469,12 @@ def test_images_are_embedded_at_the_site(tmp_path, grid_of):
         "partition": {"kind": "domain"},
         "augment": {"target": 20, "per_prototype": 5},
         "train": {"rounds": 2, "local_epochs": 1},
-        "federate": {"nodes": 2},
+        "federate": {"sites": 2},
     }
     run_over(grid_of(configs), Experiment.of(tree), tmp_path / "run", resume=False)
-    (cell,) = Result.load(tmp_path / "run").cells
-    assert len(cell.domains) == 2 and cell.avg > 50
-    about = json.loads((tmp_path / "run" / "model" / "cell-000" / "model.json").read_text())
+    (trial,) = Result.load(tmp_path / "run").trials
+    assert len(trial.domains) == 2 and trial.avg > 50
+    about = json.loads((tmp_path / "run" / "model" / "trial-000" / "model.json").read_text())
     assert about["class_names"] == ["dark", "light"] and about["encoder"]["encoder"] == "builtin"
     assert not list((tmp_path / "store-0").rglob("*.np*"))
 
@@ -505,29 +505,29 @@ def test_a_hostile_reply_does_not_stop_the_others(deploy, change, complaint, cha
 
 @pytest.mark.parametrize("key", ["method", "head"])
 def test_a_site_imports_methods_by_name_only_if_its_node_was_told_so(tmp_path, key):
-    from ggeur.deploy.site.data import Site
+    from ggeur.deploy.site.data import SiteData
     from ggeur.deploy.site.request import Request
 
     config = {"partition-id": 0, "table": "t.npz", "store": str(tmp_path)}
     point = {"data": {"table": "t.npz"}, "train": {key: "brought:mine"}}
-    facts = {"point": point, "seed": 0, "run": "0" * 16, "cell": 0}
-    with pytest.raises(GgeurError, match="--own-methods"):
-        Request(Site(config), facts)
-    assert Request(Site(config | {"own-methods": True}), facts).point.train.model_dump()[key] == "brought:mine"
+    facts = {"point": point, "seed": 0, "run": "0" * 16, "trial": 0}
+    with pytest.raises(GgeurError, match="--custom-methods"):
+        Request(SiteData(config), facts)
+    assert Request(SiteData(config | {"own-methods": True}), facts).point.train.model_dump()[key] == "brought:mine"
 
 
 def test_a_site_embeds_with_an_encoder_by_name_only_if_its_node_was_told_so(tmp_path):
-    from ggeur.deploy.site.data import Site
+    from ggeur.deploy.site.data import SiteData
     from ggeur.deploy.site.request import Request
 
     point = {"data": {"dataset": "theirs", "encoder": "brought:mine"}}
-    facts = {"point": point, "seed": 0, "run": "0" * 16, "cell": 0}
+    facts = {"point": point, "seed": 0, "run": "0" * 16, "trial": 0}
     config = {"partition-id": 0, "images": str(tmp_path / "nowhere"), "store": str(tmp_path)}
-    with pytest.raises(GgeurError, match="does not import the encoder 'brought:mine'.*--own-methods"):
-        Request(Site(config), facts).table(fresh=True)
+    with pytest.raises(GgeurError, match="does not import the encoder 'brought:mine'.*--custom-methods"):
+        Request(SiteData(config), facts).table(fresh=True)
     for allowed in ({"own-methods": True}, {"encoder": "builtin"}):
         with pytest.raises(GgeurError, match="neither a dataset nor a folder"):
-            Request(Site(config | allowed), facts).table(fresh=True)
+            Request(SiteData(config | allowed), facts).table(fresh=True)
 
 
 @pytest.mark.needs("flower")

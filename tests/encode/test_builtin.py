@@ -25,14 +25,14 @@ def train(digits: MiniDigits) -> np.ndarray:
     """A 70/30 split within each domain, as a mask."""
     mask = np.ones(len(digits.y), dtype=bool)
     for k in range(len(digits.domain_names)):
-        rows = np.random.default_rng(k).permutation(np.flatnonzero(digits.domain == k))
-        mask[rows[: round(0.3 * len(rows))]] = False
+        samples = np.random.default_rng(k).permutation(np.flatnonzero(digits.domain == k))
+        mask[samples[: round(0.3 * len(samples))]] = False
     return mask
 
 
 def accuracies(head: LogisticRegression, embeddings: np.ndarray, digits: MiniDigits, test: np.ndarray) -> list[float]:
     of_domain = [test & (digits.domain == k) for k in range(len(digits.domain_names))]
-    return [head.score(embeddings[rows], digits.y[rows]) for rows in of_domain]
+    return [head.score(embeddings[samples], digits.y[samples]) for samples in of_domain]
 
 
 def smooth_pictures(n: int = 6, side: int = 48) -> np.ndarray:
@@ -50,14 +50,14 @@ def test_shape_type_and_description(embeddings, digits):
 
 
 def test_one_by_one_equals_in_batch(digits, embeddings):
-    rows = np.arange(0, len(digits.y), 300)
-    alone = np.concatenate([ENCODER.encode(digits.x[[i]]) for i in rows])
-    np.testing.assert_allclose(alone, embeddings[rows], atol=1e-5)
+    samples = np.arange(0, len(digits.y), 300)
+    alone = np.concatenate([ENCODER.encode(digits.x[[i]]) for i in samples])
+    np.testing.assert_allclose(alone, embeddings[samples], atol=1e-5)
 
 
 def test_a_negative_has_the_same_embedding(digits, embeddings):
-    rows = np.arange(0, len(digits.y), 100)
-    np.testing.assert_allclose(ENCODER.encode(255 - digits.x[rows]), embeddings[rows], atol=1e-4)
+    samples = np.arange(0, len(digits.y), 100)
+    np.testing.assert_allclose(ENCODER.encode(255 - digits.x[samples]), embeddings[samples], atol=1e-4)
 
 
 def test_brightness_does_not_matter_and_contrast_hardly():

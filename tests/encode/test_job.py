@@ -1,4 +1,4 @@
-"""Embedding as a job: right rows, one call per image for ever, bad files by name, and kill -9 in the middle."""
+"""Embedding as a job: right samples, one call per image for ever, bad files by name, and kill -9 in the middle."""
 
 import io
 import os

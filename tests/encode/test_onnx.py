@@ -136,11 +136,11 @@ def cosines(a: EmbeddingTable, b: EmbeddingTable) -> np.ndarray:
 def reproduce(shared: Path, encoder, tmp_path, step: int) -> tuple[np.ndarray, list[str]]:
     images = load("office-caltech", shared / "data" / "images")
     reference = EmbeddingTable.load(shared / "data" / "embeddings" / "office_caltech10.tinyvit.npz")
-    rows = np.arange(0, len(images), step)
+    samples = np.arange(0, len(images), step)
     assert (images.y == reference.y).all() and (images.domain == reference.domains).all()
-    some = replace(images, items=[images.items[i] for i in rows], y=images.y[rows], domain=images.domain[rows])
+    some = replace(images, items=[images.items[i] for i in samples], y=images.y[samples], domain=images.domain[samples])
     table = embed(some, encoder, cache=tmp_path).table
-    return cosines(table, reference.subset(rows)), [images.items[i].where for i in rows]
+    return cosines(table, reference.subset(samples)), [images.items[i].where for i in samples]
 
 
 @pytest.mark.real

@@ -7,7 +7,7 @@ from PIL import Image
 from ggeur.core.errors import GgeurError
 from ggeur.data.image_table import ImageTable
 from ggeur.data.readers import image_folder
-from ggeur.encode.encoder import is_own_encoder, load_encoder
+from ggeur.encode.encoder import is_custom_encoder, load_encoder
 from ggeur.encode.job import embed
 
 RNG = np.random.default_rng(0)
@@ -56,6 +56,6 @@ def test_a_damaged_picture_is_named_or_left_out(folder):
 
 @pytest.mark.parametrize("name", ["pixels:", "pixels:0", "pixels:big", "pixels:5000"])
 def test_a_size_that_will_not_do_is_a_sentence(name):
-    assert not is_own_encoder(name)
+    assert not is_custom_encoder(name)
     with pytest.raises(GgeurError, match="pixels a side"):
         load_encoder(name)

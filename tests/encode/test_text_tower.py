@@ -8,7 +8,7 @@ import torch
 import transformers
 
 from ggeur.core.errors import GgeurError
-from ggeur.encode.text_tower import Texts, embed_tokens, lay_out, run
+from ggeur.encode.text_tower import Texts, embed_tokens, lay_out, run_tower
 from ggeur.encode.text_weights import load_tower
 
 pytestmark = pytest.mark.needs("hf")
@@ -48,8 +48,8 @@ class Case:
     def ours(self, prefix=0):
         texts = lay_out(self.tokens, prefix)
         shared = jnp.asarray(self.tower.tokens[np.array(self.begin[:prefix])]) if prefix else None
-        rows = self.tower.tokens[texts.ids]
-        return np.asarray(jax.jit(lambda tower: run(self.shape, tower, rows, texts, shared))(self.tower))
+        samples = self.tower.tokens[texts.ids]
+        return np.asarray(jax.jit(lambda tower: run_tower(self.shape, tower, samples, texts, shared))(self.tower))
 
 
 @pytest.fixture(scope="module", params=SHAPES)
@@ -67,7 +67,7 @@ def test_it_is_transformers_own_and_a_shared_prefix_changes_nothing(case):
         ((len(case.tokens), case.context),),
         np.arange(len(case.tokens)) * case.context + np.array([len(text) - 1 for text in case.tokens]),
     )
-    all_77 = jax.jit(lambda tower: run(case.shape, tower, case.tower.tokens[plain.ids], plain))(case.tower)
+    all_77 = jax.jit(lambda tower: run_tower(case.shape, tower, case.tower.tokens[plain.ids], plain))(case.tower)
     np.testing.assert_allclose(all_77, case.ours(), atol=1e-5)
 
 
@@ -81,14 +81,14 @@ def test_gradients_are_those_of_torch(case):
     (wanted,) = torch.autograd.grad(torch.nn.functional.cross_entropy(10 * cosine, torch.tensor(y)), weight)
     texts = lay_out(case.tokens, 5)
 
-    def loss(rows, shared):
-        t = run(case.shape, case.tower, rows, texts, shared)
+    def loss(samples, shared):
+        t = run_tower(case.shape, case.tower, samples, texts, shared)
         t, u = t / jnp.linalg.norm(t, axis=1, keepdims=True), x / np.linalg.norm(x, axis=1, keepdims=True)
         return -jax.nn.log_softmax(10 * u @ t.T)[np.arange(9), y].mean()
 
-    rows, shared = (jnp.asarray(case.tower.tokens[np.array(ids)]) for ids in (texts.ids, case.begin))
+    samples, shared = (jnp.asarray(case.tower.tokens[np.array(ids)]) for ids in (texts.ids, case.begin))
     found = np.zeros_like(case.tower.tokens)
-    for ids, gradient in zip((texts.ids, case.begin), jax.jit(jax.grad(loss, (0, 1)))(rows, shared), strict=True):
+    for ids, gradient in zip((texts.ids, case.begin), jax.jit(jax.grad(loss, (0, 1)))(samples, shared), strict=True):
         np.add.at(found, np.array(ids), np.asarray(gradient))
     used = np.unique([*texts.ids, *case.begin])
     wanted = wanted.numpy()[used]

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from ggeur.core.virtual import VirtualSet
+from ggeur.core.augmented_sets import AugmentedSet
 from ggeur.engine.stack import Run
 
 SIZES = (20, 5, 0, 27, 17, 30)
@@ -14,23 +14,25 @@ LABELS = (TABLE @ np.random.default_rng(1).normal(size=(P, CLASSES))).argmax(axi
 
 
 def make_run(seed=0, *, sizes=SIZES, weights=None, noise=False, own=False):
-    """Clients that hold consecutive rows of the one table; with `noise`, each also draws around rows and prototypes."""
+    """Clients that hold consecutive samples of the one table; with `noise`, each also draws around samples and
+    prototypes.
+    """
     rng = np.random.default_rng(100 + seed)
     prototypes = rng.normal(size=(2 if noise else 0, P)).astype(np.float32)
     bank = np.concatenate([np.zeros((1, P)), rng.normal(size=(15, P))]).astype(np.float32) if noise else None
     sets, at = [], 0
     for n in sizes:
-        rows = np.arange(at, at + n)
+        samples = np.arange(at, at + n)
         at += n
         extra = (n // 2) * noise
-        centre = rng.choice(np.append(rows, [len(TABLE), len(TABLE) + 1]), extra) if extra else np.zeros(0, int)
+        centre = rng.choice(np.append(samples, [len(TABLE), len(TABLE) + 1]), extra) if extra else np.zeros(0, int)
         label = np.append(LABELS, [0, 1])[centre]
         signed = rng.integers(1, 16, extra) * rng.choice([-1, 1], extra)
         sets.append(
-            VirtualSet(
-                np.append(rows, centre).astype(np.int32),
+            AugmentedSet(
+                np.append(samples, centre).astype(np.int32),
                 np.append(np.zeros(n), signed).astype(np.int32),
-                np.append(LABELS[rows], label).astype(np.int32),
+                np.append(LABELS[samples], label).astype(np.int32),
                 n,
             )
         )

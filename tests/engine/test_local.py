@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggeur.core.virtual import VirtualSet
-from ggeur.engine.local import Lanes, batch_order, folded_key
+from ggeur.core.augmented_sets import AugmentedSet
+from ggeur.engine.local import ClientBatch, batch_order, folded_key
 from ggeur.engine.training import steps_per_epoch
 
 sizes, batches = st.integers(1, 40), st.integers(1, 12)
@@ -73,11 +73,11 @@ def test_keys_differ_by_every_name():
 
 def test_lanes_are_filled_up_and_say_how_many_rows_are_real():
     sets = [
-        VirtualSet(np.array([4, 2]), np.array([0, -3]), np.array([1, 2]), 1),
-        VirtualSet(np.array([7]), np.array([0]), np.array([2]), 1),
+        AugmentedSet(np.array([4, 2]), np.array([0, -3]), np.array([1, 2]), 1),
+        AugmentedSet(np.array([7]), np.array([0]), np.array([2]), 1),
     ]
-    lanes = Lanes.of(sets, 4, 3)
-    np.testing.assert_array_equal(lanes.row, [[4, 2, 0, 0], [7, 0, 0, 0]])
+    lanes = ClientBatch.of(sets, 4, 3)
+    np.testing.assert_array_equal(lanes.sample, [[4, 2, 0, 0], [7, 0, 0, 0]])
     np.testing.assert_array_equal(lanes.noise, [[0, -3, 0, 0], [0, 0, 0, 0]])
     np.testing.assert_array_equal(lanes.n, [2, 1])
     np.testing.assert_array_equal(lanes.class_count, [[0, 1, 1], [0, 0, 1]])

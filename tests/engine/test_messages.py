@@ -5,20 +5,22 @@ import numpy as np
 import pytest
 
 from ggeur.core.errors import GgeurError
-from ggeur.engine import lane
+from ggeur.engine import single_client
 from ggeur.engine.messages import add_prepared
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.training import Training
 from ggeur.heads import resolve as resolve_head
-from ggeur.methods.algorithm import Trained
+from ggeur.methods.algorithm import Iterative
 from ggeur.methods.method import Method, cross_entropy_loss
 
 FEDAVG = Method(loss=cross_entropy_loss(resolve_head("linear")))
-KINDS = ("weighted", "equal", "sum", "every")
+COVARIANCES = ("weighted", "equal", "sum", "every")
 
 
 def rounds(run, method, **train):
-    return list(Simulation([run], Trained.of(method), Training(rounds=2, batch=8, rate=0.1, **train)).rounds())
+    return list(
+        Simulation([run], Iterative.of(method), Training(rounds=2, batch_size=8, learning_rate=0.1, **train)).rounds()
+    )
 
 
 def told(run, method):
@@ -33,8 +35,8 @@ def test_each_kind_of_sum(federation):
     """Of the clients' local steps, which differ; what they sent is seen in the server's state."""
     run = federation()
     method = FEDAVG._replace(
-        upload=lambda work: ({"params": work.end, **{kind: {"n": work.steps * 1.0} for kind in KINDS}}, ()),
-        adds={"params": "weighted", **{kind: kind for kind in KINDS}},
+        upload=lambda work: ({"params": work.end, **{kind: {"n": work.steps * 1.0} for kind in COVARIANCES}}, ()),
+        adds={"params": "weighted", **{kind: kind for kind in COVARIANCES}},
         init=lambda params, prepared, n_clients: ({"params": params}, ()),
         broadcast=lambda server: {"params": server["params"]},
         aggregate=lambda server, total, facts: {"facts": facts._replace(key=()), **total},
@@ -44,7 +46,7 @@ def test_each_kind_of_sum(federation):
         steps = np.array([2 * -(-len(run.sets[k].y) // 8) for k in ids], float)
         weights = run.weights[ids] / run.weights[ids].sum()
         expected = {"weighted": weights @ steps, "equal": steps.mean(), "sum": steps.sum(), "every": steps}
-        for kind in KINDS:
+        for kind in COVARIANCES:
             np.testing.assert_allclose(server[kind]["n"], expected[kind], rtol=1e-6)
         assert len(set(steps)) > 1, "the test is too weak"
         facts = server["facts"]
@@ -81,4 +83,4 @@ def test_a_server_of_real_machines_hears_of_it_before_the_first_round():
     method = FEDAVG._replace(adds={"weights": "weighted"})
     head = {"W": jnp.zeros((3, 4)), "b": jnp.zeros(3)}
     with pytest.raises(GgeurError, match="its adds names 'weights'"):
-        lane.message_like(Trained.of(method), Training(1, 8, 0.1), 4, 3, {"params": head}, head, ())
+        single_client.message_like(Iterative.of(method), Training(1, 8, 0.1), 4, 3, {"params": head}, head, ())

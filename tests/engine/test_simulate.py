@@ -7,14 +7,14 @@ import pytest
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.low_rank import LowRank
-from ggeur.engine import chunks, fleet
+from ggeur.engine import chunks, client_groups
 from ggeur.engine.chunks import Chunks
 from ggeur.engine.local import batch_order
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.training import LocalOptimiser, Training
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import resolve as resolve_method
-from ggeur.methods.algorithm import Trained
+from ggeur.methods.algorithm import Iterative
 from ggeur.methods.method import Method
 
 BATCH = 8
@@ -25,7 +25,7 @@ FEDAVG_SOFTMAX = resolve_method("fedavg", resolve_head("linear", softmax=True), 
 
 
 def training(**changes):
-    values = {"rounds": 3, "batch": BATCH, "rate": 0.1, "local_epochs": 2, "optimiser": OPTIMISER}
+    values = {"rounds": 3, "batch_size": BATCH, "learning_rate": 0.1, "local_epochs": 2, "optimiser": OPTIMISER}
     return Training(**(values | changes))
 
 
@@ -49,7 +49,7 @@ def softmax(z):
 
 
 def gradient(head, x, y, double_softmax):
-    """Of the mean cross-entropy over the rows of a batch, and that mean."""
+    """Of the mean cross-entropy over the samples of a batch, and that mean."""
     z = x @ head["W"].T + head["b"]
     logits = softmax(z) if double_softmax else z
     p = softmax(logits)
@@ -62,8 +62,8 @@ def gradient(head, x, y, double_softmax):
 
 def reference(run, train, *, double_softmax=False, participants=None):
     """The global head after every round, the mean loss of each, and the clients' own heads."""
-    rows = np.concatenate([run.table, run.prototypes]).astype(np.float64)
-    sets = [(rows[s.row], s.y) for s in run.sets]
+    samples = np.concatenate([run.table, run.prototypes]).astype(np.float64)
+    sets = [(samples[s.sample], s.y) for s in run.sets]
     if run.bank is not None:
         sets = [
             (x + np.sign(s.noise)[:, None] * run.bank[abs(s.noise)], s.y)
@@ -97,10 +97,10 @@ def reference(run, train, *, double_softmax=False, participants=None):
                         first[name] = 0.9 * first[name] + 0.1 * g[name]
                         second[name] = 0.999 * second[name] + 0.001 * g[name] ** 2
                         root = np.sqrt(second[name] / (1 - 0.999**t)) + 1e-8
-                        head[name] = head[name] - train.rate * first[name] / (1 - 0.9**t) / root
+                        head[name] = head[name] - train.learning_rate * first[name] / (1 - 0.9**t) / root
                     else:
                         first[name] = momentum * first[name] + g[name]
-                        head[name] = head[name] - train.rate * first[name]
+                        head[name] = head[name] - train.learning_rate * first[name]
             ends.append(head)
             means.append(total / steps)
             if own is not None:
@@ -161,7 +161,7 @@ def test_without_momentum_and_decay(federation):
 
 
 def test_by_default_momentum_and_decay_are_the_papers():
-    assert Training(rounds=1, batch=1, rate=1.0).optimiser == ("sgd", 0.9, 1e-5)
+    assert Training(rounds=1, batch_size=1, learning_rate=1.0).optimiser == ("sgd", 0.9, 1e-5)
 
 
 def test_local_steps_replace_epochs(federation):
@@ -174,12 +174,12 @@ def test_the_mean_is_weighted_as_the_run_says(federation, weights):
 
 
 def test_adam_with_decay_added_to_the_gradient(federation):
-    train = training(optimiser=LocalOptimiser("adam", weight_decay=0.05), rate=0.02)
+    train = training(optimiser=LocalOptimiser("adam", weight_decay=0.05), learning_rate=0.02)
     assert_as_reference(federation(sizes=TWO), train, relative=1e-4)  # in float32, 1 - 0.999^t is good to 6e-5
 
 
 def test_softmax_before_cross_entropy(federation):
-    assert_as_reference(federation(sizes=TWO), training(rate=1.0), FEDAVG_SOFTMAX, double_softmax=True)
+    assert_as_reference(federation(sizes=TWO), training(learning_rate=1.0), FEDAVG_SOFTMAX, double_softmax=True)
 
 
 def test_without_broadcast_clients_train_on_from_their_own_heads(federation):
@@ -205,7 +205,7 @@ def test_clients_per_round_trains_that_many_and_another_choice_each_round(federa
 def test_filling_up_a_group_changes_nothing(federation, monkeypatch):
     train = training(clients_per_round=2, rounds=2, local_steps=4)
     expected = simulated([federation(sizes=TWO, weights=(1, 0, 2))], train)[-1]
-    monkeypatch.setattr(fleet, "few_sizes", lambda n: n + 2)
+    monkeypatch.setattr(client_groups, "few_sizes", lambda n: n + 2)
     found = simulated([federation(sizes=TWO, weights=(1, 0, 2))], train)[-1]
     assert_same_head(found.params[0], expected.params[0])
     assert found.loss == pytest.approx(expected.loss)
@@ -280,7 +280,7 @@ def test_runs_of_other_rates_momenta_and_decays_share_a_stack(federation):
     run = federation(noise=True)
     trainings = [
         training(),
-        training(rate=0.03),
+        training(learning_rate=0.03),
         training(optimiser=LocalOptimiser(momentum=0.3, weight_decay=0.05)),
         training(optimiser=LocalOptimiser(momentum=0.8, weight_decay=0.5)),
     ]
@@ -294,12 +294,12 @@ def test_runs_of_other_rates_momenta_and_decays_share_a_stack(federation):
 
 def test_other_numbers_compile_nothing(federation, compiled):
     run, batch = federation(sizes=TWO), 5  # of no other test
-    final([run], batch=batch, rate=0.1)
+    final([run], batch_size=batch, learning_rate=0.1)
     assert compiled, "or nothing is counted here"
     compiled.clear()
-    final([run], batch=batch, rate=0.2, optimiser=LocalOptimiser(momentum=0.5, weight_decay=0.0))
+    final([run], batch_size=batch, learning_rate=0.2, optimiser=LocalOptimiser(momentum=0.5, weight_decay=0.0))
     assert not compiled
-    final([run], batch=batch, optimiser=LocalOptimiser(momentum=0.0))  # no trace of gradients: another program
+    final([run], batch_size=batch, optimiser=LocalOptimiser(momentum=0.0))  # no trace of gradients: another program
     assert compiled
 
 
@@ -364,7 +364,7 @@ COUNTING_METHOD = Method(
     upload=lambda work: ({"params": work.end, "steps": work.steps}, work.context["client"] + 1),
     adds={"params": "weighted", "steps": "every"},
 )
-COUNTING = Trained.of(COUNTING_METHOD)
+COUNTING = Iterative.of(COUNTING_METHOD)
 
 
 def test_what_clients_prepare_reaches_the_server_summed_or_in_their_order_with_zeros_from_the_empty_one(federation):

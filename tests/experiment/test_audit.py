@@ -9,26 +9,26 @@ from ggeur.core.errors import GgeurError
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.server.round_zero import RoundZero
 from ggeur.experiment.audit import PARTIES, audit, table_settings
-from ggeur.experiment.dealing import Dealer
-from ggeur.experiment.parties import OtherClient
-from ggeur.experiment.sent import Sent
+from ggeur.experiment.observers import OtherClient
+from ggeur.experiment.released import Released
 from ggeur.experiment.setup import Setup
-from ggeur.federation import simulated
-from ggeur.federation.choosing import row_folds
-from ggeur.federation.settlement import settle
+from ggeur.experiment.trial_data import TrialData
+from ggeur.federation import local_clients
+from ggeur.federation.augmentation_plan import plan_augmentation
+from ggeur.federation.selection_rule import sample_folds
 from ggeur.runs.model import Model
 from ggeur.settings.schema import settings
 
 P = 16
-# Rows of each class (columns) that each domain (rows) holds for training; each is a client.
+# Samples of each class (columns) that each domain (samples) holds for training; each is a client.
 COUNT = np.array([[1, 2, 3, 40, 0], [12, 2, 8, 40, 2], [12, 0, 9, 40, 0]])
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    """A table with small cells, whose test rows are as many in every cell."""
-    cell = np.argwhere(np.ones_like(COUNT))
-    at = np.concatenate([np.repeat(cell, COUNT.ravel(), axis=0), np.repeat(cell, 30, axis=0)])
+    """A table with small groups, whose test samples are as many in every group."""
+    group = np.argwhere(np.ones_like(COUNT))
+    at = np.concatenate([np.repeat(group, COUNT.ravel(), axis=0), np.repeat(group, 30, axis=0)])
     rng = np.random.default_rng(0)
     x = rng.normal(size=(3, P))[at[:, 0]] + 2 * rng.normal(size=(5, P))[at[:, 1]] + rng.normal(size=(len(at), P))
     table = EmbeddingTable(
@@ -44,9 +44,9 @@ def path(tmp_path_factory):
     return made
 
 
-def point(path, statistics="per-class", **train):
+def point(path, covariance="per-class", **train):
     if not train:
-        return table_settings(path, "domain", 10, 0.1, statistics, 0)
+        return table_settings(path, "domain", 10, 0.1, covariance, 0)
     return settings({"data": {"table": str(path)}, "partition": {"kind": "domain"}, "train": train})
 
 
@@ -61,32 +61,32 @@ def found(done, party):
 def test_the_server_recovers_every_cell_of_one_and_two_rows(path):
     done = audit(point(path), 0)
     server = found(done, "server")
-    assert (server[(COUNT == 1) | (COUNT == 2)] == "exact rows").all()
+    assert (server[(COUNT == 1) | (COUNT == 2)] == "exact samples").all()
     assert (server[(COUNT > 2) & (COUNT <= P)] == "span").all()
     assert (server[COUNT > P] == "membership").all() and (server[COUNT == 0] == None).all()  # noqa: E711
     assert sum(f.recovered for f in done.of("server")) == COUNT[COUNT <= 2].sum() == done.exact
-    assert all(f.auc > 0.6 and f.verdict == f"membership AUC {f.auc:.2f}" for f in done.of("server") if f.rows == 40)
+    assert all(f.auc > 0.6 and f.verdict == f"membership AUC {f.auc:.2f}" for f in done.of("server") if f.samples == 40)
 
 
-@pytest.mark.parametrize("statistics", ["pooled", "means"])
+@pytest.mark.parametrize("statistics", ["pooled", "none"])
 def test_pooled_moments_and_means_give_away_single_rows_alone(path, statistics):
     server = found(audit(point(path, statistics), 0), "server")
-    assert (server[COUNT == 1] == "exact rows").all() and not (server[COUNT > 1] == "exact rows").any()
+    assert (server[COUNT == 1] == "exact samples").all() and not (server[COUNT > 1] == "exact samples").any()
 
 
 def test_another_client_reads_a_single_row_off_a_prototype(path):
     other = found(audit(point(path), 0), "other client")
-    assert (other[COUNT == 1] == "exact rows").all() and not (other[COUNT > 1] == "exact rows").any()
+    assert (other[COUNT == 1] == "exact samples").all() and not (other[COUNT > 1] == "exact samples").any()
 
 
 def test_the_total_gives_away_a_class_of_one_site_and_of_two(path):
-    """Class e is at one site; of class b, at two, each takes its own rows off."""
+    """Class e is at one site; of class b, at two, each takes its own samples off."""
     total = found(audit(point(path), 0), "total")
-    assert total[1, 4] == total[0, 1] == total[1, 1] == "exact rows"
-    assert total[0, 0] != "exact rows"  # three hold class a
+    assert total[1, 4] == total[0, 1] == total[1, 1] == "exact samples"
+    assert total[0, 0] != "exact samples"  # three hold class a
 
 
-@pytest.mark.parametrize("statistics", ["per-class", "pooled", "means"])
+@pytest.mark.parametrize("statistics", ["per-class", "pooled", "none"])
 def test_with_a_threshold_nobody_recovers_a_row(path, statistics):
     done = audit(point(path, statistics), 0, min_count=10)
     assert done.exact == 0
@@ -95,7 +95,7 @@ def test_with_a_threshold_nobody_recovers_a_row(path, statistics):
 
 
 def test_a_threshold_above_every_cell_is_refused(path):
-    with pytest.raises(GgeurError, match="above every cell"):
+    with pytest.raises(GgeurError, match="above every group"):
         audit(point(path), 0, min_count=1000)
 
 
@@ -105,36 +105,36 @@ def test_an_audit_repeats_itself_to_the_bit(path):
 
 def test_the_audit_looks_at_what_leaves_a_site(path, monkeypatch):
     """What `summarise` leaves out of a message, nobody finds."""
-    keep, whole = np.array([True, False, True, True, True]), simulated.summarise
-    monkeypatch.setattr(simulated, "summarise", lambda *of: whole(*of).only(keep))
+    keep, whole = np.array([True, False, True, True, True]), local_clients.summarise
+    monkeypatch.setattr(local_clients, "summarise", lambda *of: whole(*of).only(keep))
     done = audit(point(path), 0)
     for party in ("server", "total"):
         assert set(found(done, party)[:2, 1]) == {"not sent"}
-    assert "exact rows" not in found(done, "other client")[:, 1]
+    assert "exact samples" not in found(done, "other client")[:, 1]
 
 
 def sent(path, **train):
-    dealer, setup = Dealer(), Setup.of(point(path, **train))
-    return Sent(setup, dealer.clients(setup, 0), 0)
+    trial_data, setup = TrialData(), Setup.of(point(path, **train))
+    return Released(setup, trial_data.clients(setup, 0), 0)
 
 
 def test_another_client_is_credited_with_what_a_server_sends_it(path):
     made = sent(path)
     a, c = made.setup.augmentation, made.clients
-    layout, shapes, _ = settle(made, a, c.counts(), c.homes, P, "")
+    layout, shapes, _ = plan_augmentation(made, a, c.counts(), c.homes, P, "")
     clients = [SimpleNamespace(index=k) for k in range(3)]
     arrays = RoundZero(None, clients, layout, shapes).for_client(1)
-    cell = OtherClient(made).cell(0, 1)  # of the first domain, whose prototypes come first
-    np.testing.assert_array_equal(cell.mean, arrays["prototypes"][0, 1])
-    assert arrays["factor_of"][1] >= 0 and cell.spread is not None
+    group = OtherClient(made).group(0, 1)  # of the first domain, whose prototypes come first
+    np.testing.assert_array_equal(group.mean, arrays["prototypes"][0, 1])
+    assert arrays["factor_of"][1] >= 0 and group.spread is not None
 
 
 def test_messages_and_total_are_those_of_a_run(path):
     made = sent(path)
-    run = simulated.merged_total(made.clients, "per-class")
+    run = local_clients.merged_statistics(made.clients, "per-class")
     np.testing.assert_allclose(made.total().second, run.second, rtol=1e-12)
-    ((rows, message),) = made.seen(1)
-    np.testing.assert_array_equal(message.sum, made.clients.message(rows, "per-class").sum)
+    ((samples, message),) = made.seen(1)
+    np.testing.assert_array_equal(message.sum, made.clients.message(samples, "per-class").sum)
 
 
 @pytest.mark.parametrize(("method", "parts"), [("lda", 1), ("auto", 4)])
@@ -146,12 +146,12 @@ def test_a_solved_head_sends_others_nothing_and_a_chosen_one_sums_of_folds(path,
 
 @pytest.fixture(scope="module")
 def one_domain(tmp_path_factory):
-    """Five sites of one domain: class a has many rows, b ten, c five, d two and e one, test rows aside."""
-    rows, rng = np.array([400, 10, 5, 2, 1]), np.random.default_rng(1)
-    y = np.concatenate([np.repeat(np.arange(5), rows), np.repeat(np.arange(5), 30)])
+    """Five sites of one domain: class a has many samples, b ten, c five, d two and e one, test samples aside."""
+    samples, rng = np.array([400, 10, 5, 2, 1]), np.random.default_rng(1)
+    y = np.concatenate([np.repeat(np.arange(5), samples), np.repeat(np.arange(5), 30)])
     x = 2 * rng.normal(size=(5, P))[y] + rng.normal(size=(len(y), P))
     made = tmp_path_factory.mktemp("audit") / "one.npz"
-    EmbeddingTable(x=x.astype(np.float32), y=y, test=np.arange(len(y)) >= rows.sum()).save(made)
+    EmbeddingTable(x=x.astype(np.float32), y=y, test=np.arange(len(y)) >= samples.sum()).save(made)
     return made
 
 
@@ -162,22 +162,23 @@ def folded(path, candidates=None, **privacy):
             "data": {"table": str(path)},
             "partition": {"kind": "dirichlet", "clients": 5, "beta": 5.0, "min_per_class": 0},
             "train": {"method": "auto"},
-            "privacy": {"radius": 20.0, "secure_sum": True, **privacy},
+            "privacy": {"radius": 20.0, "secure_aggregation": True, **privacy},
             **own,
         }
     )
 
 
 def test_under_secure_sums_the_totals_of_folds_are_attacked(one_domain):
-    """Worked out from who holds what in which fold: a total of one row, or two, is these rows; so is what is left of it
-    for any other client."""
+    """Worked out from who holds what in which fold: a total of one sample, or two, is these samples; so is what is left
+    of it for any other client.
+    """
     asked = folded(one_domain)
-    dealer, setup = Dealer(), Setup.of(asked)
-    c = dealer.clients(setup, 0)
+    trial_data, setup = TrialData(), Setup.of(asked)
+    c = trial_data.clients(setup, 0)
     count = np.zeros((4, 5, 5), int)  # folds, clients, classes
-    for k, rows in enumerate(c.parts):
-        fold = row_folds(c.y[rows], c.domains[rows], 4, 0, k, together=True)
-        np.add.at(count, (fold, k, c.y[rows]), 1)
+    for k, samples in enumerate(c.parts):
+        fold = sample_folds(c.y[samples], c.domains[samples], 4, 0, k, together=True)
+        np.add.at(count, (fold, k, c.y[samples]), 1)
     expected = np.zeros((5, 5), int)
     for f, k, y in np.argwhere(count):
         left = count[f, :, y].sum() - np.delete(count[f, :, y], k).max()
@@ -187,12 +188,12 @@ def test_under_secure_sums_the_totals_of_folds_are_attacked(one_domain):
     for found_ in done.of("total"):
         got[found_.client, found_.label] = found_.recovered
     np.testing.assert_array_equal(got, expected)
-    assert got[:, 1].any() and not got[:, 0].any()  # of ten rows in one total, nothing would follow
+    assert got[:, 1].any() and not got[:, 0].any()  # of ten samples in one total, nothing would follow
     assert {f.found for f in done.of("server")} == {"not sent"}
 
 
 def test_one_of_three_holders_takes_itself_off(tmp_path):
-    """Five rows at the first site, one at each other: what is left for the first are these two."""
+    """Five samples at the first site, one at each other: what is left for the first are these two."""
     y, rng = np.repeat([0, 1], [7, 40]), np.random.default_rng(0)
     d = np.array([0] * 5 + [1, 2] + [0, 1] * 20)
     x = rng.normal(size=(len(y) + 20, P)).astype(np.float32)
@@ -215,22 +216,24 @@ def test_the_sum_behind_units_is_the_row_of_a_client_that_has_one(tmp_path):
 
 
 def test_a_pooled_moment_without_a_cell_gives_that_cell_away(path):
-    """Moments without a class, taken off those with it, are that class's: its two rows follow, as per class."""
+    """Moments without a class, taken off those with it, are that class's: its two samples follow, as per class."""
     both = point(path, method="auto").model_copy(update={"method": {"auto": {"candidates": ["ncm", "ridge"]}}})
-    made = Sent(Setup.of(both), Dealer().clients(Setup.of(both), 0), 0)
+    made = Released(Setup.of(both), TrialData().clients(Setup.of(both), 0), 0)
     assert made.kind == "pooled"
-    alone = [rows for k in range(3) for rows in made.cells_out(k).values() if len(set(made.clients.y[rows])) == 1]
-    assert any(len(rows) == 2 for rows in alone)
+    alone = [
+        samples for k in range(3) for samples in made.groups_out(k).values() if len(set(made.clients.y[samples])) == 1
+    ]
+    assert any(len(samples) == 2 for samples in alone)
     at = {(f.client, f.label): f for f in audit(both, 0).of("server")}
-    for rows in (rows for rows in alone if len(rows) == 2):
-        k = next(k for k in range(3) if rows[0] in made.clients.parts[k])
-        assert at[k, int(made.clients.y[rows[0]])].recovered == 2
+    for samples in (samples for samples in alone if len(samples) == 2):
+        k = next(k for k in range(3) if samples[0] in made.clients.parts[k])
+        assert at[k, int(made.clients.y[samples[0]])].recovered == 2
 
 
 def test_under_noise_auto_sends_one_message_and_no_folds(one_domain):
-    asked = folded(one_domain, epsilon=1.0, rows=400, secure_sum=False)
-    made = Sent(Setup.of(asked), Dealer().clients(Setup.of(asked), 0), 0)
-    assert made.kind == "means" and [len(made.parts(k)) for k in range(5)] == [1] * 5
+    asked = folded(one_domain, epsilon=1.0, samples=400, secure_aggregation=False)
+    made = Released(Setup.of(asked), TrialData().clients(Setup.of(asked), 0), 0)
+    assert made.kind == "none" and [len(made.parts(k)) for k in range(5)] == [1] * 5
 
 
 def test_a_bound_is_no_federation(path):
@@ -244,7 +247,7 @@ def test_on_real_embeddings_all_small_cells_fall_and_none_with_a_threshold(share
     table = shared / "data" / "embeddings" / "office_caltech10.tinyvit.npz"
     asked = table_settings(table, "dirichlet", 10, 0.1, statistics, 0)
     done = audit(asked, 0)
-    cells = [f for f in done.of("server") if f.rows <= small]
-    assert len(cells) > 10 and all(f.found == "exact rows" and f.recovered == f.rows for f in cells)
+    groups = [f for f in done.of("server") if f.samples <= small]
+    assert len(groups) > 10 and all(f.found == "exact samples" and f.recovered == f.samples for f in groups)
     assert {f.party for f in done.findings} == set(PARTIES)
     assert audit(asked, 0, min_count=10).exact == 0

@@ -11,7 +11,7 @@ import ggeur
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import lock_file, read_arrays
 from ggeur.experiment.joining import add_site, forget_site
-from ggeur.report.model_folder import read_model
+from ggeur.report.model_folder import read_model_folder
 from ggeur.runs.site_files import load_ledger
 
 
@@ -84,7 +84,7 @@ def test_a_killed_command_given_again(tables, tmp_path, snapshots, what):
     assert len(classes) == 2 and len(cuts) > 20
     for cut in cuts:
         assert ggeur.Model.load(cut).class_names in classes  # whoever only reads has one or the other
-        assert len(read_model(cut).counts) > 0
+        assert len(read_model_folder(cut).counts) > 0
         try:
             assert command(cut).parent.name == "receipts"
         except GgeurError as error:  # only where all was done

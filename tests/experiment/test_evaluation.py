@@ -15,7 +15,7 @@ HEAD = resolve_head("linear")
 
 @pytest.fixture(scope="module")
 def scored(build_table):
-    """A table whose last class has no test rows, a head, and what the head says of the test rows, by hand."""
+    """A table whose last class has no test samples, a head, and what the head says of the test samples, by hand."""
     rng = np.random.default_rng(0)
     table = build_table()
     test = rng.random(len(table)) < 0.5
@@ -36,7 +36,7 @@ def test_accuracy_is_the_percentage_right_in_each_domain(scored):
 
 def test_recall_and_macro_f1_are_scikit_learns(scored):
     table, params, true, said, _ = scored
-    assert 3 in said, "the test is too weak: a class without test rows shall be named"
+    assert 3 in said, "the test is too weak: a class without test samples shall be named"
     recall, f1 = evaluate.TestSet(table, HEAD).by_class(params)
     expected = recall_score(true, said, labels=[0, 1, 2], average=None)
     np.testing.assert_allclose(recall[:3], 100 * expected)
@@ -61,7 +61,7 @@ def test_a_domain_without_test_rows_is_not_scored(build_table, scored):
 
 @pytest.mark.parametrize("test", [None, np.zeros(120, bool)])
 def test_a_table_without_test_rows_is_an_error(build_table, test):
-    with pytest.raises(GgeurError, match="no test rows"):
+    with pytest.raises(GgeurError, match="no test samples"):
         evaluate.TestSet(build_table(test=test), HEAD)
 
 
@@ -70,28 +70,28 @@ def test_a_table_without_test_rows_is_an_error(build_table, test):
 
 def test_domains_are_means_of_the_last_five_rounds_and_std_is_the_populations():
     rounds = [{"a": float(i), "b": 100.0 - i} for i in range(1, 9)]  # the last five: 4..8 and 96..92
-    found = evaluate.summarise(rounds)
+    found = evaluate.summarise_scores(rounds)
     assert found.domains == pytest.approx({"a": 6.0, "b": 94.0})
     assert found.avg == pytest.approx(50.0)
     assert found.std == pytest.approx(44.0)  # of two values half their distance; the sample's would be 62.2
 
 
 def test_fewer_rounds_than_five_are_all_averaged():
-    assert evaluate.summarise([{"a": 10.0}, {"a": 20.0}]).avg == pytest.approx(15.0)
+    assert evaluate.summarise_scores([{"a": 10.0}, {"a": 20.0}]).avg == pytest.approx(15.0)
 
 
 def test_one_domain_has_no_std():
-    assert evaluate.summarise([{"all": 50.0}]).std is None
+    assert evaluate.summarise_scores([{"all": 50.0}]).std is None
 
 
 def test_rounds_to_95_is_the_first_round_at_95_percent_of_the_final_avg():
     rounds = [{"a": v} for v in (50.0, 94.9, 95.0, 80.0, 100.0, 100.0, 100.0, 100.0, 100.0)]
-    assert evaluate.summarise(rounds).rounds_to_95 == 3
+    assert evaluate.summarise_scores(rounds).rounds_to_95 == 3
 
 
 @given(st.lists(st.lists(st.floats(0, 100), min_size=3, max_size=3), min_size=1, max_size=12))
 def test_any_rounds_summarise_as_numpy_does(values):
-    found = evaluate.summarise([dict(zip("abc", row, strict=True)) for row in values])
+    found = evaluate.summarise_scores([dict(zip("abc", sample, strict=True)) for sample in values])
     last = np.mean(values[-5:], axis=0)
     assert [found.domains[name] for name in "abc"] == pytest.approx(last)
     assert (found.avg, found.std) == (

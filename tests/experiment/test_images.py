@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
 
 
 def experiment(folder, **train):
-    values = {"head": "simplecnn", "rounds": 3, "local_epochs": 4, "batch": 8, "rate": 0.05, **train}
+    values = {"head": "simplecnn", "rounds": 3, "local_epochs": 4, "batch_size": 8, "learning_rate": 0.05, **train}
     return Experiment.of(
         {"data": {"table": str(folder / "table.npz")}, "partition": {"kind": "domain"}, "train": values}
     )
@@ -57,13 +57,13 @@ def heads(run):
 
 
 def test_networks_learn_and_their_models_predict(whole, folder):
-    for cell in ggeur.Result.load(whole).cells:
-        assert cell.status == "ok" and cell.rounds[-1] > 90
-    model, table = Model.load(whole, cell=0), squares()
+    for trial in ggeur.Result.load(whole).trials:
+        assert trial.status == "ok" and trial.rounds[-1] > 90
+    model, table = Model.load(whole, trial=0), squares()
     right = (model.probabilities(table).argmax(axis=1) == table.y).mean()
     assert right > 0.9
-    rows = EmbeddingTable(x=table.x.astype(np.float32), y=table.y)  # as an encoder of pixels makes them
-    np.testing.assert_array_equal(model.probabilities(rows), model.probabilities(table))
+    samples = EmbeddingTable(x=table.x.astype(np.float32), y=table.y)  # as an encoder of pixels makes them
+    np.testing.assert_array_equal(model.probabilities(samples), model.probabilities(table))
 
 
 def test_a_killed_run_goes_on_to_the_very_same_networks(whole, folder):
@@ -72,7 +72,7 @@ def test_a_killed_run_goes_on_to_the_very_same_networks(whole, folder):
         import ggeur
         from ggeur.settings.grid import Experiment
         def on_round(event):
-            if (event["cell"], event["round"]) == (1, 2):
+            if (event["trial"], event["round"]) == (1, 2):
                 os.kill(os.getpid(), signal.SIGKILL)
         ggeur.run(Experiment.load(sys.argv[1]), out=sys.argv[2], on_round=on_round)
     """)
@@ -86,9 +86,9 @@ def test_a_killed_run_goes_on_to_the_very_same_networks(whole, folder):
 
 
 def test_training_starts_from_a_model_and_another_layout_is_refused(whole, folder, tmp_path):
-    start = str(whole / "model" / "cell-000")
+    start = str(whole / "model" / "trial-000")
     further = ggeur.run(experiment(folder, rounds=1, start=start))
-    assert further.cells[0].start_avg == ggeur.Result.load(whole).cells[0].rounds[-1]
+    assert further.trials[0].start_avg == ggeur.Result.load(whole).trials[0].rounds[-1]
     for train, why in (
         ({"head": "resnet10"}, "its head is 'simplecnn'"),
         ({"start": str(folder / "nothing")}, "no trained model"),

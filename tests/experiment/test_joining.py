@@ -10,7 +10,7 @@ import ggeur
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import read_arrays
 from ggeur.experiment.joining import add_site, forget_site
-from ggeur.runs.sealed import sealed
+from ggeur.runs.checksums import sealed
 from ggeur.runs.site_files import load_ledger, read_receipts
 
 QUICK = {"candidates": ["ncm", "lda"], "folds": 2}
@@ -18,7 +18,7 @@ QUICK = {"candidates": ["ncm", "lda"], "folds": 2}
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory):
-    """Four tables: `zoo` holds the only rows of the class elk, and rows lie far from zero."""
+    """Four tables: `zoo` holds the only samples of the class elk, and samples lie far from zero."""
     folder, rng = tmp_path_factory.mktemp("sites"), np.random.default_rng(0)
     for i, name in enumerate(("art", "photo", "sketch", "zoo")):
         names = ("ant", "bee", "cat", "elk") if name == "zoo" else ("ant", "bee", "cat")
@@ -49,7 +49,7 @@ def last_receipt(folder):
     return json.loads(sorted((folder / "receipts").iterdir())[-1].read_bytes())
 
 
-@pytest.mark.parametrize("method", ["lda", "limit", "limit+gated", "ncm"])
+@pytest.mark.parametrize("method", ["lda", "ggeur-limit", "blend", "ncm"])
 def test_who_left_was_never_there(tables, tmp_path, method):
     rest = ("art", "photo", "sketch")
     model, never, before = tmp_path / "model", tmp_path / "never", tmp_path / "before"
@@ -58,8 +58,10 @@ def test_who_left_was_never_there(tables, tmp_path, method):
     shutil.copytree(model, before)
     add_site(model, *tables("zoo"))
     assert ggeur.Model.load(model).class_names == ("ant", "bee", "cat", "elk") and not same_head(model, before)
-    whole = ggeur.fit(tables("zoo", *rest), method=method, calibrate=False).predict_proba(rows := np.full((1, 5), 1e3))
-    table = ggeur.EmbeddingTable(x=rows, y=[0])
+    whole = ggeur.fit(tables("zoo", *rest), method=method, calibrate=False).predict_proba(
+        samples := np.full((1, 5), 1e3)
+    )
+    table = ggeur.EmbeddingTable(x=samples, y=[0])
     np.testing.assert_allclose(ggeur.Model.load(model).probabilities(table), whole, atol=1e-4)
     forget_site(model, "zoo")
     assert same_head(model, before) and same_head(model, never)
@@ -69,8 +71,8 @@ def test_who_left_was_never_there(tables, tmp_path, method):
 
 def test_the_order_of_events_leaves_no_trace(tables, tmp_path):
     one, other = tmp_path / "one", tmp_path / "other"
-    ggeur.fit(tables("zoo", "art"), method="limit", out=one)
-    ggeur.fit(tables("photo", "sketch", "zoo"), method="limit", out=other)
+    ggeur.fit(tables("zoo", "art"), method="ggeur-limit", out=one)
+    ggeur.fit(tables("photo", "sketch", "zoo"), method="ggeur-limit", out=other)
     add_site(one, *tables("sketch"))
     forget_site(one, "art")
     forget_site(other, "photo")
@@ -100,7 +102,7 @@ def test_constants_that_were_chosen_stay_and_the_receipt_says_who_chose_them(tab
     )
     assert ggeur.Model.load(model).algorithm["constants"] == taken["constants"]
     assert "took part in choosing" in (model / "card.md").read_text()
-    with pytest.raises(GgeurError, match="takes the rows of all: name the tables of art"):
+    with pytest.raises(GgeurError, match="takes the samples of all: name the tables of art"):
         forget_site(model, "photo", choose_again=True)
     add_site(model, *tables("sketch"), tables("art", "photo"), choose_again=True)
     never = tmp_path / "never"

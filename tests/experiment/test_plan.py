@@ -11,7 +11,7 @@ from ggeur.core.low_rank import low_rank
 from ggeur.core.statistics import ClassStatistics
 from ggeur.deploy.wire.packing import pack_factors, triangles, unpack_factors
 from ggeur.experiment.cost import shape_bytes
-from ggeur.experiment.plan import KINDS, human_bytes, human_seconds, plan
+from ggeur.experiment.plan import COVARIANCES, human_bytes, human_seconds, plan
 
 LINKS = {"client_mbit": 20.0, "server_mbit": 1000.0, "patience": 600.0}
 
@@ -28,7 +28,7 @@ def test_bytes_up_are_those_of_the_packed_statistics(statistics):
     assert plan("per-class", 10, 5, 24, **LINKS).up == sum(a.nbytes for a in packed)
     pooled = [statistics.count, statistics.mean, statistics.within[triangle]]
     assert plan("pooled", 10, 5, 24, **LINKS).up == sum(a.nbytes for a in pooled)
-    assert plan("means", 10, 5, 24, **LINKS).up == statistics.count.nbytes + statistics.mean.nbytes
+    assert plan("none", 10, 5, 24, **LINKS).up == statistics.count.nbytes + statistics.mean.nbytes
 
 
 def test_bytes_down_are_those_of_the_factors_as_they_travel(statistics):
@@ -53,7 +53,7 @@ def test_the_server_holds_one_running_total_and_one_message(statistics):
 
 
 @given(
-    kind=st.sampled_from(KINDS),
+    kind=st.sampled_from(COVARIANCES),
     clients=st.integers(1, 10**8),
     classes=st.integers(1, 200),
     dim=st.integers(1, 1024),
@@ -64,7 +64,7 @@ def test_the_tree_reaches_every_client_and_no_node_is_busy_for_longer_than_patie
 ):
     p = plan(kind, clients, classes, dim, client_mbit=20, server_mbit=1000, patience=patience)
     assert p.fan**p.levels >= clients
-    message = 8 * (max(p.up, plan("per-class", 1, classes, dim, **LINKS).up if kind == "means" else 0) + p.down) / 1e9
+    message = 8 * (max(p.up, plan("per-class", 1, classes, dim, **LINKS).up if kind == "none" else 0) + p.down) / 1e9
     assert p.fan <= max(2, np.ceil(patience / message))
     assert p.aggregators >= p.levels and p.additions >= clients
 
@@ -77,7 +77,7 @@ def test_a_single_server_serves_while_it_can():
 @pytest.mark.parametrize("bad", [{"clients": 0}, {"dim": 0}, {"patience": 0.0}, {"client_mbit": float("nan")}])
 def test_nonsense_is_refused(bad):
     with pytest.raises(GgeurError, match="positive"):
-        plan(**({"kind": "means", "clients": 1, "classes": 1, "dim": 1} | LINKS | bad))
+        plan(**({"kind": "none", "clients": 1, "classes": 1, "dim": 1} | LINKS | bad))
 
 
 def test_numbers_for_people():

@@ -1,4 +1,4 @@
-"""A run from start to finish: its folder, its callbacks, cells that diverge, arms that are paired, and repetition."""
+"""A run from start to finish: its folder, its callbacks, trials that diverge, arms that are paired, and repetition."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def lines(folder):
 
 def test_the_folder_holds_what_the_design_says_and_nothing_half_written(finished):
     names = {p.relative_to(finished.folder).as_posix() for p in finished.folder.rglob("*") if p.is_file()}
-    models = {f"model/cell-{i:03d}/{name}" for i in range(CELLS) for name in ("head.npz", "model.json", "card.md")}
+    models = {f"model/trial-{i:03d}/{name}" for i in range(CELLS) for name in ("head.npz", "model.json", "card.md")}
     wanted = {"config.toml", "versions.json", "metrics.jsonl", "result.json"} | models
     assert wanted <= names
     temporary = tuple(f".{Path(name).name}." for name in wanted)
@@ -63,9 +63,9 @@ def test_the_config_loads_back_to_the_same_experiment(finished):
 
 def test_metrics_have_one_line_per_cell_and_round(finished):
     metrics = lines(finished.folder)
-    assert sorted((m["cell"], m["round"]) for m in metrics) == [(c, r) for c in range(CELLS) for r in (1, 2, 3)]
+    assert sorted((m["trial"], m["round"]) for m in metrics) == [(c, r) for c in range(CELLS) for r in (1, 2, 3)]
     for m in metrics:
-        assert list(m) == ["cell", "round", "domains", "avg", "loss", "crc"]
+        assert list(m) == ["trial", "round", "domains", "avg", "loss", "crc"]
         assert list(m["domains"]) == ["art", "photo", "sketch"]
         assert m["avg"] == pytest.approx(np.mean(list(m["domains"].values())))
         assert m["loss"] > 0
@@ -73,31 +73,31 @@ def test_metrics_have_one_line_per_cell_and_round(finished):
 
 def test_the_result_is_the_schemas_and_reads_off_the_metrics(finished):
     data = json.loads((finished.folder / "result.json").read_text())
-    assert data["schema"] == 1 and len(data["cells"]) == CELLS
+    assert data["schema"] == 1 and len(data["trials"]) == CELLS
     metrics = lines(finished.folder)
-    for i, cell in enumerate(data["cells"]):
-        own = [m for m in metrics if m["cell"] == i]
+    for i, trial in enumerate(data["trials"]):
+        own = [m for m in metrics if m["trial"] == i]
         arm = ARMS[i // 2]
-        assert (cell["method"], cell["augment"]) == ("fedavg", arm["augment"]["kind"])
-        assert (cell["seed"], cell["settings"], cell["status"]) == (i % 2, {"arm": arm["name"]}, "ok")
-        assert cell["rounds"] == [m["avg"] for m in own]
+        assert (trial["method"], trial["augment"]) == ("fedavg", arm["augment"]["kind"])
+        assert (trial["seed"], trial["settings"], trial["status"]) == (i % 2, {"arm": arm["name"]}, "ok")
+        assert trial["rounds"] == [m["avg"] for m in own]
         domains = {name: np.mean([m["domains"][name] for m in own]) for name in ("art", "photo", "sketch")}
-        assert cell["domains"] == pytest.approx(domains)
-        assert cell["avg"] == pytest.approx(np.mean(list(domains.values())))
-        assert cell["std"] == pytest.approx(np.std(list(domains.values())))
-        assert cell["seconds"] > 0
+        assert trial["domains"] == pytest.approx(domains)
+        assert trial["avg"] == pytest.approx(np.mean(list(domains.values())))
+        assert trial["std"] == pytest.approx(np.std(list(domains.values())))
+        assert trial["seconds"] > 0
     assert Result.load(finished.folder) == finished.result
 
 
 def test_also_recorded_are_steps_and_bytes(finished):
     head = 4 * (4 * 5 + 4)
-    for i, cell in enumerate(finished.result.cells):
-        assert len(cell.local_steps) == 3
+    for i, trial in enumerate(finished.result.trials):
+        assert len(trial.local_steps) == 3
         if i < 2:  # no augmentation: the head up and down in each round, and nothing before
-            assert cell.bytes_up == cell.bytes_down == ROUNDS * head
+            assert trial.bytes_up == trial.bytes_down == ROUNDS * head
         else:
-            assert cell.bytes_up > ROUNDS * head and cell.bytes_down > ROUNDS * head
-            assert min(cell.local_steps) >= min(finished.result.cells[0].local_steps)
+            assert trial.bytes_up > ROUNDS * head and trial.bytes_down > ROUNDS * head
+            assert min(trial.local_steps) >= min(finished.result.trials[0].local_steps)
 
 
 def test_on_round_is_called_for_each_cell_and_round(finished):
@@ -110,17 +110,17 @@ def test_on_round_is_called_for_each_cell_and_round(finished):
 def test_ggeur_where_nobody_needs_a_draw_trains_on_the_rows_there_are(tree, storage):
     arms = [{"name": kind, "augment": {"kind": kind, "steps": 1, "target": 1}} for kind in ("ggeur", "resample")]
     whole = tree(train={"rounds": 2, "storage": storage}, partition={"kind": "domain", "beta": None}, arm=arms)
-    drawn, resampled = (cells[0] for cells in (row.cells for row in ggeur.run(Experiment.of(whole)).rows()))
+    drawn, resampled = (trials[0] for trials in (sample.trials for sample in ggeur.run(Experiment.of(whole)).rows()))
     assert drawn.rounds == pytest.approx(resampled.rounds, abs=1e-4) and drawn.local_steps == resampled.local_steps
 
 
 def test_seconds_of_a_round_hold_neither_compilation_nor_scoring(tree, monkeypatch):
     slow = evaluate.TestSet.accuracy
     monkeypatch.setattr(evaluate.TestSet, "accuracy", lambda *a: time.sleep(0.2) or slow(*a))
-    (cell,) = ggeur.run(Experiment.of(tree(train={"rounds": 4}, run={"seeds": [0]}))).cells
-    assert cell.seconds > 0.8 and 0 < cell.round_seconds < 0.15
-    (cell,) = ggeur.run(Experiment.of(tree(train={"rounds": 1}, run={"seeds": [0]}))).cells
-    assert cell.round_seconds is None, "the first round alone says nothing"
+    (trial,) = ggeur.run(Experiment.of(tree(train={"rounds": 4}, run={"seeds": [0]}))).trials
+    assert trial.seconds > 0.8 and 0 < trial.round_seconds < 0.15
+    (trial,) = ggeur.run(Experiment.of(tree(train={"rounds": 1}, run={"seeds": [0]}))).trials
+    assert trial.round_seconds is None, "the first round alone says nothing"
 
 
 @pytest.mark.parametrize(
@@ -138,29 +138,31 @@ def test_seeds_that_do_not_vary_the_data_are_said_so(build_table, tmp_path, mask
     tree = {"data": {"table": str(tmp_path / "t.npz")}, "partition": partition, "augment": {"kind": "none"}}
     train = {"train": {"rounds": 1, "local_epochs": 1, "method": ["fedavg", "lda"]}, "run": {"seeds": [0, 1]}}
     result = ggeur.run(Experiment.of(tree | train))
-    assert {cell.same_data for cell in result.cells} == {same}
-    words = what_seeds_vary(result.cells)
+    assert {trial.same_data for trial in result.trials} == {same}
+    words = what_seeds_vary(result.trials)
     assert ("head, batches and noise only" in words and "bootstrap" in words) == same
-    assert what_seeds_vary(result.cells[:1]) == "", "one seed varies nothing"
+    assert what_seeds_vary(result.trials[:1]) == "", "one seed varies nothing"
 
 
 def test_rows_over_seeds_use_the_sample_deviation(finished):
-    for row, cells in zip(finished.result.rows(), (finished.result.cells[:2], finished.result.cells[2:]), strict=True):
-        avgs = [c.avg for c in cells]
-        assert row.avg == pytest.approx(np.mean(avgs))
-        assert row.spread == pytest.approx(abs(avgs[0] - avgs[1]) / 2**0.5)
+    for sample, trials in zip(
+        finished.result.rows(), (finished.result.trials[:2], finished.result.trials[2:]), strict=True
+    ):
+        avgs = [c.avg for c in trials]
+        assert sample.avg == pytest.approx(np.mean(avgs))
+        assert sample.spread == pytest.approx(abs(avgs[0] - avgs[1]) / 2**0.5)
 
 
 def test_every_saved_model_scores_as_its_last_round_did(finished, table):
-    for i, cell in enumerate(finished.result.cells):
-        model = Model.load(finished.folder / "model" / f"cell-{i:03d}")
-        split = table.split(cell.seed)
+    for i, trial in enumerate(finished.result.trials):
+        model = Model.load(finished.folder / "model" / f"trial-{i:03d}")
+        split = table.split(trial.seed)
         said = (split.x.astype(np.float64) @ model.params["W"].T + model.params["b"]).argmax(axis=1)
         right = said == split.y
         by_domain = [100 * right[split.test & (split.domains == d)].mean() for d in range(3)]
-        assert cell.rounds[-1] == pytest.approx(np.mean(by_domain))
-        assert cell.recall == pytest.approx(100 * recall_score(split.y[split.test], said[split.test], average=None))
-        assert cell.macro_f1 == pytest.approx(100 * f1_score(split.y[split.test], said[split.test], average="macro"))
+        assert trial.rounds[-1] == pytest.approx(np.mean(by_domain))
+        assert trial.recall == pytest.approx(100 * recall_score(split.y[split.test], said[split.test], average=None))
+        assert trial.macro_f1 == pytest.approx(100 * f1_score(split.y[split.test], said[split.test], average="macro"))
         np.testing.assert_array_equal(model.probabilities(table).argmax(axis=1), said)
 
 
@@ -174,7 +176,7 @@ def test_the_model_names_classes_and_encoder(finished):
 
 
 def heads(folder):
-    return [dict(np.load(folder / "model" / f"cell-{i:03d}" / "head.npz")) for i in range(CELLS)]
+    return [dict(np.load(folder / "model" / f"trial-{i:03d}" / "head.npz")) for i in range(CELLS)]
 
 
 def test_a_repeated_run_is_bit_for_bit_the_same_also_in_a_fresh_process(finished, tmp_path):
@@ -190,14 +192,14 @@ def test_a_repeated_run_is_bit_for_bit_the_same_also_in_a_fresh_process(finished
         assert (other / "metrics.jsonl").read_text() == (finished.folder / "metrics.jsonl").read_text()
         for a, b in zip(heads(other), heads(finished.folder), strict=True):
             assert all(np.array_equal(a[name], b[name]) for name in ("W", "b"))
-    for a, b in zip(again.cells, finished.result.cells, strict=True):
+    for a, b in zip(again.trials, finished.result.trials, strict=True):
         a.seconds, a.round_seconds = b.seconds, b.round_seconds
         assert a == b
 
 
 def test_a_seed_alone_is_the_seed_in_a_stack(tree, finished, tmp_path):
     ggeur.run(Experiment.of(tree(augment={"kind": "ggeur"}, run={"seeds": [1]})), out=tmp_path / "alone")
-    alone = np.load(tmp_path / "alone" / "model" / "cell-000" / "head.npz")
+    alone = np.load(tmp_path / "alone" / "model" / "trial-000" / "head.npz")
     for name, leaf in heads(finished.folder)[3].items():
         np.testing.assert_allclose(alone[name], leaf, rtol=0, atol=1e-5 * np.abs(leaf).max())
 
@@ -222,12 +224,12 @@ def test_all_arms_share_split_partition_and_first_head(tree, monkeypatch):
         assert a.seed == b.seed
         np.testing.assert_array_equal(a.params["W"], b.params["W"])
         for s, t in zip(a.sets, b.sets, strict=True):
-            np.testing.assert_array_equal(s.row[: s.originals], t.row[: t.originals])
+            np.testing.assert_array_equal(s.sample[: s.originals], t.sample[: t.originals])
     assert len(tested) == CELLS
     for seed in (0, 1):
         np.testing.assert_array_equal(tested[seed], tested[2 + seed])
-        rows = np.concatenate([s.row[: s.originals] for s in plain[seed].sets])
-        assert not tested[seed][rows].any()
+        samples = np.concatenate([s.sample[: s.originals] for s in plain[seed].sets])
+        assert not tested[seed][samples].any()
     assert not np.array_equal(tested[0], tested[1])
 
 
@@ -237,23 +239,23 @@ def test_all_arms_share_split_partition_and_first_head(tree, monkeypatch):
 @pytest.fixture(scope="module")
 def diverged(tree, tmp_path_factory):
     folder = tmp_path_factory.mktemp("diverged") / "run"
-    return ggeur.run(Experiment.of(tree(train={"rate": [1e30, 0.05]})), out=folder), folder
+    return ggeur.run(Experiment.of(tree(train={"learning_rate": [1e30, 0.05]})), out=folder), folder
 
 
 def test_a_diverged_cell_says_so_while_the_others_finish(diverged):
     result, _ = diverged
-    for cell in result.cells[:2]:
-        assert cell.status == "diverged" and "round" in cell.message and "rate" in cell.message
-        assert (cell.avg, cell.std, cell.domains) == (None, None, {})
-        assert cell.settings == {"train.rate": 1e30}
-    assert [c.status for c in result.cells[2:]] == ["ok", "ok"]
+    for trial in result.trials[:2]:
+        assert trial.status == "diverged" and "round" in trial.message and "learning_rate" in trial.message
+        assert (trial.avg, trial.std, trial.domains) == (None, None, {})
+        assert trial.settings == {"train.learning_rate": 1e30}
+    assert [c.status for c in result.trials[2:]] == ["ok", "ok"]
     bad, good = result.rows()
     assert bad.avg is None and good.avg is not None
 
 
 def test_a_diverged_cell_has_no_model_and_no_nan_in_any_file(diverged):
     _, folder = diverged
-    assert sorted(p.name for p in (folder / "model").iterdir()) == ["cell-002", "cell-003"]
+    assert sorted(p.name for p in (folder / "model").iterdir()) == ["trial-002", "trial-003"]
 
     def refuse(name):
         raise AssertionError(f"{name} is not JSON")
@@ -274,8 +276,8 @@ def test_one_domain_is_called_all_and_has_no_std(build_table, tmp_path, tree):
             run={"seeds": [0]},
         )
     )
-    (cell,) = ggeur.run(one).cells
-    assert list(cell.domains) == ["all"] and cell.std is None
+    (trial,) = ggeur.run(one).trials
+    assert list(trial.domains) == ["all"] and trial.std is None
 
 
 def test_a_folder_that_is_not_empty_is_refused_and_left_alone(tree, tmp_path):
@@ -334,11 +336,11 @@ def test_on_office_caltech_ggeur_beats_none_when_clients_weigh_by_samples(shared
                 "data": {"table": str(shared / "data" / "embeddings" / "office_caltech10.tinyvit.npz")},
                 "partition": {"kind": "label-and-domain", "beta": 0.1},
                 "augment": {"kind": ["none", "ggeur"], "target": 100, "per_prototype": 100},
-                "train": {"rounds": 8, "local_epochs": 3, "batch": 16, "rate": 1e-3},
+                "train": {"rounds": 8, "local_epochs": 3, "batch_size": 16, "learning_rate": 1e-3},
                 "run": {"seeds": [0, 1]},
             }
         )
     )
-    none, ggeur_ = ([c.avg for c in row.cells] for row in result.rows())
+    none, ggeur_ = ([c.avg for c in sample.trials] for sample in result.rows())
     assert all(ours > plain + 1 for plain, ours in zip(none, ggeur_, strict=True))
     assert min(ggeur_) > 80

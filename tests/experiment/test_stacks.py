@@ -5,16 +5,16 @@ import pytest
 
 import ggeur
 from ggeur import Experiment
-from ggeur.core.virtual import BankPiece
-from ggeur.experiment import computing, dealing, stacks
+from ggeur.core.augmented_sets import BankPiece
+from ggeur.experiment import computing, stacks, trial_data
 from ggeur.experiment.runner import _cells
 
-SWEEP = {"train": {"rate": [0.02, 0.05, 0.2], "rounds": 2}, "augment": {"kind": "ggeur"}}
+SWEEP = {"train": {"learning_rate": [0.02, 0.05, 0.2], "rounds": 2}, "augment": {"kind": "ggeur"}}
 
 
 def numbers(made):
-    """The cells of each stack, by number."""
-    groups = stacks.stacks(_cells(made, None, None), dealing.Dealer())
+    """The trials of each stack, by number."""
+    groups = stacks.stacks(_cells(made, None, None), trial_data.TrialData())
     return [[work.tracker.number for work in stack] for stack in groups]
 
 
@@ -22,15 +22,15 @@ def lines(folder):
     return (folder / "metrics.jsonl").read_text().splitlines()
 
 
-def head(folder, cell):
-    return dict(np.load(folder / "model" / f"cell-{cell:03d}" / "head.npz"))
+def head(folder, trial):
+    return dict(np.load(folder / "model" / f"trial-{trial:03d}" / "head.npz"))
 
 
 # ---------------------------------------------------------------- which
 
 
 def test_seeds_rates_and_ways_of_dealing_out_are_one_stack(tree):
-    assert numbers(Experiment.of(tree(train={"rate": [0.1, 0.2], "momentum": [0.5, 0.9]}))) == [list(range(8))]
+    assert numbers(Experiment.of(tree(train={"learning_rate": [0.1, 0.2], "momentum": [0.5, 0.9]}))) == [list(range(8))]
     assert numbers(Experiment.of(tree(partition={"beta": [0.1, 0.5]}))) == [[0, 1, 2, 3]]
     assert numbers(Experiment.of(tree(augment={"kind": ["none", "resample", "prototypes"]}))) == [list(range(6))]
 
@@ -39,7 +39,7 @@ def test_seeds_rates_and_ways_of_dealing_out_are_one_stack(tree):
     "values",
     [
         {"rounds": [2, 3]},
-        {"batch": [8, 9]},
+        {"batch_size": [8, 9]},
         {"method": ["fedavg", "fedprox"]},
         {"head": ["linear", "mlp"]},
         {"optimiser": ["sgd", "adam"]},
@@ -81,12 +81,12 @@ def test_a_solved_head_is_a_stack_of_its_own(tree):
 
 
 def test_in_its_own_units_every_seed_is_a_stack_of_its_own(tree):
-    made = tree(data={"standardise": True}, train={"rate": [0.1, 0.2]}, augment={"kind": ["none", "resample"]})
+    made = tree(data={"standardise": True}, train={"learning_rate": [0.1, 0.2]}, augment={"kind": ["none", "resample"]})
     assert numbers(Experiment.of(made)) == [[0, 2, 4, 6], [1, 3, 5, 7]]
 
 
 def test_no_more_cells_than_ten_and_no_more_noise_than_fits(tree, monkeypatch):
-    many = Experiment.of(tree(train={"rate": [0.1 * i for i in range(1, 13)]}, run={"seeds": [0]}))
+    many = Experiment.of(tree(train={"learning_rate": [0.1 * i for i in range(1, 13)]}, run={"seeds": [0]}))
     assert numbers(many) == [list(range(10)), [10, 11]]
     made = Experiment.of(tree(**SWEEP))
     assert numbers(made) == [list(range(6))]
@@ -100,7 +100,7 @@ def test_no_more_cells_than_ten_and_no_more_noise_than_fits(tree, monkeypatch):
 
 def test_noise_around_every_row_is_counted_by_rows(tree, monkeypatch):
     made = Experiment.of(tree(augment={"kind": "ggeur", "per_sample": 7, "bank_mib": 1}, run={"seeds": [0, 1]}))
-    one = 4 * 5 * (120 * 7 + 3 * 4 * 3 * 4)  # float32, dimensions; rows, and for each client, classes and domains
+    one = 4 * 5 * (120 * 7 + 3 * 4 * 3 * 4)  # float32, dimensions; samples, and for each client, classes and domains
     monkeypatch.setattr(stacks, "_COPIES", 0)
     for most, groups in ((2 * one, [[0, 1]]), (2 * one - 1, [[0], [1]])):
         monkeypatch.setattr(stacks, "_STACK_BYTES", most)
@@ -108,7 +108,7 @@ def test_noise_around_every_row_is_counted_by_rows(tree, monkeypatch):
 
 
 def test_no_more_heads_than_fit(tree, monkeypatch):
-    made = Experiment.of(tree(train={"rate": [0.1, 0.2, 0.3]}, run={"seeds": [0]}))
+    made = Experiment.of(tree(train={"learning_rate": [0.1, 0.2, 0.3]}, run={"seeds": [0]}))
     one = 8 * 3 * 4 * (4 * 5 + 4)  # copies, clients, float32, weights and biases
     monkeypatch.setattr(stacks, "_STACK_BYTES", 2 * one)
     assert numbers(made) == [[0, 1], [2]]
@@ -125,13 +125,13 @@ def swept(tree, tmp_path_factory):
 
 def test_a_point_of_a_sweep_is_that_point_alone(tree, swept, tmp_path):
     result, folder = swept
-    for i, rate in enumerate(SWEEP["train"]["rate"]):
+    for i, learning_rate in enumerate(SWEEP["train"]["learning_rate"]):
         alone = tree(**SWEEP, run={"seeds": [1]})
-        alone["train"] = alone["train"] | {"rate": rate}
-        one = ggeur.run(Experiment.of(alone), out=tmp_path / str(i)).cells[0]
-        cell, found = result.cells[2 * i + 1], head(folder, 2 * i + 1)
-        assert (cell.seed, cell.settings) == (1, {"train.rate": rate})
-        assert (cell.local_steps, cell.bytes_up, cell.bytes_down) == (one.local_steps, one.bytes_up, one.bytes_down)
+        alone["train"] = alone["train"] | {"learning_rate": learning_rate}
+        one = ggeur.run(Experiment.of(alone), out=tmp_path / str(i)).trials[0]
+        trial, found = result.trials[2 * i + 1], head(folder, 2 * i + 1)
+        assert (trial.seed, trial.settings) == (1, {"train.learning_rate": learning_rate})
+        assert (trial.local_steps, trial.bytes_up, trial.bytes_down) == (one.local_steps, one.bytes_up, one.bytes_down)
         for name, leaf in head(tmp_path / str(i), 0).items():
             np.testing.assert_allclose(found[name], leaf, rtol=0, atol=1e-5 * np.abs(leaf).max())
     first, last = head(folder, 1)["W"], head(folder, 5)["W"]
@@ -142,34 +142,34 @@ def test_noise_is_drawn_once_for_the_points_that_share_it(tree, monkeypatch):
     drawn = []
     noise = BankPiece.noise
     monkeypatch.setattr(BankPiece, "noise", lambda *a: drawn.append(a) or noise(*a))
-    monkeypatch.setattr(dealing, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(trial_data, "_KEPT_BYTES", 0)
     ggeur.run(Experiment.of(tree(**SWEEP)))
     assert len(drawn) == 2, "one for each seed"
 
 
 def test_test_rows_are_held_once_for_the_points_that_share_them(tree, monkeypatch):
     made = []
-    usual = dealing.TestSet
-    monkeypatch.setattr(dealing, "TestSet", lambda *a: made.append(a) or usual(*a))
+    usual = trial_data.TestSet
+    monkeypatch.setattr(trial_data, "TestSet", lambda *a: made.append(a) or usual(*a))
     ggeur.run(Experiment.of(tree(**SWEEP)))
     assert len(made) == 2, "one for each seed"
 
 
 def test_time_is_shared_out_by_steps(tree):
-    cells = ggeur.run(Experiment.of(tree(augment={"kind": ["none", "resample"]}, run={"seeds": [0]}))).cells
-    plain, more = (sum(cell.local_steps) for cell in cells)
-    assert more > plain and cells[1].seconds / cells[0].seconds == pytest.approx(more / plain)
+    trials = ggeur.run(Experiment.of(tree(augment={"kind": ["none", "resample"]}, run={"seeds": [0]}))).trials
+    plain, more = (sum(trial.local_steps) for trial in trials)
+    assert more > plain and trials[1].seconds / trials[0].seconds == pytest.approx(more / plain)
 
 
 class Stop(Exception):
     pass
 
 
-def stopped(made, folder, cell):
-    """The run, up to that cell's second round."""
+def stopped(made, folder, trial):
+    """The run, up to that trial's second round."""
 
     def stop(event):
-        if (event["cell"], event["round"]) == (cell, 2):
+        if (event["trial"], event["round"]) == (trial, 2):
             raise Stop
 
     with pytest.raises(Stop):
@@ -178,25 +178,25 @@ def stopped(made, folder, cell):
 
 def test_a_sweep_that_was_stopped_goes_on_to_the_same_end(tree, swept, tmp_path, monkeypatch):
     folder = tmp_path / "run"
-    stopped(Experiment.of(tree(**SWEEP)), folder, cell=5)
+    stopped(Experiment.of(tree(**SWEEP)), folder, trial=5)
     begun = []
     begin = computing._begin
     monkeypatch.setattr(computing, "_begin", lambda *a: begun.append(a) or begin(*a))
     resumed = ggeur.run(Experiment.of(tree(**SWEEP)), out=folder, resume=True)
     assert not begun, "it went on from the checkpoint"
-    assert [c.rounds for c in resumed.cells] == [c.rounds for c in swept[0].cells]
-    for cell in range(6):
-        for name, leaf in head(swept[1], cell).items():
-            np.testing.assert_array_equal(head(folder, cell)[name], leaf)
+    assert [c.rounds for c in resumed.trials] == [c.rounds for c in swept[0].trials]
+    for trial in range(6):
+        for name, leaf in head(swept[1], trial).items():
+            np.testing.assert_array_equal(head(folder, trial)[name], leaf)
 
 
-@pytest.mark.parametrize("cell", [1, 3])
-def test_a_checkpoint_of_other_cells_is_not_gone_on_from(tree, swept, tmp_path, monkeypatch, cell):
+@pytest.mark.parametrize("trial", [1, 3])
+def test_a_checkpoint_of_other_cells_is_not_gone_on_from(tree, swept, tmp_path, monkeypatch, trial):
     """Cells that were finished then, 0 and 1 if it stopped in the second stack, are not run again."""
     folder = tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr(stacks, "_STACK_CELLS", 2)  # as another version might have stacked them
-        stopped(Experiment.of(tree(**SWEEP)), folder, cell=cell)
+        stopped(Experiment.of(tree(**SWEEP)), folder, trial=trial)
     resumed = ggeur.run(Experiment.of(tree(**SWEEP)), out=folder, resume=True)
-    assert [c.rounds for c in resumed.cells] == [c.rounds for c in swept[0].cells]
+    assert [c.rounds for c in resumed.trials] == [c.rounds for c in swept[0].trials]
     assert sorted(lines(folder)) == sorted(lines(swept[1]))

@@ -1,4 +1,4 @@
-"""Accuracy does not depend on the embedding's units, nor on how far from zero its rows lie."""
+"""Accuracy does not depend on the embedding's units, nor on how far from zero its samples lie."""
 
 import warnings
 
@@ -9,7 +9,7 @@ import ggeur
 from ggeur.core.errors import GgeurWarning
 from ggeur.data.table import EmbeddingTable
 from ggeur.methods import names
-from ggeur.methods.algorithm import Solved
+from ggeur.methods.algorithm import ClosedForm
 from ggeur.runs.model import Model
 from ggeur.settings.grid import Experiment
 
@@ -23,41 +23,43 @@ MOVES = {
 
 @pytest.fixture(scope="session")
 def digits(shared):
-    """Every fifth row of the four domains of digits."""
+    """Every fifth sample of the four domains of digits."""
     with np.load(shared / "data/embeddings/digits.tinyvit.npz") as file:
         few = {name: file[name][::5] for name in ("x", "y", "domain", "test")}
     return EmbeddingTable(**{**few, "x": few["x"].astype(np.float32), "domain": few["domain"].astype(int)})
 
 
 def moved(table, how):
-    """The table's rows, moved and rounded to float32, and the same rounded rows as they would lie near zero."""
+    """The table's samples, moved and rounded to float32, and the same rounded samples as they would lie near zero."""
     x = table.x.astype(np.float64)
     spread = np.sqrt(x.var(axis=0).mean())
-    rows = MOVES[how](x, spread).astype(np.float32).astype(np.float64)
-    back = rows - rows.mean(axis=0)
+    samples = MOVES[how](x, spread).astype(np.float32).astype(np.float64)
+    back = samples - samples.mean(axis=0)
     kept = {name: getattr(table, name) for name in ("y", "domain", "test", "class_names", "domain_names")}
-    return [EmbeddingTable(x=z.astype(np.float32), **kept) for z in (rows, back * spread / np.sqrt((back**2).mean()))]
+    return [
+        EmbeddingTable(x=z.astype(np.float32), **kept) for z in (samples, back * spread / np.sqrt((back**2).mean()))
+    ]
 
 
 def accuracy(table, folder, train, **sections):
-    """AVG of every cell of a run, and of its model on the raw test rows."""
+    """AVG of every trial of a run, and of its model on the raw test samples."""
     folder.mkdir()
     table.save(folder / "t.npz")
     tree = {"partition": {"kind": "domain"}, "augment": {"kind": "none"}, "train": train} | sections
     tree["data"] = {"table": str(folder / "t.npz")} | tree.get("data", {})
-    cells = ggeur.run(ggeur.Experiment.of(tree), out=folder / "run").cells
+    trials = ggeur.run(ggeur.Experiment.of(tree), out=folder / "run").trials
     split = table.split(0)
     tested = split.subset(split.test)
     of_models = []
-    for i in range(len(cells)):
-        model = Model.load(folder / "run" / "model" / f"cell-{i:03d}")
+    for i in range(len(trials)):
+        model = Model.load(folder / "run" / "model" / f"trial-{i:03d}")
         right = model.probabilities(tested).argmax(axis=1) == tested.y
         of_models.append(np.mean([100 * right[tested.domains == d].mean() for d in range(split.n_domains)]))
-    return [cell.avg for cell in cells], of_models
+    return [trial.avg for trial in trials], of_models
 
 
 def keeps(table, folder, how, train, **sections):
-    """Hold a run on moved rows to the same on rows near zero, to 0.05 points; the accuracies near zero."""
+    """Hold a run on moved samples to the same on samples near zero, to 0.05 points; the accuracies near zero."""
     far, near = (
         accuracy(t, folder / name, train, **sections)
         for name, t in zip(("far", "near"), moved(table, how), strict=True)
@@ -69,21 +71,23 @@ def keeps(table, folder, how, train, **sections):
 @pytest.mark.parametrize("how", MOVES)
 def test_a_solved_head_is_as_good_wherever_the_rows_lie(table, tmp_path, how):
     few = {"method": {"ccvr": {"draws": 100}}}
-    far, _ = keeps(table, tmp_path, how, {"method": [name for name in names(Solved) if name != "text_prior"]}, **few)
-    assert far[1] == pytest.approx(far[0], abs=1e-9), "the model on raw rows"
+    far, _ = keeps(
+        table, tmp_path, how, {"method": [name for name in names(ClosedForm) if name != "text-prior"]}, **few
+    )
+    assert far[1] == pytest.approx(far[0], abs=1e-9), "the model on raw samples"
 
 
 @pytest.mark.real
 @pytest.mark.parametrize("how", MOVES)
 def test_a_solved_head_keeps_its_accuracy_on_real_embeddings(digits, tmp_path, how):
-    far, near = keeps(digits, tmp_path, how, {"method": [name for name in names(Solved) if name != "text_prior"]})
+    far, near = keeps(digits, tmp_path, how, {"method": [name for name in names(ClosedForm) if name != "text-prior"]})
     assert min(near[0]) > 30 and far[1] == pytest.approx(far[0], abs=1e-9)
 
 
 # ---------------------------------------------------------------- [data] standardise
 
 OWN_UNITS = {"data": {"standardise": True}, "augment": {"kind": ["none", "ggeur"], "target": 30, "per_prototype": 5}}
-SHORT = {"rounds": 2, "local_epochs": 1, "batch": 32, "start": ["random", "lda"]}
+SHORT = {"rounds": 2, "local_epochs": 1, "batch_size": 32, "start": ["random", "lda"]}
 
 
 @pytest.mark.parametrize("how", MOVES)
@@ -93,8 +97,8 @@ def test_training_in_the_federations_units_is_as_good_wherever_the_rows_lie(tabl
 
 
 def far_last_rounds(folder):
-    """AVG of the last round of every cell: what a model is scored by."""
-    return [cell.rounds[-1] for cell in ggeur.Result.load(folder / "far" / "run").cells]
+    """AVG of the last round of every trial: what a model is scored by."""
+    return [trial.rounds[-1] for trial in ggeur.Result.load(folder / "far" / "run").trials]
 
 
 @pytest.mark.real
@@ -113,8 +117,8 @@ def test_units_are_those_of_the_clients_training_rows_and_every_seeds_own(table,
     ggeur.run(Experiment.of(given), out=tmp_path / "run")
     from ggeur.experiment.partitions import partition_rows
 
-    for cell, seed in enumerate((0, 1, 0, 1)):
-        units = Model.load(tmp_path / "run" / "model" / f"cell-{cell:03d}").units
+    for trial, seed in enumerate((0, 1, 0, 1)):
+        units = Model.load(tmp_path / "run" / "model" / f"trial-{trial:03d}").units
         parts = partition_rows(table.split(seed), Experiment.of(given).points[0].partition, seed)
         x = table.x[np.concatenate(parts)].astype(np.float64)
         np.testing.assert_allclose(units.shift, x.mean(axis=0), rtol=1e-12)
@@ -122,11 +126,11 @@ def test_units_are_those_of_the_clients_training_rows_and_every_seeds_own(table,
 
 
 def test_units_cost_a_sum_up_and_themselves_down(tree):
-    def cells(**data):
+    def trials(**data):
         given = tree(data=data, train={"method": ["fedavg", "lda", "zeroshot"]}, run={"seeds": [0]})
-        return ggeur.run(Experiment.of(given)).cells
+        return ggeur.run(Experiment.of(given)).trials
 
-    for plain, found, times in zip(cells(), cells(standardise=True), (1, 2, 0), strict=True):
+    for plain, found, times in zip(trials(), trials(standardise=True), (1, 2, 0), strict=True):
         more = (found.bytes_up - plain.bytes_up, found.bytes_down - plain.bytes_down)
         assert more == ((8 * 7, times * 8 * 6) if times else (0, 0))
 
@@ -153,7 +157,7 @@ def told(table, folder, train, **data):
 @pytest.mark.parametrize("how", MOVES)
 def test_training_on_rows_far_from_units_of_one_says_so_once(table, tmp_path, how):
     far, _ = moved(table, how)
-    (said,) = told(far, tmp_path, {"rate": [1e-9, 1e-8]})
+    (said,) = told(far, tmp_path, {"learning_rate": [1e-9, 1e-8]})
     assert "standardise = true" in said and "t.npz" in said
     assert not told(far, tmp_path, {}, standardise=True) and not told(far, tmp_path, {"method": "lda"})
     assert not told(table, tmp_path, {})
@@ -161,10 +165,10 @@ def test_training_on_rows_far_from_units_of_one_says_so_once(table, tmp_path, ho
 
 @pytest.mark.real
 def test_the_encoders_that_there_are_need_no_such_word(shared):
-    from ggeur.core.units import RowSums
+    from ggeur.core.units import SampleMoments
 
     for path in sorted((shared / "data/embeddings").glob("*.npz")):
         with np.load(path) as file:
             x = file["x"][::10].astype(np.float64)
-        for rows in (x, x / np.linalg.norm(x, axis=1, keepdims=True)):
-            assert RowSums.of(rows).units.note("them") == "", path
+        for samples in (x, x / np.linalg.norm(x, axis=1, keepdims=True)):
+            assert SampleMoments.of(samples).units.note("them") == "", path

@@ -9,13 +9,13 @@ import jax
 import numpy as np
 import pytest
 
+from ggeur.core.augmented_sets import AugmentedSet
 from ggeur.core.errors import GgeurError
-from ggeur.core.virtual import VirtualSet
+from ggeur.engine.image_augmentation import ImageAugmentation
 from ggeur.engine.local import batch_order
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
 from ggeur.engine.training import LocalOptimiser, Training
-from ggeur.engine.views import Pictures
 from ggeur.heads import resolve
 from ggeur.methods import resolve as resolve_method
 
@@ -29,17 +29,17 @@ def federation(head, pixels, sizes, seed=3):
     rng = np.random.default_rng(0)
     table = rng.integers(0, 256, (sum(sizes), 3 * pixels**2), np.uint8)
     y, ends = rng.integers(0, CLASSES, sum(sizes)).astype(np.int32), np.cumsum(sizes)
-    rows = [np.arange(end - n, end, dtype=np.int32) for n, end in zip(sizes, ends, strict=True)]
+    samples = [np.arange(end - n, end, dtype=np.int32) for n, end in zip(sizes, ends, strict=True)]
     return Run(
         seed,
         table,
         np.zeros((0, table.shape[1])),
         None,
-        [VirtualSet(own, np.zeros_like(own), y[own], len(own)) for own in rows],
+        [AugmentedSet(own, np.zeros_like(own), y[own], len(own)) for own in samples],
         np.array(sizes, np.float64),
         jax.tree.map(np.asarray, head.init(jax.random.key(1), table.shape[1], CLASSES)),
         CLASSES,
-        pictures=Pictures(pixels, "none"),
+        pictures=ImageAugmentation(pixels, "none"),
     )
 
 
@@ -58,17 +58,17 @@ class InTorch:
         """Our arrays in the order and layout of the network's."""
         return [np.array(a) for a in self.parts.ordered(self.net, jax.tree.map(np.asarray, params))]
 
-    def trained(self, start, k, number, steps, rate, *, momentum=0.9, decay=1e-3, added=None):
+    def trained(self, start, k, number, steps, learning_rate, *, momentum=0.9, decay=1e-3, added=None):
         """Where SGD of client `k` ends in round `number`; `added(w)` is added to its gradients at w."""
         torch, own = self.torch, list(self.net.parameters())
         with torch.no_grad():
             for theirs, value in zip(own, start, strict=True):
                 theirs.copy_(torch.from_numpy(value))
-        sgd = torch.optim.SGD(own, rate, momentum=momentum, weight_decay=decay)
+        sgd = torch.optim.SGD(own, learning_rate, momentum=momentum, weight_decay=decay)
         s = self.run.sets[k]
         for at in batch_order(self.run.seed, number, k, len(s.y), steps, BATCH).reshape(steps, BATCH):
             at = at[at >= 0]
-            pictures = torch.from_numpy(self.run.table[s.row[at]].reshape(-1, self.pixels, self.pixels, 3))
+            pictures = torch.from_numpy(self.run.table[s.sample[at]].reshape(-1, self.pixels, self.pixels, 3))
             found = self.net(self.parts.inputs(pictures))
             sgd.zero_grad()
             torch.nn.functional.cross_entropy(found, torch.from_numpy(s.y[at].astype(np.int64))).backward()
@@ -82,7 +82,7 @@ def each(f, *lists):
     return [f(*arrays) for arrays in zip(*lists, strict=True)]
 
 
-def scaffold_in_torch(other, rounds, steps, rate, server_rate=0.25):
+def scaffold_in_torch(other, rounds, steps, learning_rate, server_learning_rate=0.25):
     """Karimireddy et al., Algorithm 1 with option II: plain steps, each corrected by c - c_i."""
     x, zero = other.start, each(np.zeros_like, other.start)
     c, own = zero, [zero for _ in steps]
@@ -91,14 +91,14 @@ def scaffold_in_torch(other, rounds, steps, rate, server_rate=0.25):
         for k, K in enumerate(steps):
             turn = each(np.subtract, c, own[k])
             added = partial(lambda turn, w: turn, turn)
-            ends.append(other.trained(x, k, number, K, rate, momentum=0.0, decay=0.0, added=added))
-            new.append(each(lambda t, x, y, scale: (x - y) / scale - t, turn, x, ends[k], [K * rate] * len(x)))
-        x = each(lambda x, *y: x + server_rate * (sum(y) / len(y) - x), x, *ends)
+            ends.append(other.trained(x, k, number, K, learning_rate, momentum=0.0, decay=0.0, added=added))
+            new.append(each(lambda t, x, y, scale: (x - y) / scale - t, turn, x, ends[k], [K * learning_rate] * len(x)))
+        x = each(lambda x, *y: x + server_learning_rate * (sum(y) / len(y) - x), x, *ends)
         c, own = each(lambda *c_i: sum(c_i) / len(c_i), *new), new
     return x
 
 
-def feddyn_in_torch(other, rounds, steps, rate, alpha=0.5):
+def feddyn_in_torch(other, rounds, steps, learning_rate, alpha=0.5):
     """Acar et al., Algorithm 1, all clients: the regulariser's gradient is alpha (w - w_t) - g_k."""
 
     def pull(x, g, w):
@@ -107,7 +107,9 @@ def feddyn_in_torch(other, rounds, steps, rate, alpha=0.5):
     x, zero = other.start, each(np.zeros_like, other.start)
     g = [zero for _ in steps]
     for number in range(1, rounds + 1):
-        ends = [other.trained(x, k, number, K, rate, added=partial(pull, x, g[k])) for k, K in enumerate(steps)]
+        ends = [
+            other.trained(x, k, number, K, learning_rate, added=partial(pull, x, g[k])) for k, K in enumerate(steps)
+        ]
         g = [each(lambda x, g, w: g - alpha * (w - x), x, g_k, end) for g_k, end in zip(g, ends, strict=True)]
         own = [each(lambda w, g: w - g / alpha, end, g_k) for end, g_k in zip(ends, g, strict=True)]
         x = each(lambda *a: sum(a) / len(a), *own)  # h is the mean of the g_k
@@ -121,7 +123,7 @@ def feddyn_in_torch(other, rounds, steps, rate, alpha=0.5):
 def test_five_local_steps_of_fedavg_are_torchs(name, pixels):
     head = resolve(name)
     run = federation(head, pixels, (7, 5) if name == "simplecnn" else (7,))  # with short last batches
-    training = Training(rounds=1, batch=BATCH, rate=0.02, local_steps=STEPS, optimiser=OPTIMISER)
+    training = Training(rounds=1, batch_size=BATCH, learning_rate=0.02, local_steps=STEPS, optimiser=OPTIMISER)
     (found,) = Simulation([run], resolve_method("fedavg", head, {}), training).rounds()
     other = InTorch(name, run, pixels)
     ends = [other.trained(other.start, k, 1, STEPS, 0.02) for k in range(len(run.sets))]
@@ -140,12 +142,12 @@ def check_same(other, params, expected):
 @pytest.mark.needs("bench")
 @pytest.mark.parametrize("method, in_torch", [("scaffold", scaffold_in_torch), ("feddyn", feddyn_in_torch)])
 def test_rounds_with_states_of_clients_are_torchs_where_clients_take_different_steps(method, in_torch):
-    head, rate = resolve("simplecnn"), 0.05
+    head, learning_rate = resolve("simplecnn"), 0.05
     run = federation(head, 16, (15, 9))  # 8 and 6 steps: one program
-    training = Training(rounds=3, batch=BATCH, rate=rate, local_epochs=2, optimiser=OPTIMISER)
+    training = Training(rounds=3, batch_size=BATCH, learning_rate=learning_rate, local_epochs=2, optimiser=OPTIMISER)
     *_, found = Simulation([run], resolve_method(method, head, {}), training).rounds()
     other = InTorch("simplecnn", run, 16)
-    check_same(other, found.params[0], in_torch(other, 3, [8, 6], rate))
+    check_same(other, found.params[0], in_torch(other, 3, [8, 6], learning_rate))
 
 
 def test_the_small_cnn_has_the_benchmarks_parameters_and_features():
@@ -162,9 +164,9 @@ def test_resnets_have_512_features_and_take_any_size(name, millions):
     params = jax.eval_shape(lambda key: head.init(key, 3072, 10), jax.random.key(0))
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) / 1e6 == pytest.approx(millions, abs=0.01)
     for pixels in (32, 48):
-        row = jax.ShapeDtypeStruct((2, 3 * pixels**2), np.float32)
-        assert jax.eval_shape(head.represent, params, row).shape == (2, 512)
-        assert jax.eval_shape(head.logits, params, row).shape == (2, 10)
+        sample = jax.ShapeDtypeStruct((2, 3 * pixels**2), np.float32)
+        assert jax.eval_shape(head.represent, params, sample).shape == (2, 512)
+        assert jax.eval_shape(head.logits, params, sample).shape == (2, 10)
 
 
 def test_features_come_before_the_last_layer_and_colours_are_normalised_as_named():

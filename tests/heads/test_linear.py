@@ -32,7 +32,7 @@ def test_the_first_head_is_its_keys_alone():
 def test_logits_are_wx_plus_b():
     rng = np.random.default_rng(0)
     w, b, x = (rng.normal(size=shape).astype(np.float32) for shape in ((3, 4), 3, (5, 4)))
-    expected = np.array([[sum(w[c] * row) + b[c] for c in range(3)] for row in x])
+    expected = np.array([[sum(w[c] * sample) + b[c] for c in range(3)] for sample in x])
     np.testing.assert_allclose(resolve("linear").logits({"W": w, "b": b}, x), expected, rtol=1e-5, atol=1e-6)
 
 

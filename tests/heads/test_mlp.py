@@ -20,7 +20,7 @@ def first(p=P, classes=CLASSES, hidden=HIDDEN, seed=0):
 def by_hand(params, x):
     """Logits and hidden layer, one number at a time."""
     hidden = np.array(
-        [[max(sum(w * row) + b, 0.0) for w, b in zip(params["W1"], params["b1"], strict=True)] for row in x]
+        [[max(sum(w * sample) + b, 0.0) for w, b in zip(params["W1"], params["b1"], strict=True)] for sample in x]
     )
     logits = np.array([[sum(w * h) + b for w, b in zip(params["W2"], params["b2"], strict=True)] for h in hidden])
     return logits, hidden

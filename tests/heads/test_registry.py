@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.parameters import parameters
+from ggeur.core.hyperparameters import declared_parameters
 from ggeur.heads import HEADS, arguments, described, factory, resolve
 
 OWN = """
@@ -58,7 +58,7 @@ def told(call, *arguments, **keywords):
 
 @pytest.mark.parametrize("name", HEADS)
 def test_every_parameter_has_a_type_and_a_default(name):
-    for parameter in parameters(factory(name)).values():
+    for parameter in declared_parameters(factory(name)).values():
         assert parameter.annotation is not parameter.empty and parameter.default is not parameter.empty
 
 

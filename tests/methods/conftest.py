@@ -1,7 +1,7 @@
 """A tiny federation in float64, and the NumPy by which the tests work out what a method must do to it.
 
-The linear head is one matrix here, w = [W b] of shape (classes, p + 1), against rows with a 1 appended. Gradients come
-from the complex step: Im f(w + ih) / h is exact to rounding where f is written in analytic functions.
+The linear head is one matrix here, w = [W b] of shape (classes, p + 1), against samples with a 1 appended. Gradients
+come from the complex step: Im f(w + ih) / h is exact to rounding where f is written in analytic functions.
 """
 
 import sys
@@ -11,8 +11,8 @@ import jax
 import numpy as np
 import pytest
 
+from ggeur.core.augmented_sets import AugmentedSet
 from ggeur.core.seeding import stream
-from ggeur.core.virtual import VirtualSet
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.local import batch_order, folded_key
 from ggeur.engine.simulate import Simulation, State
@@ -26,22 +26,29 @@ MOMENTUM, DECAY = 0.5, 0.1
 
 
 class Toy:
-    """Two clients with 11 and 9 rows in batches of 3: four steps and three, and one short batch."""
+    """Two clients with 11 and 9 samples in batches of 3: four steps and three, and one short batch."""
 
     def __init__(self, sizes=(11, 9), seed=7):
         rng = np.random.default_rng(seed)
         self.sizes, self.seed, self.rng = sizes, seed, rng
         x, y = rng.normal(size=(sum(sizes), P)), rng.integers(CLASSES, size=sum(sizes))
-        rows = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
-        self.clients = [(x[r], y[r]) for r in rows]
-        sets = [VirtualSet(r.astype(np.int32), np.zeros(len(r), np.int32), y[r].astype(np.int32), len(r)) for r in rows]
+        samples = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+        self.clients = [(x[r], y[r]) for r in samples]
+        sets = [
+            AugmentedSet(r.astype(np.int32), np.zeros(len(r), np.int32), y[r].astype(np.int32), len(r)) for r in samples
+        ]
         self.run = Run(seed, x, np.zeros((0, P)), None, sets, np.array(sizes, float), None, CLASSES)
 
     # ------------------------------------------------------------ what the package does
 
     def simulation(self, name, params, *, rounds=2, head="linear", method=None, **train):
         made = resolve(name, resolve_head(head, **({"hidden": HIDDEN} if head == "mlp" else {})), method or {})
-        values = {"batch": BATCH, "rate": RATE, "local_epochs": 1, "optimiser": LocalOptimiser("sgd", MOMENTUM, DECAY)}
+        values = {
+            "batch_size": BATCH,
+            "learning_rate": RATE,
+            "local_epochs": 1,
+            "optimiser": LocalOptimiser("sgd", MOMENTUM, DECAY),
+        }
         training = Training(rounds=rounds, **(values | train))
         return Simulation([self.run._replace(params=params)], made, training)
 
@@ -59,7 +66,7 @@ class Toy:
         return self.rng.normal(size=shape)
 
     def batches(self, number, k):
-        """The rows of each step of client k in a round, as the engine deals them."""
+        """The samples of each step of client k in a round, as the engine deals them."""
         n = self.sizes[k]
         order = batch_order(self.seed, number, k, n, -(-n // BATCH), BATCH).reshape(-1, BATCH)
         x, y = self.clients[k]
@@ -79,7 +86,7 @@ class Toy:
         return w
 
     def mean(self, ends):
-        """By the clients' rows."""
+        """By the clients' samples."""
         return np.average(ends, axis=0, weights=self.sizes)
 
     @staticmethod
@@ -188,7 +195,7 @@ def tree(table_file):
             "data": {"table": str(table_file)},
             "partition": {"kind": "domain"},
             "augment": {"kind": "none", "target": 18, "per_prototype": 2},
-            "train": {"rounds": 2, "local_steps": 2, "batch": 16, "rate": 0.1},
+            "train": {"rounds": 2, "local_steps": 2, "batch_size": 16, "learning_rate": 0.1},
         }
         return {**whole, **{name: {**whole.get(name, {}), **values} for name, values in sections.items()}}
 

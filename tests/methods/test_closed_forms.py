@@ -1,4 +1,6 @@
-"""Heads solved from merged statistics are those that scikit-learn fits to the pooled rows, however they are parted."""
+"""Heads solved from merged statistics are those that scikit-learn fits to the pooled samples, however they are
+parted.
+"""
 
 import jax
 import numpy as np
@@ -11,17 +13,17 @@ from sklearn.neighbors import NearestCentroid
 
 import ggeur
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import Message, Total
+from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import double_logits
-from ggeur.methods import names, resolve_solved
-from ggeur.methods.algorithm import Solved, Task
+from ggeur.methods import names, resolve_closed_form
+from ggeur.methods.algorithm import ClosedForm, Task
 from ggeur.methods.zeroshot import zeroshot
 
 N, P, CLASSES = 40, 4, 4
-OF_ROWS = [name for name in names(Solved) if name != "text_prior"]  # which needs text, too
+OF_ROWS = [name for name in names(ClosedForm) if name != "text-prior"]  # which needs text, too
 
-partitions = st.lists(st.integers(0, 5), min_size=N, max_size=N)  # each row's client; some clients may be empty
+partitions = st.lists(st.integers(0, 5), min_size=N, max_size=N)  # each sample's client; some clients may be empty
 tables = st.builds(
     lambda seed, classes, offset: table(np.random.default_rng(seed), classes, offset),
     st.integers(0, 2**31),
@@ -31,7 +33,7 @@ tables = st.builds(
 
 
 def table(rng, classes, offset=0.0):
-    """Rows of `classes` of the four classes, correlated, every class with two rows at least."""
+    """Samples of `classes` of the four classes, correlated, every class with two samples at least."""
     y = rng.permutation(np.concatenate([np.repeat(np.arange(classes), 2), rng.integers(classes, size=N - 2 * classes)]))
     mix = np.eye(P) + 0.5 * rng.normal(size=(P, P))
     return rng.normal(size=(N, P)) @ mix + rng.normal(size=(CLASSES, P))[y] + offset, y
@@ -40,18 +42,18 @@ def table(rng, classes, offset=0.0):
 def merged(x, y, owner=None, n_classes=CLASSES):
     owner = np.zeros(len(y), int) if owner is None else np.array(owner)
     parts = [owner == k for k in np.unique(owner)]
-    return Message.merge(Message.from_embeddings(x[m], y[m], n_classes) for m in parts)
+    return SiteStatistics.merge(SiteStatistics.from_embeddings(x[m], y[m], n_classes) for m in parts)
 
 
 def solve(name, s, seed=0, **parameters):
     task = Task(s.dimension, tuple(map(str, range(s.n_classes))), None, jax.random.key(seed))
-    solved = resolve_solved(name, parameters)
-    return solved.solve(Total.of([(0, s.of_kind(solved.needs))], solved.apart), task)
+    solved = resolve_closed_form(name, parameters)
+    return solved.solve(FederationStatistics.of([(0, s.of_kind(solved.needs))], solved.apart), task)
 
 
 def decide(params, x, name="lda"):
     params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
-    return double_logits(resolve_head(resolve_solved(name, {}).head), params, x).argmax(axis=1)
+    return double_logits(resolve_head(resolve_closed_form(name, {}).head), params, x).argmax(axis=1)
 
 
 def assert_head(params, coef, intercept, common=False):
@@ -64,8 +66,8 @@ def assert_head(params, coef, intercept, common=False):
 
 @settings(max_examples=40)
 @given(tables, partitions, st.sampled_from([1e-3, 0.1, 1.0]))
-def test_ridge_is_scikit_learns_with_one_hot_targets_and_intercept(rows, owner, alpha):
-    x, y = rows
+def test_ridge_is_scikit_learns_with_one_hot_targets_and_intercept(samples, owner, alpha):
+    x, y = samples
     mean_eigenvalue = ((x - x.mean(axis=0)) ** 2).sum() / P
     expected = Ridge(alpha=alpha * mean_eigenvalue).fit(x, np.eye(y.max() + 1)[y])
     assert_head(solve("ridge", merged(x, y, owner), alpha=alpha), expected.coef_, expected.intercept_)
@@ -73,8 +75,8 @@ def test_ridge_is_scikit_learns_with_one_hot_targets_and_intercept(rows, owner, 
 
 @settings(max_examples=40)
 @given(tables, partitions, st.sampled_from([0.1, 0.5, 1.0]))
-def test_lda_is_scikit_learns_with_fixed_shrinkage(rows, owner, shrinkage):
-    x, y = rows
+def test_lda_is_scikit_learns_with_fixed_shrinkage(samples, owner, shrinkage):
+    x, y = samples
     expected = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage).fit(x, y)
     found = solve("lda", merged(x, y, owner), shrinkage=shrinkage)
     assert_head(found, expected.coef_, expected.intercept_, common=True)
@@ -82,8 +84,8 @@ def test_lda_is_scikit_learns_with_fixed_shrinkage(rows, owner, shrinkage):
 
 @settings(max_examples=40)
 @given(tables, partitions)
-def test_ncm_is_scikit_learns_nearest_centroid(rows, owner):
-    x, y = rows
+def test_ncm_is_scikit_learns_nearest_centroid(samples, owner):
+    x, y = samples
     np.testing.assert_array_equal(decide(solve("ncm", merged(x, y, owner)), x), NearestCentroid().fit(x, y).predict(x))
 
 
@@ -92,7 +94,7 @@ def test_ridge_divides_every_class_by_the_length_of_its_column_where_that_is_ask
     x, y = draw(300)
     plain, found = solve("ridge", merged(x, y)), solve("ridge", merged(x, y), normalise=True)
     held, spread = [0, 2, 3], np.sqrt(x.var(axis=0).mean())
-    length = spread * np.linalg.norm(plain["W"][held], axis=1)  # of rows in units of their spread
+    length = spread * np.linalg.norm(plain["W"][held], axis=1)  # of samples in units of their spread
     np.testing.assert_allclose(spread * np.linalg.norm(found["W"][held], axis=1), 1, rtol=1e-6)
     for name in ("W", "b"):
         np.testing.assert_allclose((found[name][held].T * length).T, plain[name][held], rtol=1e-5, atol=1e-6)
@@ -107,7 +109,7 @@ def test_the_defaults_are_a_shrinkage_of_a_tenth_and_a_penalty_of_a_thousandth()
 
 @pytest.fixture(scope="module")
 def gaussians():
-    """Three Gaussians with one covariance, for which the Bayes classifier is linear; class 1 has no rows."""
+    """Three Gaussians with one covariance, for which the Bayes classifier is linear; class 1 has no samples."""
     rng = np.random.default_rng(0)
     factor = np.array([[1.0, 0.0], [0.8, 0.5]])
     mu = np.array([[0.0, 0.0], [9.0, 9.0], [2.5, 0.0], [0.0, 2.5]])
@@ -125,7 +127,7 @@ def gaussians():
 def test_ccvr_comes_close_to_the_bayes_classifier(gaussians):
     draw, bayes = gaussians
     (x, y), (x_new, y_new) = draw(600), draw(4000)
-    found = decide(solve("ccvr", merged(x, y, np.arange(600) % 5), draws=1000, rate=0.05), x_new)
+    found = decide(solve("ccvr", merged(x, y, np.arange(600) % 5), draws=1000, learning_rate=0.05), x_new)
     best = decide(bayes, x_new)
     assert (best == y_new).mean() > 0.9
     assert (found == y_new).mean() > (best == y_new).mean() - 0.01
@@ -157,12 +159,12 @@ def test_no_head_depends_on_the_units_of_the_rows_or_on_where_they_lie(gaussians
     draw, _ = gaussians
     (x, y), (x_new, _) = draw(300), draw(2000)
 
-    def moved(rows):
-        return scale * (rows + shift * np.array([1.0, -0.7]))
+    def moved(samples):
+        return scale * (samples + shift * np.array([1.0, -0.7]))
 
     center = moved(x).mean(axis=0) if abs(shift) > 1e3 else np.zeros(2)  # as `far_center` would have it
     parameters = {"draws": 100, "epochs": 2} if name == "ccvr" else {}
-    far = Message.from_embeddings(moved(x), y, CLASSES, center=center)
+    far = SiteStatistics.from_embeddings(moved(x), y, CLASSES, center=center)
     found, near = solve(name, far, **parameters), solve(name, merged(x, y), **parameters)
     if "W" in near:
         np.testing.assert_allclose(scale * found["W"], near["W"], rtol=1e-4, atol=1e-4 * np.abs(near["W"]).max())
@@ -171,12 +173,12 @@ def test_no_head_depends_on_the_units_of_the_rows_or_on_where_they_lie(gaussians
 
 def test_no_samples_at_all_is_one_sentence():
     with pytest.raises(GgeurError, match="no samples at all"):
-        solve("ncm", Message.from_embeddings(np.zeros((0, 2)), np.zeros(0, int), 3))
+        solve("ncm", SiteStatistics.from_embeddings(np.zeros((0, 2)), np.zeros(0, int), 3))
 
 
 def test_a_lone_class_or_a_direction_without_spread_is_no_trouble():
     x, y = np.c_[np.arange(6.0), np.ones(6)], np.array([0, 0, 0, 1, 1, 1])
-    for name in ("ncm", "lda", "ridge", "limit", "gated", "limit+gated"):
+    for name in ("ncm", "lda", "ridge", "ggeur-limit", "mixture", "blend"):
         assert (decide(solve(name, merged(x, y, n_classes=2)), x, name) == y).all()
         assert (decide(solve(name, merged(x[:3], y[:3], n_classes=2)), x, name) == 0).all()
         alike = merged(np.ones_like(x), y, n_classes=2)

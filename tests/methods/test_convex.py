@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 from ggeur.engine.training import LocalOptimiser
 
 ROWS = 8  # of each client, all in one batch
-TRAINING = {"batch": ROWS, "rate": 0.5, "local_steps": 40, "optimiser": LocalOptimiser("sgd", 0.0, 0.0)}
+TRAINING = {"batch_size": ROWS, "learning_rate": 0.5, "local_steps": 40, "optimiser": LocalOptimiser("sgd", 0.0, 0.0)}
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def end(toy, name, rounds=300, **options):
 
 def test_scaffold_reaches_the_optimum(problem):
     toy, optimum = problem
-    toy.same(end(toy, "scaffold", method={"server_rate": 1.0}), optimum, 1e-6)
+    toy.same(end(toy, "scaffold", method={"server_learning_rate": 1.0}), optimum, 1e-6)
 
 
 def test_feddyn_reaches_the_optimum(problem):

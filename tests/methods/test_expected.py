@@ -8,7 +8,7 @@ import pytest
 from ggeur.core.low_rank import LowRank, low_rank
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import has_own_head, names, resolve
-from ggeur.methods.algorithm import Trained
+from ggeur.methods.algorithm import Iterative
 from ggeur.methods.expected import log_probabilities, quadratic_table
 from ggeur.methods.method import batch_cross_entropy
 from ggeur.methods.parts import Batch
@@ -18,7 +18,7 @@ HEAD = resolve_head("linear")
 
 
 class Case:
-    """A head, rows some of which stand for draws, and whole covariances."""
+    """A head, samples some of which stand for draws, and whole covariances."""
 
     def __init__(self, seed=0, spread=0.7, m=C):
         rng = self.rng = np.random.default_rng(seed)
@@ -31,11 +31,11 @@ class Case:
 
     def batch(self, rank=P, x=None):
         shapes = LowRank(*map(jnp.asarray, low_rank(self.root, rank)))
-        rows = self.x if x is None else x
-        return Batch(jnp.asarray(rows), jnp.asarray(self.y), jnp.asarray(self.mask), jnp.asarray(self.drawn), shapes)
+        samples = self.x if x is None else x
+        return Batch(jnp.asarray(samples), jnp.asarray(self.y), jnp.asarray(self.mask), jnp.asarray(self.drawn), shapes)
 
     def each(self, w, T):
-        """Row by row, as the equation has it, with whole matrices."""
+        """Row by sample, as the equation has it, with whole matrices."""
         found = []
         for x, c, on in zip(self.x, self.y, self.drawn, strict=True):
             d, b = w["W"] - w["W"][c], w["b"] - w["b"][c]
@@ -112,10 +112,10 @@ def test_soft_labels_of_shares_of_rows_are_bounded_too(x64):
 
 # ---------------------------------------------------------------- in methods
 
-OFF = {"fedmix": {"lam": 0.0}, "fedfa": {"probability": 0.0}}  # what changes the rows themselves
+OFF = {"fedmix": {"lam": 0.0}, "fedfa": {"probability": 0.0}}  # what changes the samples themselves
 
 
-@pytest.mark.parametrize("name", [name for name in names(Trained) if not has_own_head(name)])
+@pytest.mark.parametrize("name", [name for name in names(Iterative) if not has_own_head(name)])
 def test_it_takes_the_place_of_every_methods_cross_entropy(toy, name):
     case = Case(m=1)
     case.w, case.root = toy.head(toy.random(3, 3)), case.root[:, :2, :2]
@@ -136,7 +136,7 @@ def test_it_takes_the_place_of_every_methods_cross_entropy(toy, name):
 def test_two_rounds_of_fedavg_against_the_equation(toy):
     root = toy.rng.normal(size=(3, 2, 2)) / 2
     root = root @ root.transpose(0, 2, 1)
-    drawn = np.array([1.0, 0.0, 1.0])  # whether rows of a class stand for draws
+    drawn = np.array([1.0, 0.0, 1.0])  # whether samples of a class stand for draws
     sets = [s._replace(noise=drawn[s.y].astype(np.int32)) for s in toy.run.sets]
     toy.run = toy.run._replace(sets=sets, shapes=low_rank(root, 2))
     w = toy.random(3, 3)

@@ -26,18 +26,18 @@ def log_sum_exp(z, axis):
 def explicit(z, y):
     """CLIP's loss of a batch: its pictures against its texts, one text for every picture, and the other way round."""
     square, own = z[:, y], np.arange(len(y))
-    rows = log_sum_exp(square, 1) - square[own, own]
+    samples = log_sum_exp(square, 1) - square[own, own]
     columns = log_sum_exp(square, 0) - square[own, own]
-    return (rows.mean() + columns.mean()) / 2
+    return (samples.mean() + columns.mean()) / 2
 
 
-@pytest.mark.parametrize("rows, classes", [(2, 5), (7, 2), (32, 40)])
-def test_the_loss_is_the_contrast_of_the_batch(x64, rows, classes):
+@pytest.mark.parametrize("samples, classes", [(2, 5), (7, 2), (32, 40)])
+def test_the_loss_is_the_contrast_of_the_batch(x64, samples, classes):
     rng = np.random.default_rng(classes)
-    z, y = 5 * rng.normal(size=(rows + 3, classes)), rng.integers(classes, size=rows + 3)
-    mask = np.arange(rows + 3) < rows
+    z, y = 5 * rng.normal(size=(samples + 3, classes)), rng.integers(classes, size=samples + 3)
+    mask = np.arange(samples + 3) < samples
     found = float(jax.jit(contrast)(z, y, mask.astype(float)))
-    assert found == pytest.approx(explicit(z[:rows], y[:rows]), abs=1e-6)
+    assert found == pytest.approx(explicit(z[:samples], y[:samples]), abs=1e-6)
 
 
 def parts(w):
@@ -60,21 +60,21 @@ def cross_entropy(z, y):
 def test_a_batch_without_a_gradient_is_passed_over_by_the_contrast_alone(loss, step):
     """Under cross-entropy the weights decay as in torch, whose Adam takes a first step of the rate."""
     w = {"W1": np.ones((P, P), np.float32)}
-    adam = fedclip(Task(P, tuple("abc")), loss=loss, rate=RATE, weight_decay=DECAY).optimiser(0.0)
+    adam = fedclip(Task(P, tuple("abc")), loss=loss, learning_rate=RATE, weight_decay=DECAY).optimiser(0.0)
     change, _ = adam.update(jax.tree.map(np.zeros_like, w), adam.init(w), w)
     np.testing.assert_allclose(change["W1"], step, rtol=1e-4)
 
 
 @pytest.mark.parametrize("loss", ["contrastive", "classes"])
 def test_two_rounds(build_toy, loss):
-    """Torch's Adam by hand, made anew every round; of ten rows in threes the last is alone, and has no contrast."""
+    """Torch's Adam by hand, made anew every round; of ten samples in threes the last is alone, and has no contrast."""
     toy = build_toy(sizes=(10, 9))
     text, w = toy.random(3, P), 0.3 * toy.random(sum(int(np.prod(s)) for s in SHAPES.values()))
     of = explicit if loss == "contrastive" else cross_entropy
     task = Task(P, tuple("abc"), {"fedclip": text})
-    given = {"loss": loss, "rate": RATE, "weight_decay": DECAY}
+    given = {"loss": loss, "learning_rate": RATE, "weight_decay": DECAY}
     trained = resolve("fedclip", resolve_head("linear"), given, task=task)
-    training = Training(rounds=2, batch=3, rate=9.0, local_epochs=1)
+    training = Training(rounds=2, batch_size=3, learning_rate=9.0, local_epochs=1)
     for found in Simulation([toy.run._replace(params=parts(w))], trained, training).rounds():
         ends = []
         for k in (0, 1):
@@ -93,7 +93,7 @@ def test_two_rounds(build_toy, loss):
 
 
 def test_before_round_1_it_is_nearly_zero_shot():
-    """At CLIP's width, and for rows about as long as its are, the attention is nearly constant."""
+    """At CLIP's width, and for samples about as long as its are, the attention is nearly constant."""
     rng, p, classes = np.random.default_rng(0), 512, 20
     text = rng.normal(size=(classes, p)).astype(np.float32)
     y = rng.integers(classes, size=4000)

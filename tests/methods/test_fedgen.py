@@ -20,7 +20,7 @@ TINY = {
     "hidden": HIDDEN,
     "server_steps": STEPS,
     "server_batch": DRAWS,
-    "server_rate": SERVER_RATE,
+    "server_learning_rate": SERVER_RATE,
 }
 SHAPES = {"W1": (HIDDEN, NOISE + 3), "W2": (2, HIDDEN), "b2": (2,)}
 LINEAR = resolve_head("linear")
@@ -45,7 +45,7 @@ def generate(g, y, eps, running=None):
 
 
 def client_loss(toy, w, x, y, key, sent, held):
-    """Of real rows (x, y), with the teacher's head `held`; the engine draws for a whole batch of 3."""
+    """Of real samples (x, y), with the teacher's head `held`; the engine draws for a whole batch of 3."""
     k_label, k_new, k_same = jax.random.split(key, 3)
     real = slice(len(y))
     y_new = np.asarray(jax.random.categorical(k_label, np.log(sent["labels"]), shape=(3,)))[real]
@@ -60,7 +60,7 @@ def client_loss(toy, w, x, y, key, sent, held):
 
 
 def apart(x):
-    """Mean absolute difference of every two rows, for complex steps."""
+    """Mean absolute difference of every two samples, for complex steps."""
     d = x[:, None] - x[None]
     return np.where(d.real > 0, d, -d).mean(axis=-1)
 
@@ -158,7 +158,7 @@ def test_a_batch_of_one_class_keeps_its_label(toy, trained):
         batch = Batch(jnp.zeros((200, 2)), jnp.full(200, label), jnp.ones(200))
         loss_of(context, toy.head(toy.random(3, 3)), batch, jax.random.key(0), LINEAR._replace(logits=logits))
     made = seen[2::3]  # each loss sees the batch, what is made for labels that are drawn, and for the batch's own
-    assert [len(rows) for rows in made] == [200] * 3
+    assert [len(samples) for samples in made] == [200] * 3
     for one, other in ((0, 1), (0, 2), (1, 2)):
         apart_by = np.linalg.norm(made[one].mean(axis=0) - made[other].mean(axis=0))
         assert apart_by > max(made[one].std(), made[other].std()), (one, other)
@@ -212,7 +212,7 @@ def test_the_generator_learns_embeddings_that_the_ensemble_takes_for_their_label
     toy = build_toy(sizes=(12, 9))
     for (x, y), s in zip(toy.clients, toy.run.sets, strict=True):
         x += 5 * np.array([[1, 0], [0, 1], [-1, -1]])[y]  # separable
-        toy.run.table[s.row] = x
+        toy.run.table[s.sample] = x
     simulation = toy.simulation("fedgen", toy.head(toy.random(3, 3)), rounds=60, method=TINY)
     first = simulation.start()
     *_, last = simulation.rounds(first)

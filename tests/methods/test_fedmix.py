@@ -42,7 +42,7 @@ def test_two_rounds_with_the_means_that_are_drawn(toy):
 
 
 def subset(x, target, size):
-    """Which `size` rows have this mean."""
+    """Which `size` samples have this mean."""
     hits = [s for s in combinations(range(len(x)), size) if np.allclose(x[list(s)].mean(axis=0), target, atol=1e-9)]
     (only,) = hits
     return only
@@ -55,13 +55,13 @@ def sent_means(toy, **method):
 def test_each_client_sends_means_of_m_rows_no_row_in_two_of_them(toy):
     means = sent_means(toy, groups=4)
     assert np.shape(means["x"]) == (8, 2)
-    np.testing.assert_array_equal(means["held"], [1, 1, 0, 0, 1, 0, 0, 0])  # 5 + 5 of 11 rows, and 5 of 9
+    np.testing.assert_array_equal(means["held"], [1, 1, 0, 0, 1, 0, 0, 0])  # 5 + 5 of 11 samples, and 5 of 9
     for k, n_groups in ((0, 2), (1, 1)):
         x, y = toy.clients[k]
         groups = [subset(x, means["x"][4 * k + j], 5) for j in range(n_groups)]
-        members = [row for group in groups for row in group]
+        members = [sample for group in groups for sample in group]
         assert len(set(members)) == 5 * n_groups
-        assert members != list(range(5 * n_groups)), "the rows are not shuffled"
+        assert members != list(range(5 * n_groups)), "the samples are not shuffled"
         for j, group in enumerate(groups):
             toy.same(means["y"][4 * k + j], np.eye(3)[y[list(group)]].mean(axis=0))
 
@@ -70,10 +70,10 @@ SIZES = (3, 4, 5, 2, 1, 6, 7)  # M, M + 1, 2M - 1, fewer than M, one, 2M and 2M 
 
 
 def test_rows_that_fill_no_group_stay_at_home(build_toy):
-    """Rows are 1, 2, 4, ... here, so that each sum is of some rows and no others; row i has label i mod 3."""
+    """Samples are 1, 2, 4, ... here, so that each sum is of some samples and no others; sample i has label i mod 3."""
     toy = build_toy(sizes=SIZES)
     for k, s in enumerate(toy.run.sets):
-        toy.run.table[s.row] = 2.0 ** np.arange(SIZES[k])[:, None]
+        toy.run.table[s.sample] = 2.0 ** np.arange(SIZES[k])[:, None]
         toy.run.sets[k] = s._replace(y=np.arange(SIZES[k], dtype=np.int32) % 3)
     means = sent_means(toy, group=3, groups=3)
     x, y, held = (np.asarray(means[part]).reshape(len(SIZES), 3, -1) for part in ("x", "y", "held"))
@@ -84,17 +84,17 @@ def test_rows_that_fill_no_group_stay_at_home(build_toy):
 
     toy.same(x[0, 0], [7 / 3, 7 / 3])  # (1 + 2 + 4) / 3
     toy.same(y[0, 0], [1 / 3, 1 / 3, 1 / 3])
-    toy.same(x[3, 0], [1.5, 1.5])  # (1 + 2) / 2, of the two rows that there are
+    toy.same(x[3, 0], [1.5, 1.5])  # (1 + 2) / 2, of the two samples that there are
     toy.same(y[3, 0], [0.5, 0.5, 0])
-    toy.same(x[5, :2].sum(axis=0), [21, 21])  # (1 + ... + 32) / 3: all six rows
+    toy.same(x[5, :2].sum(axis=0), [21, 21])  # (1 + ... + 32) / 3: all six samples
     for k, groups in ((1, 1), (2, 1), (6, 2)):
         members = []
         for j in range(groups):
             bits = format(round(3 * x[k, j, 0]), "b")[::-1]
-            rows = [i for i, bit in enumerate(bits) if bit == "1"]
-            assert len(rows) == 3
-            toy.same(y[k, j], np.bincount(np.array(rows) % 3, minlength=3) / 3)
-            members += rows
+            samples = [i for i, bit in enumerate(bits) if bit == "1"]
+            assert len(samples) == 3
+            toy.same(y[k, j], np.bincount(np.array(samples) % 3, minlength=3) / 3)
+            members += samples
         assert len(set(members)) == 3 * groups < SIZES[k]
 
 
@@ -102,9 +102,9 @@ def test_no_mean_is_anybodys_row(build_toy):
     toy = build_toy(sizes=SIZES)
     means = sent_means(toy, group=3, groups=3)
     sent = np.asarray(means["x"])[np.asarray(means["held"]) == 1]
-    rows = np.concatenate([x for x, _ in toy.clients])
+    samples = np.concatenate([x for x, _ in toy.clients])
     assert len(sent) == 8
-    assert np.abs(sent[:, None] - rows[None]).max(axis=-1).min() > 1e-3
+    assert np.abs(sent[:, None] - samples[None]).max(axis=-1).min() > 1e-3
 
 
 def test_where_nobody_may_send_a_mean_it_is_fedavg(build_toy):
@@ -122,5 +122,5 @@ def test_groups_of_one_row_are_refused():
 def test_a_client_sends_no_more_than_so_many_means(toy):
     means = sent_means(toy, group=2, groups=3)
     assert np.shape(means["y"]) == (6, 3) and np.asarray(means["held"]).all()
-    for row in means["x"][:3]:
-        subset(toy.clients[0][0], row, 2)
+    for sample in means["x"][:3]:
+        subset(toy.clients[0][0], sample, 2)

@@ -7,7 +7,7 @@ BETA, TAU = 0.8, 1.7
 
 def not_true(logits, y, toy):
     """log q~ over the classes other than y, (n, C - 1)."""
-    others = np.stack([np.delete(row, c) for row, c in zip(logits, y, strict=True)])
+    others = np.stack([np.delete(sample, c) for sample, c in zip(logits, y, strict=True)])
     return toy.log_softmax(others / TAU)
 
 

@@ -11,12 +11,14 @@ def prototypes(z, y, old):
 
 
 def pull(z, y, p, held):
-    """lambda times the square's mean over rows and coordinates; rows of a class without a prototype count as zero."""
+    """lambda times the square's mean over samples and coordinates; samples of a class without a prototype count as
+    zero.
+    """
     return LAM * (held[y][:, None] * (z - p[y]) ** 2).mean()
 
 
 def both(toy, of):
-    """f(k) of the two clients' rows, together."""
+    """f(k) of the two clients' samples, together."""
     return np.concatenate([of(k) for k in (0, 1)])
 
 

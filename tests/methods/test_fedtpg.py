@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from ggeur.core.virtual import VirtualSet
+from ggeur.core.augmented_sets import AugmentedSet
 from ggeur.engine.local import batch_order
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
@@ -60,30 +60,30 @@ def torch_generator(torch, w):
 
 
 class Case:
-    """Two clients of other classes, with 7 and 5 rows."""
+    """Two clients of other classes, with 7 and 5 samples."""
 
     def __init__(self, language):
         self.language, rng = language, np.random.default_rng(SEED)
         self.d = language.tower.tokens.shape[1]
         y = np.concatenate([rng.permutation(np.resize(own, n)) for own, n in zip(HELD, (7, 5), strict=True)])
         self.x, self.y = rng.normal(size=(12, self.d)), y.astype(np.int32)
-        self.rows = np.split(np.arange(12, dtype=np.int32), [7])
-        sets = [VirtualSet(r, np.zeros(len(r), np.int32), self.y[r], len(r)) for r in self.rows]
+        self.samples = np.split(np.arange(12, dtype=np.int32), [7])
+        sets = [AugmentedSet(r, np.zeros(len(r), np.int32), self.y[r], len(r)) for r in self.samples]
         self.first = jax.tree.map(np.asarray, random_generator(jax.random.key(1), self.d, 4))
         weights = np.array([7.0, 5.0])
         self.run = Run(SEED, self.x, np.zeros((0, self.d)), None, sets, weights, self.first, len(NAMES))
 
     def played(self):
         task = Task(self.d, NAMES)
-        given = {"clip": self.language.folder, "rate": RATE, "momentum": MOMENTUM, "weight_decay": DECAY}
+        given = {"clip": self.language.folder, "learning_rate": RATE, "momentum": MOMENTUM, "weight_decay": DECAY}
         trained = resolve("fedtpg", resolve_head("linear"), given, task=task, rounds=ROUNDS)
-        training = Training(rounds=ROUNDS, batch=4, rate=9.0, local_epochs=1, clients_per_round=1)
+        training = Training(rounds=ROUNDS, batch_size=4, learning_rate=9.0, local_epochs=1, clients_per_round=1)
         return Simulation([self.run], trained, training).rounds()
 
     def batches(self, number, k):
-        rows = self.rows[k]
-        order = batch_order(SEED, number, k, len(rows), -(-len(rows) // 4), 4).reshape(-1, 4)
-        return [rows[at[at >= 0]] for at in order]
+        samples = self.samples[k]
+        order = batch_order(SEED, number, k, len(samples), -(-len(samples) // 4), 4).reshape(-1, 4)
+        return [samples[at[at >= 0]] for at in order]
 
 
 @pytest.fixture
@@ -125,11 +125,11 @@ def test_rounds_of_absent_and_present_clients(case):
             for mine, theirs in zip(weights, server, strict=True):
                 mine.copy_(theirs)
         own = list(HELD[k])
-        for rows in case.batches(found.state.round, k):
+        for samples in case.batches(found.state.round, k):
             context = make(E[own])
             t = torch.nn.functional.normalize(text([f"x x x x {names[c]}." for c in own]))
-            cosine = torch.nn.functional.normalize(x[rows]) @ t.T
-            labels = torch.tensor([own.index(c) for c in case.y[rows]])
+            cosine = torch.nn.functional.normalize(x[samples]) @ t.T
+            labels = torch.tensor([own.index(c) for c in case.y[samples]])
             sgd[k].zero_grad()
             torch.nn.functional.cross_entropy(100 * cosine, labels).backward()
             sgd[k].step()

@@ -5,7 +5,7 @@ import pytest
 
 from ggeur.engine.training import LocalOptimiser
 from ggeur.methods import has_own_head, names
-from ggeur.methods.algorithm import Trained
+from ggeur.methods.algorithm import Iterative
 
 PLAIN = LocalOptimiser("sgd", 0.0, 0.0)
 
@@ -30,7 +30,7 @@ def mlp_heads(toy, name, rounds=2, **options):
         ("fedproto", {"lam": 0.0}),
         ("fedmix", {"lam": 0.0}),
         ("fedfa", {"probability": 0.0}),
-        ("fedopt", {"server": "sgd", "server_rate": 1.0, "momentum": 0.0}),
+        ("fedopt", {"server": "sgd", "server_learning_rate": 1.0, "momentum": 0.0}),
     ],
 )
 def test_without_its_own_term_it_is_fedavg(toy, name, method):
@@ -39,14 +39,14 @@ def test_without_its_own_term_it_is_fedavg(toy, name, method):
 
 def test_scaffold_of_one_client_with_server_rate_1_is_fedavg_by_plain_sgd(build_toy):
     toy = build_toy(sizes=(11,))
-    found = heads(toy, "scaffold", method={"server_rate": 1.0})
+    found = heads(toy, "scaffold", method={"server_learning_rate": 1.0})
     toy.same(found, heads(toy, "fedavg", optimiser=PLAIN))
 
 
 AS_FEDAVG_IN_ROUND_1 = {"moon", "fedproto", "fedgen"}  # nothing is known yet of models, prototypes, or a generator
 
 
-@pytest.mark.parametrize("name", [name for name in names(Trained) if name != "fedavg" and not has_own_head(name)])
+@pytest.mark.parametrize("name", [name for name in names(Iterative) if name != "fedavg" and not has_own_head(name)])
 def test_by_default_it_differs_from_fedavg_from_round_2_on(toy, name):
     optimiser = PLAIN if name == "scaffold" else LocalOptimiser("sgd", 0.5, 0.1)
     away = np.abs(heads(toy, name, optimiser=optimiser) - heads(toy, "fedavg", optimiser=optimiser)).max(axis=(1, 2))

@@ -6,7 +6,7 @@ MU, TAU = 1.3, 0.4
 
 
 def cosine(a, b):
-    """Row by row, in functions that take complex steps."""
+    """Row by sample, in functions that take complex steps."""
     return (a * b).sum(axis=1) / np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1))
 
 

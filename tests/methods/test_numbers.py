@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from ggeur import methods
-from ggeur.engine import fleet
+from ggeur.engine import client_groups
 from ggeur.engine.simulate import Simulation
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import has_own_head, names, resolve
-from ggeur.methods.algorithm import Trained
+from ggeur.methods.algorithm import Iterative
 
 HEAD = resolve_head("linear")
-OF_A_HEAD = [name for name in names(Trained) if not has_own_head(name)]
+OF_A_HEAD = [name for name in names(Iterative) if not has_own_head(name)]
 WITH_NUMBERS = [name for name in OF_A_HEAD if resolve(name, HEAD, {}).numbers]
 
 
@@ -43,7 +43,7 @@ def test_a_method_with_a_part_replaced_is_not_rebuilt_without_it(toy):
     w = toy.head(toy.random(3, 3))
     usual = toy.simulation("fedprox", w)
     method = resolve("fedprox", HEAD, {"mu": 0.5}).method
-    frozen = Trained.of(method._replace(aggregate=lambda server, total, facts: server))
+    frozen = Iterative.of(method._replace(aggregate=lambda server, total, facts: server))
     assert frozen.numbers == {} and frozen.recipe != resolve("fedprox", HEAD, {"mu": 0.5}).recipe
     last = list(Simulation(usual.runs, frozen, usual.training).rounds())[-1].params[0]
     jax.tree.map(toy.same, last, w)
@@ -71,15 +71,15 @@ def test_what_a_server_sends_need_not_be_copied_for_every_client(toy, name, monk
     runs = [usual.runs[0], usual.runs[0]._replace(seed=1)]
     built = [resolve(name, HEAD, values) for values in ({}, others(resolve(name, HEAD, {})))]
     expected = list(Simulation(runs, built, usual.training).rounds())[-1].params
-    monkeypatch.setattr(fleet, "_SENT_BYTES", 0)
-    monkeypatch.setattr(fleet.trees, "stack", None)
+    monkeypatch.setattr(client_groups, "_SENT_BYTES", 0)
+    monkeypatch.setattr(client_groups.trees, "stack", None)
     found = list(Simulation(runs, built, usual.training).rounds())[-1].params
     jax.tree.map(toy.same, found, expected)
 
 
 @pytest.mark.parametrize("server", ["adam", "yogi", "adagrad"])
 def test_so_do_servers_of_the_adaptive_kinds(toy, server):
-    given = [{"server": server, "server_rate": eta, "tau": 0.01} for eta in (0.1, 0.3)]
+    given = [{"server": server, "server_learning_rate": eta, "tau": 0.01} for eta in (0.1, 0.3)]
     w = toy.head(toy.random(3, 3))
     alone = [toy.simulation("fedopt", w, method=values) for values in given]
     run, training = alone[0].runs[0], alone[0].training
@@ -92,7 +92,7 @@ def test_so_do_servers_of_the_adaptive_kinds(toy, server):
 # ---------------------------------------------------------------- one's own
 
 SWEPT = """
-    from ggeur.core.parameters import Positive, Traced
+    from ggeur.core.hyperparameters import Positive, Traced
     from ggeur.methods.method import Method, add_term, squared_distance
 
     TRACES = []  # one for each time that a program is made of the loss

@@ -7,9 +7,9 @@ import ggeur
 from ggeur import Experiment, GgeurError
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import checked_parameters, factory, has_own_head, names, parameters, resolve
-from ggeur.methods.algorithm import Solved, Trained
+from ggeur.methods.algorithm import ClosedForm, Iterative
 
-KINDS = ["none", "resample", "prototypes", "ggeur"]
+COVARIANCES = ["none", "resample", "prototypes", "ggeur"]
 LINEAR = resolve_head("linear")
 
 
@@ -58,7 +58,7 @@ def test_an_experiment_file_is_checked_for_all_of_it(tree):
         told(Experiment.of, tree(**wrong))
 
 
-@pytest.mark.parametrize("name", names(Trained))
+@pytest.mark.parametrize("name", names(Iterative))
 def test_the_same_arguments_give_the_same_object_so_that_nothing_is_compiled_twice(name):
     assert resolve(name, LINEAR, {}) is resolve(name, LINEAR, {})
     for key, parameter in parameters(name).items():
@@ -86,8 +86,11 @@ def test_ones_own_method_is_found_in_the_working_directory_and_takes_parameters(
     given = {"own_prox:mine": {"mu": 0.5, "unused": "of no declared type"}, "fedprox": {"mu": 0.5}}
     losses = {}
     experiment = Experiment.of(tree(train={"method": methods}, method=given))
-    result = ggeur.run(experiment, on_round=lambda event: losses.setdefault(event["cell"], []).append(event["loss"]))
-    assert [cell.method for cell in result.cells] == methods and [cell.status for cell in result.cells] == ["ok", "ok"]
+    result = ggeur.run(experiment, on_round=lambda event: losses.setdefault(event["trial"], []).append(event["loss"]))
+    assert [trial.method for trial in result.trials] == methods and [trial.status for trial in result.trials] == [
+        "ok",
+        "ok",
+    ]
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
 
 
@@ -101,8 +104,8 @@ def test_ones_own_method_may_be_one_of_ours_with_a_part_replaced(own, tree):
             return resolve("fedprox", head, {"mu": mu}).method._replace(aggregate=lambda server, total, facts: server)
         """,
     )
-    cell = ggeur.run(Experiment.of(tree(train={"method": "own_frozen:frozen", "rounds": 3}))).cells[0]
-    assert len(set(cell.rounds)) == 1, "nothing is learnt"
+    trial = ggeur.run(Experiment.of(tree(train={"method": "own_frozen:frozen", "rounds": 3}))).trials[0]
+    assert len(set(trial.rounds)) == 1, "nothing is learnt"
 
 
 def test_ones_own_method_may_take_lists_and_be_one_for_every_head(own, tree):
@@ -125,9 +128,9 @@ def test_ones_own_method_may_take_lists_and_be_one_for_every_head(own, tree):
     seeds = {"seeds": [0, 1]}
     tags = {"own_odd:tagged": {"tags": [["a", "b"]]}}
     result = ggeur.run(Experiment.of(tree(train={"method": "own_odd:tagged"}, method=tags, run=seeds)))
-    assert [cell.status for cell in result.cells] == ["ok", "ok"]
+    assert [trial.status for trial in result.trials] == ["ok", "ok"]
     both = tree(train={"method": "own_odd:constant", "head": ["linear", "mlp"]}, run=seeds)
-    assert [cell.status for cell in ggeur.run(Experiment.of(both)).cells] == ["ok"] * 4
+    assert [trial.status for trial in ggeur.run(Experiment.of(both)).trials] == ["ok"] * 4
 
 
 def test_one_that_fails_in_training_is_named_in_a_sentence(own, tree):
@@ -186,43 +189,45 @@ def test_a_method_whose_loss_turns_nan_stops_its_cell_and_the_others_finish(own,
     )
     tree = tree(train={"method": ["own_nan:broken", "fedavg"]}, run={"seeds": [0, 1]})
     result = ggeur.run(Experiment.of(tree), out=tmp_path / "run")
-    assert [c.status for c in result.cells] == ["diverged", "diverged", "ok", "ok"]
-    for cell in result.cells[:2]:
-        assert cell.avg is None and cell.rounds == []
-        assert "round 1" in cell.message and "train.rate" in cell.message
-    assert all(len(cell.rounds) == 2 and cell.avg is not None for cell in result.cells[2:])
-    assert [c.status for c in ggeur.Result.load(tmp_path / "run").cells] == [c.status for c in result.cells]
+    assert [c.status for c in result.trials] == ["diverged", "diverged", "ok", "ok"]
+    for trial in result.trials[:2]:
+        assert trial.avg is None and trial.rounds == []
+        assert "round 1" in trial.message and "train.learning_rate" in trial.message
+    assert all(len(trial.rounds) == 2 and trial.avg is not None for trial in result.trials[2:])
+    assert [c.status for c in ggeur.Result.load(tmp_path / "run").trials] == [c.status for c in result.trials]
 
 
 # ---------------------------------------------------------------- all together
 
 
-@pytest.mark.parametrize("name", [name for name in names(Trained) if not has_own_head(name)])
+@pytest.mark.parametrize("name", [name for name in names(Iterative) if not has_own_head(name)])
 def test_every_method_composes_with_every_kind_of_augmentation(tree, name):
     losses = {}
-    experiment = Experiment.of(tree(train={"method": name}, augment={"kind": KINDS}))
-    result = ggeur.run(experiment, on_round=lambda event: losses.setdefault(event["cell"], []).append(event["loss"]))
-    assert [(cell.augment, cell.status, len(cell.rounds)) for cell in result.cells] == [(k, "ok", 2) for k in KINDS]
-    assert all(cell.bytes_up > 0 and 0 <= cell.avg <= 100 for cell in result.cells)
+    experiment = Experiment.of(tree(train={"method": name}, augment={"kind": COVARIANCES}))
+    result = ggeur.run(experiment, on_round=lambda event: losses.setdefault(event["trial"], []).append(event["loss"]))
+    assert [(trial.augment, trial.status, len(trial.rounds)) for trial in result.trials] == [
+        (k, "ok", 2) for k in COVARIANCES
+    ]
+    assert all(trial.bytes_up > 0 and 0 <= trial.avg <= 100 for trial in result.trials)
     last = [losses[i][-1] for i in range(4)]
     assert np.isfinite(last).all() and len(set(last)) == 4, "every kind trains on a set of its own"
 
 
 def test_every_statistics_serves_every_method(tree):
     """Clients that mix domains share classes, so that means have a scatter."""
-    statistics = ["per-class", "pooled", "means"]
+    statistics = ["per-class", "pooled", "none"]
     partition = {"kind": "dirichlet", "clients": 3, "beta": 5.0}
-    made = tree(augment={"kind": "ggeur", "statistics": statistics, "steps": 1})
+    made = tree(augment={"kind": "ggeur", "covariance": statistics, "steps": 1})
     losses = []
     result = ggeur.run(Experiment.of({**made, "partition": partition}), on_round=lambda e: losses.append(e["loss"]))
-    assert [cell.status for cell in result.cells] == ["ok"] * 3
+    assert [trial.status for trial in result.trials] == ["ok"] * 3
     assert len(set(losses)) == 6, "each has a geometry of its own"
-    per_class, pooled, means = (cell.bytes_up for cell in result.cells)
+    per_class, pooled, means = (trial.bytes_up for trial in result.trials)
     assert means < pooled < per_class
 
 
 def test_means_are_refused_where_each_domain_has_one_client(tree):
-    experiment = Experiment.of(tree(augment={"kind": "ggeur", "statistics": "means"}))
+    experiment = Experiment.of(tree(augment={"kind": "ggeur", "covariance": "none"}))
     with pytest.raises(GgeurError, match="no two clients of one domain share a class"):
         ggeur.run(experiment)
 
@@ -231,10 +236,10 @@ def test_means_are_refused_where_each_domain_has_one_client(tree):
 def test_training_may_start_from_a_solved_head(tree, name):
     arms = [
         {"name": "solved", "train": {"method": name}},
-        {"name": "from it", "train": {"method": "fedavg", "start": name, "rate": 1e-6}},
+        {"name": "from it", "train": {"method": "fedavg", "start": name, "learning_rate": 1e-6}},
         {"name": "from anywhere", "train": {"method": "fedavg"}},
     ]
-    solved, started, plain = ggeur.run(Experiment.of({**tree(), "arm": arms})).cells
+    solved, started, plain = ggeur.run(Experiment.of({**tree(), "arm": arms})).trials
     assert started.start_avg == solved.avg == solved.rounds[0]
     assert started.rounds[0] == pytest.approx(solved.avg, abs=3), "round 1 goes on from there"
     assert plain.start_avg is None
@@ -242,6 +247,6 @@ def test_training_may_start_from_a_solved_head(tree, name):
 
 def test_the_closed_forms_and_zeroshot_need_no_rounds(tree):
     result = ggeur.run(
-        Experiment.of(tree(train={"method": [*names(Solved), "zeroshot"]}, method={"ccvr": {"draws": 100}}))
+        Experiment.of(tree(train={"method": [*names(ClosedForm), "zeroshot"]}, method={"ccvr": {"draws": 100}}))
     )
-    assert all(cell.status == "ok" and len(cell.rounds) == 1 and cell.avg > 40 for cell in result.cells)
+    assert all(trial.status == "ok" and len(trial.rounds) == 1 and trial.avg > 40 for trial in result.trials)

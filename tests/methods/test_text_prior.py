@@ -1,4 +1,6 @@
-"""Text as a prior, on classes whose means follow from their text but for a gap: what it says of classes of few rows."""
+"""Text as a prior, on classes whose means follow from their text but for a gap: what it says of classes of few
+samples.
+"""
 
 from dataclasses import replace
 
@@ -7,16 +9,16 @@ import numpy as np
 import pytest
 
 from ggeur.core.errors import GgeurError, Unavailable
-from ggeur.core.message import Message, Total
+from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
 from ggeur.experiment.fit import fit
-from ggeur.federation.choosing import candidate_heads, choose
-from ggeur.federation.left_out import SimulatedFolds
-from ggeur.federation.simulated import Clients
-from ggeur.methods import resolve_solved
+from ggeur.federation.cross_validation import LocalFolds
+from ggeur.federation.local_clients import Clients
+from ggeur.federation.selection_rule import candidate_heads, select_solver
+from ggeur.methods import resolve_closed_form
 from ggeur.methods.algorithm import Task
 from ggeur.methods.auto import auto
-from ggeur.methods.solved import text_prior
-from ggeur.methods.solved.text_prior import mapped_text, mended, worth
+from ggeur.methods.oneshot import text_prior
+from ggeur.methods.oneshot.text_prior import mapped_text, mended, worth
 
 C, P, FEW = 30, 64, (0, 1, 2, 3, 4, 0, 1, 2)
 NAMES = tuple(map(str, range(C)))
@@ -34,19 +36,19 @@ class World:
         self.mean += 4 * gap * rng.normal(size=(C, P)) / np.sqrt(P)
         self.spread, self.rng = rng.uniform(0.5, 1.5, P), rng
 
-    def rows(self, count):
+    def samples(self, count):
         y = np.repeat(np.arange(C), count)
         return self.mean[y] + self.spread * self.rng.normal(size=(len(y), P)), y
 
     def total(self, count):
-        return Total.of([(0, Message.from_embeddings(*self.rows(count), C).of_kind("pooled"))])
+        return FederationStatistics.of([(0, SiteStatistics.from_embeddings(*self.samples(count), C).of_kind("pooled"))])
 
     @property
     def task(self):
         return Task(P, NAMES, {"single": self.text.astype(np.float32)}, jax.random.key(0))
 
     def recall(self, params):
-        """In percent, of every class, on rows that are the same for all heads."""
+        """In percent, of every class, on samples that are the same for all heads."""
         y = np.repeat(np.arange(C), 200)
         x = self.mean[y] + self.spread * np.random.default_rng(9).normal(size=(len(y), P))
         hit = (x @ params["W"].T.astype(np.float64) + params["b"]).argmax(axis=1) == y
@@ -60,7 +62,7 @@ def test_classes_of_no_to_four_rows_are_known_and_the_others_hardly_lose():
         world = World(seed)
         total = world.total(count)
         plain, ours = (
-            world.recall(resolve_solved(name, {}).solve(total, world.task)) for name in ("lda", "text_prior")
+            world.recall(resolve_closed_form(name, {}).solve(total, world.task)) for name in ("lda", "text-prior")
         )
         nobody = np.flatnonzero(count == 0)
         assert (plain[nobody] == 0).all() and (ours[nobody] > 40).all(), "a class that nobody holds can be the answer"
@@ -73,8 +75,8 @@ def test_every_head_gains():
     world = World(0)
     total = world.total(np.array([*FEW, *[60] * (C - len(FEW))]))
     for head in ("ncm", "ridge"):
-        plain = world.recall(resolve_solved(head, {}).solve(total, world.task))
-        ours = world.recall(resolve_solved("text_prior", {"head": head}).solve(total, world.task))
+        plain = world.recall(resolve_closed_form(head, {}).solve(total, world.task))
+        ours = world.recall(resolve_closed_form("text-prior", {"head": head}).solve(total, world.task))
         assert (ours - plain)[: len(FEW)].mean() > 20 and (plain - ours)[len(FEW) :].mean() <= 1
 
 
@@ -113,8 +115,8 @@ def test_mended_means_are_those_of_the_formula_and_the_spread_stays():
 def test_without_rows_or_share_it_is_the_head_itself():
     world = World(0)
     total = world.total(np.full(C, 40))
-    plain = resolve_solved("lda", {}).solve(total, world.task)
-    off = resolve_solved("text_prior", {"rows": 0.0, "share": 0.0}).solve(total, world.task)
+    plain = resolve_closed_form("lda", {}).solve(total, world.task)
+    off = resolve_closed_form("text-prior", {"samples": 0.0, "share": 0.0}).solve(total, world.task)
     np.testing.assert_allclose(off["W"], plain["W"], rtol=1e-4, atol=1e-5)
 
 
@@ -122,56 +124,56 @@ def test_what_it_lacks_is_said():
     world = World(0)
     total = world.total(np.full(C, 3))
     with pytest.raises(Unavailable, match="text_prior needs a table with text embeddings"):
-        resolve_solved("text_prior", {}).solve(total, Task(P, NAMES))
+        resolve_closed_form("text-prior", {}).solve(total, Task(P, NAMES))
     few = np.zeros(C, int)
     few[:2] = 5
-    with pytest.raises(Unavailable, match="rows of three classes"):
-        resolve_solved("text_prior", {}).solve(world.total(few), world.task)
+    with pytest.raises(Unavailable, match="samples of three classes"):
+        resolve_closed_form("text-prior", {}).solve(world.total(few), world.task)
 
 
-@pytest.mark.parametrize("given", [{"rows": np.inf}, {"rows": np.nan}, {"rows": -1.0}, {"share": np.inf}])
+@pytest.mark.parametrize("given", [{"samples": np.inf}, {"samples": np.nan}, {"samples": -1.0}, {"share": np.inf}])
 def test_numbers_that_are_none_are_refused(given):
-    with pytest.raises(GgeurError, match=r"\[method.text_prior\] (rows|share) = "):
-        resolve_solved("text_prior", given)
+    with pytest.raises(GgeurError, match=r"\[method.text-prior\] (samples|share) = "):
+        resolve_closed_form("text-prior", given)
 
 
 def test_auto_has_it_where_the_task_has_text():
     chosen = auto()
     names = [c.name for c in chosen.of_task(World(0).task).candidates]
-    assert "text_prior" in names and "text_prior" not in [c.name for c in chosen.of_task(Task(P, NAMES)).candidates]
+    assert "text-prior" in names and "text-prior" not in [c.name for c in chosen.of_task(Task(P, NAMES)).candidates]
     assert not auto(candidates=["lda"]).by_text
 
 
 def test_what_is_fitted_to_rows_alone_says_that_it_knows_no_text():
     world = World(0)
-    x, y = world.rows(np.full(C, 4))
-    with pytest.raises(GgeurError, match="'text_prior' goes by text, and fit, add and forget know rows alone"):
-        fit([(x, y)], method="text_prior")
+    x, y = world.samples(np.full(C, 4))
+    with pytest.raises(GgeurError, match="'text_prior' goes by text, and fit, add and forget know samples alone"):
+        fit([(x, y)], method="text-prior")
 
 
 def chosen_for(world, count, task):
-    """What `auto` takes of `lda` and `text_prior` for one client with `count` rows of every class."""
-    x, y = world.rows(np.array(count))
+    """What `auto` takes of `lda` and `text_prior` for one client with `count` samples of every class."""
+    x, y = world.samples(np.array(count))
     clients = Clients.of(x.astype(np.float32), y, np.zeros(len(y), int), C, [np.arange(len(y))])
-    chosen = auto(candidates=["lda", "text_prior"], statistics="pooled")
-    folds = SimulatedFolds.of(clients, chosen, 0)
-    choice = choose(chosen, folds.count(), folds, task, 0)
+    chosen = auto(candidates=["lda", "text-prior"], covariance="pooled")
+    folds = LocalFolds.of(clients, chosen, 0)
+    choice = select_solver(chosen, folds.count(), folds, task, 0)
     return choice, choice.sentence(chosen.candidates)
 
 
 def test_auto_takes_it_where_it_knows_classes_that_nobody_holds():
-    """What is expected of them is what it gets right of classes left out; rows of the others alone say nothing."""
+    """What is expected of them is what it gets right of classes left out; samples of the others alone say nothing."""
     world, count = World(0), [0] * 6 + [40] * (C - 6)
     choice, said = chosen_for(world, count, world.task)
-    assert choice.taken == 1 and "by leaving rows and classes out" in said
+    assert choice.taken == 1 and "by leaving samples and classes out" in said
     total = world.total(np.array(count))
     lda, ours = (
-        world.recall(resolve_solved(name, {}).solve(total, world.task)).mean() for name in ("lda", "text_prior")
+        world.recall(resolve_closed_form(name, {}).solve(total, world.task)).mean() for name in ("lda", "text-prior")
     )
     assert ours > lda + 10, "the test is too weak"
     assert abs(choice.expected[0] - lda) < 3 and abs(choice.expected[1] - ours) < 6
     _, said = chosen_for(world, [40] * C, world.task)
-    assert "by leaving rows out" in said, "no class must be known by its name alone"
+    assert "by leaving samples out" in said, "no class must be known by its name alone"
 
 
 def test_auto_takes_none_where_text_says_nothing():
@@ -184,7 +186,7 @@ def test_auto_takes_none_where_text_says_nothing():
 def test_auto_passes_over_what_cannot_be_solved_for():
     world = World(0)
     choice, said = chosen_for(world, [20, 20] + [0] * (C - 2), world.task)
-    assert choice.taken == 0 and np.isnan(choice.expected[1]) and "text_prior" not in said
-    chosen = auto(candidates=["text_prior"])
+    assert choice.taken == 0 and np.isnan(choice.expected[1]) and "text-prior" not in said
+    chosen = auto(candidates=["text-prior"])
     with pytest.raises(Unavailable, match="needs a table with text"):
         candidate_heads(chosen, world.total(np.full(C, 3)), Task(P, NAMES), 0, {})

@@ -33,7 +33,7 @@ def test_scaffold(toy, present):
     """Algorithm 1, option II; the clients take K = 4 and 3 plain steps, and the means are not weighted."""
     x, c, c_i, eta_g, eta = toy.random(3, 3), toy.random(3, 3), toy.random(2, 3, 3), 0.6, 0.2
     start = toy.head(x), {"c": toy.head(c)}, {"c_i": toy.head(c_i)}
-    options = {"before": BEFORE, "rounds": 3, "method": {"server_rate": eta_g}, "clients_per_round": present}
+    options = {"before": BEFORE, "rounds": 3, "method": {"server_learning_rate": eta_g}, "clients_per_round": present}
     seen = set()
     for found in toy.play("scaffold", *start, **options):
         number, chosen = found.state.round, found.participants[0].tolist()
@@ -41,8 +41,8 @@ def test_scaffold(toy, present):
         dy, dc = [], []
         for i in chosen:
             y = x
-            for rows in toy.batches(number, i):
-                y = y - eta * (toy.gradient(y, *rows) - c_i[i] + c)
+            for samples in toy.batches(number, i):
+                y = y - eta * (toy.gradient(y, *samples) - c_i[i] + c)
             c_plus = c_i[i] - c + (x - y) / (len(toy.batches(number, i)) * eta)
             dy.append(y - x)
             dc.append(c_plus - c_i[i])

@@ -99,10 +99,10 @@ def printed_rows(text, label):
     end = text.index(f"\\label{{{label}}}")
     found = []
     for line in text[text.rindex("\\begin{tabular}", 0, end) : end].split("\\\\"):
-        first, *cells = line.split("\\hline\\hline")[-1].replace(r"\&", "and").split("&")
+        first, *trials = line.split("\\hline\\hline")[-1].replace(r"\&", "and").split("&")
         values = []
-        for cell in cells:
-            same, figure = re.search(r"multicolumn\{(\d)\}", cell), re.search(r"\d+\.\d+|^ *100\b", cell)
+        for trial in trials:
+            same, figure = re.search(r"multicolumn\{(\d)\}", trial), re.search(r"\d+\.\d+|^ *100\b", trial)
             values += [float(figure[0])] * (int(same[1]) if same else 1) if figure else []
         if len(values) > 2 and not ({*values} <= {0.5, 0.3, 0.1, 0.01, 0.03, 0.05, 0.07, 0.09}):
             found.append((first, tuple(values)))

@@ -13,7 +13,7 @@ from ggeur.experiment.runner import run
 from ggeur.paper.image_rows import estimated_seconds
 from ggeur.paper.paper_tables import NAMES, PartEmbeddings, Table, match_tables, select_rows
 from ggeur.paper.published import published_tables
-from ggeur.paper.reproduce import pair_domains, prepare
+from ggeur.paper.reproduce import pair_domains, prepare_table
 from ggeur.paper.reproduction import Reproduction
 from ggeur.settings.grid import Experiment
 
@@ -34,7 +34,7 @@ def embeddings(part, tmp_path, domains=None, **changes):
 
 def prepared(name, tmp_path, **options):
     table = TABLES[name]
-    return prepare(table, {part.name: embeddings(part, tmp_path) for part in table.parts}, **options)
+    return prepare_table(table, {part.name: embeddings(part, tmp_path) for part in table.parts}, **options)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -58,7 +58,9 @@ def test_rates_batches_rounds_and_clients_are_the_papers(name, tmp_path):
         assert points and DATASETS[part.dataset].n_classes == part.classes == config.value(scenario, "C")
         for point in points:
             t = point.train
-            assert (t.rate, t.rounds, t.batch) == tuple(config.value(scenario, c) for c in ("Rate", "E", "B"))
+            assert (t.learning_rate, t.rounds, t.batch_size) == tuple(
+                config.value(scenario, c) for c in ("Rate", "E", "B")
+            )
             assert (t.local_epochs, t.optimiser, t.momentum, t.weight_decay) == (10, "sgd", 0.9, 1e-5)
             if point.partition.kind == "dirichlet" and name != "table11":
                 assert point.partition.clients == config.value(scenario, "K")
@@ -100,22 +102,27 @@ def test_rows_on_images_run_when_they_are_named_and_say_what_differs(tmp_path):
     made = ImageTable(x=pictures, y=np.arange(80) % 10, domain=np.arange(80) // 20, domain_names=names)
     made.save(tmp_path / "images.npz")
     found = match_tables(table, [tmp_path / "images.npz"])
-    experiment, reading = prepare(table, {}, rows=rows, seeds=1, rounds=2, pictures=found)
+    experiment, reading = prepare_table(table, {}, rows=rows, seeds=1, rounds=2, pictures=found)
     assert len(experiment.points) == 7 and not reading.absent
     point = experiment.points[0]
-    assert (point.train.head, point.augment.kind, point.train.rate, point.train.batch) == ("resnet34", "none", 1e-3, 16)
+    assert (point.train.head, point.augment.kind, point.train.learning_rate, point.train.batch_size) == (
+        "resnet34",
+        "none",
+        1e-3,
+        16,
+    )
     assert any("32 x 32 pixels; the benchmark's are 224" in note for note in reading.notes)
-    small, told = prepare(table, {}, rows=rows, seeds=1, pictures=found, network="simplecnn")
+    small, told = prepare_table(table, {}, rows=rows, seeds=1, pictures=found, network="simplecnn")
     assert {p.train.head for p in small.points} == {"simplecnn"}
     assert any("simplecnn, in the place of the benchmark's resnet34" in note for note in told.notes)
     with pytest.raises(GgeurError, match="no image table of Office-Caltech was given"):
-        prepare(table, {}, rows=rows, pictures={})
+        prepare_table(table, {}, rows=rows, pictures={})
 
 
 def test_rows_on_images_are_not_tuned_and_say_so(tmp_path):
     table = TABLES["table4"]
     with pytest.raises(GgeurError, match="No row of table4 can run: protocol tuned does not cover rows on images"):
-        prepare(table, {}, rows=select_rows(table, ["FedAvg (images)"]), protocol="tuned")
+        prepare_table(table, {}, rows=select_rows(table, ["FedAvg (images)"]), protocol="tuned")
 
 
 @pytest.mark.slow  # as it goes by the clock
@@ -123,7 +130,7 @@ def test_the_time_of_rows_on_images_is_told_within_a_small_factor(tmp_path):
     rng, ends = np.random.default_rng(0), []
     made = ImageTable(x=rng.integers(0, 256, (160, 32, 32, 3)).astype(np.uint8), y=np.arange(160) % 10)
     made.save(tmp_path / "images.npz")
-    train = {"head": "simplecnn", "rounds": 16, "local_epochs": 1, "batch": 16}
+    train = {"head": "simplecnn", "rounds": 16, "local_epochs": 1, "batch_size": 16}
     tree = {"data": {"table": str(tmp_path / "images.npz")}, "partition": {"kind": "dirichlet", "clients": 2}}
     one = Experiment.of(tree | {"augment": {"kind": "none"}, "train": train})
     run(one, on_round=lambda event: ends.append(time.perf_counter()))
@@ -135,7 +142,7 @@ def test_zero_shot_runs_where_the_table_has_text(tmp_path):
     table = TABLES["table1"]
     part = table.parts[0]
     text = {name: np.ones((part.classes, 3), np.float32) for name in ("single", "fedclip")}
-    experiment, reading = prepare(table, {part.name: embeddings(part, tmp_path, text=text)})
+    experiment, reading = prepare_table(table, {part.name: embeddings(part, tmp_path, text=text)})
     assert {"Zero-Shot CLIP", "FedCLIP", "FedCLIP, 10 local epochs"} <= {a.row for a in reading.arms}
     assert any("its own Adam at 5e-5" in note for note in reading.notes), "what the paper does not say is printed"
     epochs = [p.train.local_epochs for p in experiment.points if p.train.method == "fedclip"]
@@ -147,9 +154,9 @@ def test_fedtpg_runs_with_a_clip_folder_that_is_set(tmp_path):
     table = TABLES["table1"]
     sources = {table.parts[0].name: embeddings(table.parts[0], tmp_path)}
     rows = select_rows(table, ["FedTPG", "FedAvg"])
-    _, reading = prepare(table, sources, rows=rows, changes=[f"method.fedtpg.clip={tmp_path}"])
+    _, reading = prepare_table(table, sources, rows=rows, changes=[f"method.fedtpg.clip={tmp_path}"])
     assert {a.row for a in reading.arms} == {"FedTPG", "FedAvg"}
-    _, without = prepare(table, sources, rows=rows)
+    _, without = prepare_table(table, sources, rows=rows)
     assert {a.row for a in without.arms} == {"FedAvg"} and "A text tower is needed" in without.absent[0].why
 
 
@@ -159,11 +166,11 @@ def test_protocols_differ_as_they_should(tmp_path):
         prepared("table4", tmp_path, rows=rows, protocol=p)[0].points[0] for p in ("paper", "released", "sound")
     )
     assert paper.augment.scale == "eigenvalue" and sound.augment.scale == "sqrt-eigenvalue"
-    assert released.augment.scale == "sqrt-eigenvalue" and released.augment.empty_cell == "first"
+    assert released.augment.scale == "sqrt-eigenvalue" and released.augment.empty_group == "first"
     assert (released.train.optimiser, released.train.broadcast, released.train.softmax) == ("adam", False, True)
-    assert (released.train.batch, released.train.rate) == (64, 0.001) and paper.train.batch == 16
+    assert (released.train.batch_size, released.train.learning_rate) == (64, 0.001) and paper.train.batch_size == 16
     cifar = prepared("table2", tmp_path, protocol="released")[0].points[0]
-    assert cifar.augment.target == 5000 and cifar.train.rate == 0.001
+    assert cifar.augment.target == 5000 and cifar.train.learning_rate == 0.001
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -175,7 +182,7 @@ def test_released_shapes_come_from_the_largest_clients_only_where_there_is_one_d
 def test_released_controls_train_as_ggeur_does(tmp_path):
     for name in ("table4", "table7"):
         points = prepared(name, tmp_path, protocol="released")[0].points
-        trained = {p.augment.kind: (p.train.batch, p.train.rate, p.train.local_epochs) for p in points}
+        trained = {p.augment.kind: (p.train.batch_size, p.train.learning_rate, p.train.local_epochs) for p in points}
         assert trained["resample"] == trained["prototypes"] == trained["ggeur"] != trained["none"]
 
 
@@ -200,7 +207,7 @@ def test_domains_are_paired_by_name_and_strangers_are_noted(tmp_path):
     assert pair_domains({"A": "Art", "R": "Real World"}, ["real_world", "art"])[0] == {"A": "art", "R": "real_world"}
     part = TABLES["table4"].parts[0]
     source = embeddings(part, tmp_path, domains=("mnist", "usps", "svhn", "mnist_m"))
-    _, reading = prepare(TABLES["table4"], {part.name: source})
+    _, reading = prepare_table(TABLES["table4"], {part.name: source})
     assert [(c.value, c.replaced) for c in reading.columns if c.kind == "domain"][3] == ("mnist_m", True)
     assert any("mnist_m stands in for SYN" in note for note in reading.notes)
 
@@ -208,14 +215,14 @@ def test_domains_are_paired_by_name_and_strangers_are_noted(tmp_path):
 def test_the_share_of_digits_is_not_taken_twice(tmp_path):
     part = TABLES["table4"].parts[0]
     for meta, share in (({}, 1.0), ({"share": 0.1}, 0.1)):
-        experiment, _ = prepare(TABLES["table4"], {part.name: embeddings(part, tmp_path, meta=meta)})
+        experiment, _ = prepare_table(TABLES["table4"], {part.name: embeddings(part, tmp_path, meta=meta)})
         assert {p.partition.share for p in experiment.points} == {share}
 
 
 def test_clip_is_not_noted_and_others_are(tmp_path):
     part = TABLES["table3"].parts[0]
     clip, other = (
-        prepare(TABLES["table3"], {part.name: embeddings(part, tmp_path, meta={"encoder": encoder})})[1].notes
+        prepare_table(TABLES["table3"], {part.name: embeddings(part, tmp_path, meta={"encoder": encoder})})[1].notes
         for encoder in ("openai/clip-vit-base-patch16", "onnx:tiny")
     )
     assert clip == [] and "onnx:tiny" in other[0]
@@ -252,7 +259,7 @@ def test_mistakes(tmp_path):
     with pytest.raises(GgeurError, match="no protocol 'mine'"):
         prepared("table3", tmp_path, protocol="mine")
     with pytest.raises(GgeurError, match="No row of table3 can run: no embeddings of Tiny-ImageNet"):
-        prepare(TABLES["table3"], {})
+        prepare_table(TABLES["table3"], {})
 
 
 def test_fewer_rounds_are_noted_and_the_record_survives_the_disk(tmp_path):

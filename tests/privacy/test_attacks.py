@@ -5,22 +5,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggeur.core.message import Message
-from ggeur.privacy.attacks import auc, cells, in_span, likelihood_ratio, recovered_rows, remainder
+from ggeur.core.site_statistics import SiteStatistics
+from ggeur.privacy.attacks import auc, groups, in_span, likelihood_ratio, recovered_rows, remainder
 
 P = 12
 
 
-def rows(n, seed=0, p=P):
+def samples(n, seed=0, p=P):
     return 3 + np.random.default_rng(seed).normal(size=(n, p))
 
 
-def cell(x, kind="per-class"):
-    return cells(Message.from_embeddings(x, np.zeros(len(x), int), 1).of_kind(kind))[0]
+def group(x, kind="per-class"):
+    return groups(SiteStatistics.from_embeddings(x, np.zeros(len(x), int), 1).of_kind(kind))[0]
 
 
 def same(found, x):
-    """Whether these are the rows `x` in any order, to a millionth."""
+    """Whether these are the samples `x` in any order, to a millionth."""
     assert found is not None and found.shape == x.shape
     far = np.linalg.norm(found[:, None] - x[None], axis=2)
     return far.min(axis=0).max() < 1e-6 and far.min(axis=1).max() < 1e-6
@@ -28,54 +28,54 @@ def same(found, x):
 
 @given(n=st.integers(1, 2), seed=st.integers(0, 10**6))
 def test_one_and_two_rows_follow_exactly(n, seed):
-    assert same(recovered_rows(cell(rows(n, seed))), rows(n, seed))
+    assert same(recovered_rows(group(samples(n, seed))), samples(n, seed))
 
 
 @given(seed=st.integers(0, 10**6), norm=st.sampled_from([1.0, 7.0]))
 def test_three_rows_of_one_norm_follow_exactly(seed, norm):
-    x = rows(3, seed)
+    x = samples(3, seed)
     x *= norm / np.linalg.norm(x, axis=1, keepdims=True)
-    assert same(recovered_rows(cell(x)), x)
+    assert same(recovered_rows(group(x)), x)
 
 
 @pytest.mark.parametrize("n", [3, 4, 10])
 def test_more_rows_do_not_follow_and_none_are_claimed(n):
-    assert recovered_rows(cell(rows(n))) is None
+    assert recovered_rows(group(samples(n))) is None
 
 
 def test_rows_that_are_all_alike_follow():
-    assert same(recovered_rows(cell(np.ones((3, P)))), np.ones((3, P)))
+    assert same(recovered_rows(group(np.ones((3, P)))), np.ones((3, P)))
 
 
 def test_pooled_moments_give_one_row_and_two_only_of_a_class_that_is_alone():
-    x = rows(5)
-    several = cells(Message.from_embeddings(x, [0, 1, 1, 2, 2], 3).of_kind("pooled"))
+    x = samples(5)
+    several = groups(SiteStatistics.from_embeddings(x, [0, 1, 1, 2, 2], 3).of_kind("pooled"))
     assert same(recovered_rows(several[0]), x[:1]) and recovered_rows(several[1]) is None
-    alone = cells(Message.from_embeddings(x[:4], [0, 1, 1, 2], 3).of_kind("pooled"))
-    assert same(recovered_rows(alone[1]), x[1:3])  # classes of one row add nothing to what is pooled
+    alone = groups(SiteStatistics.from_embeddings(x[:4], [0, 1, 1, 2], 3).of_kind("pooled"))
+    assert same(recovered_rows(alone[1]), x[1:3])  # classes of one sample add nothing to what is pooled
 
 
 def test_means_give_one_row_only():
-    assert same(recovered_rows(cell(rows(1), "means")), rows(1))
-    assert recovered_rows(cell(rows(2), "means")) is None
+    assert same(recovered_rows(group(samples(1), "none")), samples(1))
+    assert recovered_rows(group(samples(2), "none")) is None
 
 
 @pytest.mark.parametrize("n", [2, 5, P])
 def test_the_span_tells_who_is_among_up_to_p_rows(n):
-    known = cell(rows(n))
-    assert in_span(known.mean, known.spread, rows(n)).all()
-    assert not in_span(known.mean, known.spread, rows(50, seed=1)).any()
+    known = group(samples(n))
+    assert in_span(known.mean, known.spread, samples(n)).all()
+    assert not in_span(known.mean, known.spread, samples(50, seed=1)).any()
 
 
 def test_more_than_p_rows_have_no_span_to_tell_by():
-    known = cell(rows(P + 1))
-    assert in_span(known.mean, known.spread, rows(3)) is None
+    known = group(samples(P + 1))
+    assert in_span(known.mean, known.spread, samples(3)) is None
 
 
 @pytest.mark.parametrize(("n", "least", "most"), [(2 * P, 0.8, 1.0), (400 * P, 0.45, 0.58)])
 def test_membership_is_guessed_the_better_the_fewer_rows_there_are(n, least, most):
-    x, others = rows(n), rows(2000, seed=1)
-    known = cell(x)
+    x, others = samples(n), samples(2000, seed=1)
+    known = group(x)
     assert least < auc(likelihood_ratio(known, x), likelihood_ratio(known, others)) < most
 
 
@@ -84,11 +84,11 @@ def test_auc_counts_ties_half():
     assert auc(np.zeros(3), np.zeros(5)) == 0.5
 
 
-@pytest.mark.parametrize("kind", ["per-class", "pooled", "means"])
+@pytest.mark.parametrize("kind", ["per-class", "pooled", "none"])
 def test_what_one_of_two_sites_takes_off_leaves_the_other(kind):
-    a, b = (Message.from_embeddings(rows(4, seed), [0, 0, 1, 2 - seed], 3).of_kind(kind) for seed in (0, 1))
+    a, b = (SiteStatistics.from_embeddings(samples(4, seed), [0, 0, 1, 2 - seed], 3).of_kind(kind) for seed in (0, 1))
     left = remainder(a + b, a)
     assert left.kind == kind and np.array_equal(left.count, b.count)
     np.testing.assert_allclose(left.sum, b.sum, atol=1e-12)
     np.testing.assert_allclose(left.second, b.second, atol=1e-11)
-    assert cells(left).keys() == cells(b).keys()
+    assert groups(left).keys() == groups(b).keys()

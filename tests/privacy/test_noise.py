@@ -1,4 +1,4 @@
-"""Noise on messages: how far one row can move them, what is added, and whether the promise is kept, by attack."""
+"""Noise on messages: how far one sample can move them, what is added, and whether the promise is kept, by attack."""
 
 import numpy as np
 import pytest
@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta, chi2, norm
 
-from ggeur.core.message import Message
+from ggeur.core.site_statistics import SiteStatistics
 from ggeur.privacy.noise import COUNT, Mechanism, system_normals
 
 P, C, R = 3, 2, 2.0
 
 
 def message(x, y, kind):
-    return Message.from_embeddings(np.reshape(x, (-1, P)), y, C).of_kind(kind)
+    return SiteStatistics.from_embeddings(np.reshape(x, (-1, P)), y, C).of_kind(kind)
 
 
 def vector(m):
@@ -24,33 +24,33 @@ def vector(m):
     return np.concatenate([COUNT * m.count, m.sum.ravel() / R, *seconds])
 
 
-def rows(n, seed=0, length=None):
+def samples(n, seed=0, length=None):
     x = np.random.default_rng(seed).normal(size=(n, P))
     norms = np.linalg.norm(x, axis=1, keepdims=True)
     return x / norms * (np.minimum(norms, R) if length is None else length)
 
 
-@given(st.integers(0, 10**6), st.sampled_from(["means", "pooled", "per-class"]), st.integers(0, C - 1))
+@given(st.integers(0, 10**6), st.sampled_from(["none", "pooled", "per-class"]), st.integers(0, C - 1))
 def test_no_row_in_the_ball_moves_a_message_further_than_its_sensitivity(seed, kind, label):
-    x = rows(6, seed)
+    x = samples(6, seed)
     y = np.array([0, 1, 0, 1, 1, label])
     far = np.linalg.norm(vector(message(x, y, kind)) - vector(message(x[:5], y[:5], kind)))
-    assert far <= np.sqrt(COUNT**2 + (1 if kind == "means" else 2)) + 1e-9
+    assert far <= np.sqrt(COUNT**2 + (1 if kind == "none" else 2)) + 1e-9
 
 
 def test_a_row_as_long_as_the_radius_moves_it_just_so_far():
-    far = np.linalg.norm(vector(message(rows(1, length=R), [1], "per-class")))
+    far = np.linalg.norm(vector(message(samples(1, length=R), [1], "per-class")))
     assert far == pytest.approx(np.sqrt(COUNT**2 + 2))
 
 
-@pytest.mark.parametrize("kind", ["means", "pooled", "per-class"])
+@pytest.mark.parametrize("kind", ["none", "pooled", "per-class"])
 @pytest.mark.parametrize(("secure", "clients", "share"), [(False, 5, 1.0), (True, 5, 0.5)])
 def test_what_is_added_is_normal_of_the_size_that_is_said(kind, secure, clients, share):
-    """Every coordinate has the same variance, s D of one row, shared among those whose total is seen but oneself."""
+    """Every coordinate has the same variance, s D of one sample, shared among those whose total is seen but oneself."""
     mechanism = Mechanism(1.0, 1e-5, R, secure=secure)
-    plain, normals = message(rows(4), [0, 0, 1, 1], kind), np.random.default_rng(0).standard_normal
+    plain, normals = message(samples(4), [0, 0, 1, 1], kind), np.random.default_rng(0).standard_normal
     noise = np.stack([vector(mechanism.apply(plain, clients, normals)) - vector(plain) for _ in range(4000)])
-    sigma = share * mechanism.scale * np.sqrt(COUNT**2 + (1 if kind == "means" else 2))
+    sigma = share * mechanism.scale * np.sqrt(COUNT**2 + (1 if kind == "none" else 2))
     squares = (noise / sigma) ** 2
     low, high = chi2.ppf([1e-5, 1 - 1e-5], len(noise))
     assert low < squares.sum(axis=0).min() and squares.sum(axis=0).max() < high
@@ -75,13 +75,13 @@ def lower_bound_of_mu(threshold, out, inn, level=1e-3):
 
 @pytest.mark.parametrize("unit", ["record", "client"])
 def test_an_attack_on_neighbouring_runs_proves_no_more_than_is_promised_and_would_if_noise_were_a_quarter(unit):
-    """10,000 runs with and 10,000 without a row of the largest length; the best test there is, at its midpoint."""
+    """10,000 runs with and 10,000 without a sample of the largest length; the best test there is, at its midpoint."""
     clip = None if unit == "record" else 1.0
     mechanism = Mechanism(1.0, 1e-5, R, unit, clip)
-    x, y = rows(5, length=R), np.array([0, 1, 0, 1, 1])
+    x, y = samples(5, length=R), np.array([0, 1, 0, 1, 1])
     if unit == "record":
         without, with_it = message(x[:4], y[:4], "pooled"), message(x, y, "pooled")
-    else:  # a client's message of five rows, cut to one row's worth, or none of it
+    else:  # a client's message of five samples, cut to one sample's worth, or none of it
         without, with_it = message(x[:0], y[:0], "pooled"), message(x, y, "pooled")
     mean_out, mean_in = (vector(mechanism._clipped(m)) for m in (without, with_it))
     direction = (mean_in - mean_out) / np.linalg.norm(mean_in - mean_out)
@@ -102,7 +102,7 @@ def test_an_attack_on_neighbouring_runs_proves_no_more_than_is_promised_and_woul
 @given(st.integers(1, 40), st.floats(0.1, 50))
 def test_a_clients_whole_message_is_never_longer_than_it_may_be(n, clip):
     mechanism = Mechanism(1.0, 1e-5, R, "client", clip)
-    m = message(rows(n, n), np.arange(n) % C, "per-class")
+    m = message(samples(n, n), np.arange(n) % C, "per-class")
     cut = mechanism._clipped(m)
     assert np.linalg.norm(vector(cut)) <= clip * np.sqrt(COUNT**2 + 2) + 1e-9
     np.testing.assert_allclose(cut.mean, m.mean, atol=1e-12)  # scaled, not bent
@@ -111,7 +111,7 @@ def test_a_clients_whole_message_is_never_longer_than_it_may_be(n, clip):
 def test_the_systems_numbers_are_normal_and_not_the_same_twice():
     drawn = system_normals((200, 500))
     assert drawn.shape == (200, 500) and np.isfinite(drawn).all()
-    cells = np.histogram(norm.cdf(drawn), bins=50, range=(0, 1))[0]
+    groups = np.histogram(norm.cdf(drawn), bins=50, range=(0, 1))[0]
     expected = drawn.size / 50
-    assert ((cells - expected) ** 2 / expected).sum() < chi2.ppf(1 - 1e-6, 49)
+    assert ((groups - expected) ** 2 / expected).sum() < chi2.ppf(1 - 1e-6, 49)
     assert not (drawn == system_normals((200, 500))).any()

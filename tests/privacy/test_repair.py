@@ -1,4 +1,4 @@
-"""Rows in a ball, and totals that noise has spoilt made statistics of some data again."""
+"""Samples in a ball, and totals that noise has spoilt made statistics of some data again."""
 
 from dataclasses import replace
 
@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import Message
-from ggeur.privacy.ball import Ball, basis_of
+from ggeur.core.site_statistics import SiteStatistics
+from ggeur.privacy.bounded_norm import BoundedNorm, basis_of
 from ggeur.privacy.noise import Mechanism, Noise
 from ggeur.privacy.repair import floor, repaired
-from ggeur.privacy.threshold import large_cells
+from ggeur.privacy.threshold import large_groups
 
 
 @given(st.integers(0, 10**6), st.floats(1e-3, 1e3))
@@ -20,7 +20,7 @@ def test_no_row_is_longer_than_the_radius_and_short_ones_stay(seed, radius):
     x = (10 * radius) ** np.random.default_rng(seed).uniform(0, 1, (20, 1)) * np.random.default_rng(seed).normal(
         size=(20, 4)
     )
-    made = Ball(radius).apply(x).astype(np.float64)
+    made = BoundedNorm(radius).apply(x).astype(np.float64)
     length = np.linalg.norm(x, axis=1)
     assert (np.linalg.norm(made, axis=1) <= radius).all()
     short = length < 0.99 * radius
@@ -33,15 +33,15 @@ def test_a_projection_is_public_keeps_lengths_on_average_and_is_the_same_everywh
     np.testing.assert_allclose(basis.T @ basis, 4 * np.eye(10), atol=1e-12)
     assert basis[0, 0] == pytest.approx(0.54549, abs=1e-5), "models that were projected depend on these numbers"
     x = np.random.default_rng(0).normal(size=(4000, 40))
-    lengths = (Ball(None, 10).apply(x).astype(np.float64) ** 2).sum(axis=1)
+    lengths = (BoundedNorm(None, 10).apply(x).astype(np.float64) ** 2).sum(axis=1)
     assert lengths.mean() == pytest.approx((x**2).sum(axis=1).mean(), rel=0.03)
     with pytest.raises(GgeurError, match="more than the 40 dimensions"):
-        Ball(None, 41).apply(x)
+        BoundedNorm(None, 41).apply(x)
 
 
 def total_of(n, p, rng, kind, classes=3):
     y = np.arange(n) % classes
-    return Message.from_embeddings(rng.normal(size=(n, p)) / np.sqrt(p), y, classes).of_kind(kind)
+    return SiteStatistics.from_embeddings(rng.normal(size=(n, p)) / np.sqrt(p), y, classes).of_kind(kind)
 
 
 @pytest.mark.parametrize("kind", ["pooled", "per-class"])
@@ -81,14 +81,17 @@ def test_without_noise_nothing_changes_and_directions_above_it_stay():
 
 
 def test_the_noises_largest_eigenvalue_is_what_the_floor_says():
-    noise, zero = Noise(1, 1, 2.0), Message(np.zeros(1), np.zeros((1, 200)), np.zeros((1, 200, 200)), np.zeros(200))
+    noise, zero = (
+        Noise(1, 1, 2.0),
+        SiteStatistics(np.zeros(1), np.zeros((1, 200)), np.zeros((1, 200, 200)), np.zeros(200)),
+    )
     drawn = Mechanism(1.0, 1e-5, 1.0).apply(zero, 1, np.random.default_rng(0).standard_normal)
     scaled = drawn.second[0] / Mechanism(1.0, 1e-5, 1.0).noise("per-class", 1).second * noise.second
     assert np.abs(np.linalg.eigvalsh(scaled)).max() == pytest.approx(floor(noise, 200), rel=0.05)
 
 
 def test_classes_under_the_threshold_are_left_out_and_means_are_in_the_ball():
-    m = Message(np.array([50.0, 8.0, -3.0]), np.full((3, 2), 9.0), np.zeros((0, 2, 2)), np.zeros(2))
+    m = SiteStatistics(np.array([50.0, 8.0, -3.0]), np.full((3, 2), 9.0), np.zeros((0, 2, 2)), np.zeros(2))
     made = repaired(m, Noise(2.0, 1, 0), 1.0)
     assert made.present.tolist() == [True, True, False]
     assert repaired(m, Noise(2.0, 1, 0), 1.0, min_count=10).present.tolist() == [True, False, False]
@@ -97,7 +100,7 @@ def test_classes_under_the_threshold_are_left_out_and_means_are_in_the_ball():
 
 
 @given(st.integers(0, 6), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), max_size=20))
-def test_rows_of_small_cells_take_no_part(least, cells):
-    y, d = (np.array([c[i] for c in cells], np.int64) for i in range(2))
-    kept = large_cells(y, d, least)
-    assert kept.tolist() == [i for i, c in enumerate(cells) if cells.count(c) >= least]
+def test_rows_of_small_cells_take_no_part(least, groups):
+    y, d = (np.array([c[i] for c in groups], np.int64) for i in range(2))
+    kept = large_groups(y, d, least)
+    assert kept.tolist() == [i for i, c in enumerate(groups) if groups.count(c) >= least]

@@ -7,8 +7,8 @@ import pytest
 
 from ggeur.data.table import EmbeddingTable
 from ggeur.paper.paper_tables import PartEmbeddings, Table
-from ggeur.paper.reproduce import prepare
-from ggeur.runs.result import Cell, Result
+from ggeur.paper.reproduce import prepare_table
+from ggeur.runs.result import Result, Trial
 from ggeur.runs.versions import installed_versions
 from ggeur.settings.grid import Experiment
 
@@ -23,22 +23,24 @@ def make_table(classes, domains, per_cell=8, p=6, seed=0, **changes):
 
 
 def make_result(experiment, avg, names=("amazon", "caltech", "dslr", "webcam")):
-    """`avg(number of the point, point, seed)` is a cell's AVG; domains lie around it, rounds lead up to it."""
-    cells = []
+    """`avg(number of the point, point, seed)` is a trial's AVG; domains lie around it, rounds lead up to it."""
+    trials = []
     for i, (point, varied) in enumerate(zip(experiment.points, experiment.varied, strict=True)):
         for seed in experiment.seeds:
             value = avg(i, point, seed)
             if value is None:
-                cell = Cell(point.train.method, point.augment.kind, seed, varied, status="diverged", message="It grew.")
+                trial = Trial(
+                    point.train.method, point.augment.kind, seed, varied, status="diverged", message="It grew."
+                )
             else:
                 domains = dict(zip(names, (value - 1, value + 1, value, value), strict=False))
-                cell = Cell(
+                trial = Trial(
                     point.train.method, point.augment.kind, seed, varied, domains=domains, avg=value, std=0.7,
                     rounds=[value - 5, value - 1, value], seconds=6.0, round_seconds=2.0,
                     local_steps=[10, 20], bytes_up=2048, bytes_down=4096, rounds_to_95=2,
                 )  # fmt: skip
-            cells.append(cell)
-    return Result(cells)
+            trials.append(trial)
+    return Result(trials)
 
 
 def write_run(folder, experiment, result, reading=None):
@@ -65,7 +67,7 @@ def table5_run(tmp_path_factory):
     spec = Table.load("table5")
     rows = [row for row in spec.rows if row.name.startswith("FedAvg")]
     sources = {"Office-Caltech": PartEmbeddings(tmp_path / "office.npz", table)}
-    experiment, reading = prepare(spec, sources, rows=rows, seeds=3, rounds=3)
+    experiment, reading = prepare_table(spec, sources, rows=rows, seeds=3, rounds=3)
     return write_run(tmp_path / "t5", experiment, make_result(experiment, climbing), reading)
 
 
@@ -81,7 +83,7 @@ def paper_run(tmp_path):
             table.save(path)
             sources[part.name] = PartEmbeddings(path, table)
         chosen = [row for row in spec.rows if not rows or row.name in rows]
-        experiment, reading = prepare(spec, sources, rows=chosen, seeds=2, rounds=3, protocol=protocol)
+        experiment, reading = prepare_table(spec, sources, rows=chosen, seeds=2, rounds=3, protocol=protocol)
         domains = tuple(spec.parts[0].domains.values()) or ("all",)
         result = make_result(experiment, climbing, domains)
         return write_run(tmp_path / f"{name}-{protocol}", experiment, result, reading)

@@ -78,11 +78,11 @@ def test_tables_sort_both_ways_with_blanks_last(opened):
     for direction, sign in (("descending", -1), ("ascending", 1)):
         heading.locator("button").click()
         assert heading.get_attribute("aria-sort") == direction
-        shown = table.locator("tbody tr td:nth-child(6)").evaluate_all("cells => cells.map(c => c.dataset.value)")
+        shown = table.locator("tbody tr td:nth-child(6)").evaluate_all("trials => trials.map(c => c.dataset.value)")
         values = [float(value) for value in shown if value]
         assert values == sorted(values, key=lambda v: sign * v) and shown[len(values) :] == [""]
     table.locator("thead button").first.click()
-    names = table.locator("tbody th").evaluate_all("cells => cells.map(c => c.dataset.value)")
+    names = table.locator("tbody th").evaluate_all("trials => trials.map(c => c.dataset.value)")
     assert names == page.evaluate("names => names.toSorted((a, b) => a.localeCompare(b))", names)
 
 

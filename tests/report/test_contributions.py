@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import Message, Total
+from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.contributions import (
     FILE,
     Estimate,
-    Site,
+    SiteSamples,
     contributions,
     contributions_of_table,
-    load,
-    save,
+    load_contributions,
+    save_contributions,
     sites_of,
 )
-from ggeur.federation.simulated import Clients
+from ggeur.federation.local_clients import Clients
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import double_logits
-from ggeur.methods import resolve, resolve_solved
+from ggeur.methods import resolve, resolve_closed_form
 from ggeur.methods.algorithm import Task
 from ggeur.report.contributions_section import contributions_section
 from ggeur.report.page import write_report
@@ -43,7 +43,7 @@ def samples(seed, n=30, classes=range(C), shift=0.0):
 
 def a_site(name, seed, domain=0, **how):
     (x, y), (left_x, left_y) = samples(seed, **how), samples(seed + 100, n=20)
-    return Site(name, [(domain, Message.from_embeddings(x, y, C))], left_x, left_y)
+    return SiteSamples(name, [(domain, SiteStatistics.from_embeddings(x, y, C))], left_x, left_y)
 
 
 @pytest.fixture(scope="module")
@@ -56,14 +56,16 @@ def four():
 
 def accuracy(sites, members, solved):
     """Of the head of `members` at every site, in percent, from statistics added up and solved anew."""
-    params = solved.solve(Total.of([m for i in sorted(members) for m in sites[i].messages], solved.apart), TASK)
+    params = solved.solve(
+        FederationStatistics.of([m for i in sorted(members) for m in sites[i].messages], solved.apart), TASK
+    )
     head = resolve_head(solved.head)
     return np.array([100 * (double_logits(head, params, s.x).argmax(axis=1) == s.y).mean() for s in sites])
 
 
-@pytest.mark.parametrize("name", ["ncm", "lda", "ridge", "limit", "gated", "limit+gated"])
+@pytest.mark.parametrize("name", ["ncm", "lda", "ridge", "ggeur-limit", "mixture", "blend"])
 def test_all_numbers_are_those_of_heads_solved_from_scratch(four, name):
-    solved, everybody = resolve_solved(name, {}), set(range(4))
+    solved, everybody = resolve_closed_form(name, {}), set(range(4))
     whole, found = accuracy(four, everybody, solved), contributions(four, solved, TASK, name)
     assert found.head == name and [one.site for one in found.sites] == ["a", "b", "c", "d"]
     assert [one.accuracy.value for one in found.sites] == pytest.approx(whole)
@@ -73,28 +75,28 @@ def test_all_numbers_are_those_of_heads_solved_from_scratch(four, name):
         assert one.to_others.value == pytest.approx(np.delete(added, i).mean(), abs=1e-12)
 
 
-@pytest.mark.parametrize("name", ["lda", "gated"])
+@pytest.mark.parametrize("name", ["lda", "mixture"])
 def test_a_head_without_a_site_is_that_of_the_others_bit_for_bit(four, name):
-    solved, made, heard = resolve_solved(name, {}), [], []
+    solved, made, heard = resolve_closed_form(name, {}), [], []
     recorded = solved._replace(solve=lambda total, task: made.append(solved.solve(total, task)) or made[-1])
     contributions(four, recorded, TASK, on_head=lambda *done: heard.append(done))
     assert len(made) == 5 and heard == [(i, 5) for i in range(1, 6)]
     for i in range(4):
         others = [(d, m.of_kind("pooled")) for site in four[:i] + four[i + 1 :] for d, m in site.messages]
-        wanted = solved.solve(Total.of(others, solved.apart), TASK)
+        wanted = solved.solve(FederationStatistics.of(others, solved.apart), TASK)
         assert all(np.array_equal(wanted[key], made[i + 1][key]) for key in wanted)
 
 
 def test_a_site_without_samples_adds_exactly_nothing(four):
     x, y = samples(0)
-    zero = Message.from_embeddings(x[:0], y[:0], C)
-    for empty in (Site("empty", [], x[:0], y[:0]), Site("empty", [(3, zero)], x, y)):
-        *_, last = contributions([*four, empty], resolve_solved("gated", {}), TASK).sites
+    zero = SiteStatistics.from_embeddings(x[:0], y[:0], C)
+    for empty in (SiteSamples("empty", [], x[:0], y[:0]), SiteSamples("empty", [(3, zero)], x, y)):
+        *_, last = contributions([*four, empty], resolve_closed_form("mixture", {}), TASK).sites
         assert last.to_others.value == 0 and (last.accuracy is None) == (not len(empty.y))
 
 
 def test_errors_are_binomial_paired_and_at_least_one_sample(four):
-    for site, one in zip(four, contributions(four, resolve_solved("lda", {}), TASK).sites, strict=True):
+    for site, one in zip(four, contributions(four, resolve_closed_form("lda", {}), TASK).sites, strict=True):
         a, n = one.accuracy.value / 100, len(site.y)
         assert one.accuracy.error == pytest.approx(100 * max(np.sqrt(a * (1 - a) / n), 1 / n))
         assert one.to_itself.error >= 100 / 20 - 1e-9 and one.to_others.error >= 100 / 20 / np.sqrt(3) - 1e-9
@@ -104,7 +106,7 @@ def test_sites_leave_a_fold_of_every_group_out_and_send_the_rest():
     x, y = samples(0, n=120)
     domains = np.repeat([0, 1, 1], 40)
     parts = [np.arange(60), np.arange(60, 120)]  # the first has samples of both domains
-    solved = resolve_solved("lda", {})
+    solved = resolve_closed_form("lda", {})
     sites = sites_of(Clients.of(x, y, domains, C, parts), ["one", "two"], solved, 0)
     assert [[d for d, _ in site.messages] for site in sites] == [[0, 1], [1]]
     for site, part in zip(sites, parts, strict=True):
@@ -120,13 +122,13 @@ def test_sites_leave_a_fold_of_every_group_out_and_send_the_rest():
 
 def test_too_few_samples_and_a_single_site(four):
     with pytest.raises(GgeurError, match="enough samples"):
-        contributions([Site("a", [], np.zeros((0, P)), np.zeros(0, int))], resolve_solved("lda", {}), TASK)
-    (one,) = contributions(four[:1], resolve_solved("lda", {}), TASK).sites
+        contributions([SiteSamples("a", [], np.zeros((0, P)), np.zeros(0, int))], resolve_closed_form("lda", {}), TASK)
+    (one,) = contributions(four[:1], resolve_closed_form("lda", {}), TASK).sites
     assert one.to_others is None and one.to_itself.value == pytest.approx(one.accuracy.value - 100 / C)
 
 
 def test_of_a_method_that_chooses_the_head_that_it_takes_is_looked_at(build_table):
-    chosen = resolve("auto", None, {"candidates": ["lda", "gated"], "folds": 2})
+    chosen = resolve("auto", None, {"candidates": ["lda", "mixture"], "folds": 2})
     found = contributions_of_table(build_table(), BY_DOMAIN, chosen, 0)
     taken = {c.label: c.solved for c in chosen.candidates}[found.head]
     assert found == contributions_of_table(build_table(), BY_DOMAIN, taken, 0, found.head)
@@ -136,7 +138,7 @@ def test_of_a_method_that_chooses_the_head_that_it_takes_is_looked_at(build_tabl
 def test_office_caltech_by_domain(shared):
     """The two web domains, each the other's only source of such pictures, give each other most."""
     table = EmbeddingTable.load(shared / "data" / "embeddings" / "office_caltech10.tinyvit.npz")
-    found = contributions_of_table(table, BY_DOMAIN, resolve_solved("lda", {}), 0, "lda")
+    found = contributions_of_table(table, BY_DOMAIN, resolve_closed_form("lda", {}), 0, "lda")
     assert [one.site for one in found.sites] == ["amazon", "caltech", "dslr", "webcam"]
     assert min(one.accuracy.value for one in found.sites) > 90
 
@@ -146,25 +148,25 @@ def test_office_caltech_by_domain(shared):
 
 @pytest.fixture
 def found(four):
-    return contributions(four, resolve_solved("lda", {}), TASK, "lda")
+    return contributions(four, resolve_closed_form("lda", {}), TASK, "lda")
 
 
 def test_the_file_is_read_back_as_it_was_and_a_damaged_one_is_refused_by_name(found, tmp_path):
-    assert load(tmp_path) is None
+    assert load_contributions(tmp_path) is None
     first = found.sites[0]._replace(accuracy=None)
     for one in (found, found._replace(sites=(first, *found.sites[1:]))):
-        save(one, tmp_path)
-        assert load(tmp_path) == one
+        save_contributions(one, tmp_path)
+        assert load_contributions(tmp_path) == one
     whole = (tmp_path / FILE).read_bytes()
     (tmp_path / FILE).write_bytes(whole.replace(b'"d"', b'"e"'))
     with pytest.raises(GgeurError, match="checksum"):
-        load(tmp_path)
+        load_contributions(tmp_path)
     for change in ({"schema": 2}, {"sites": [["a"]]}, {"head": 3}, {"more": 1}):
         tree = json.loads(whole) | change
         del tree["sha256"]
         (tmp_path / FILE).write_text(json.dumps(tree), encoding="utf-8")
         with pytest.raises(GgeurError, match=r"contributions\.json is damaged"):
-            load(tmp_path)
+            load_contributions(tmp_path)
 
 
 def test_the_table_shows_the_numbers_and_marks_what_is_beyond_chance(found):
@@ -173,14 +175,14 @@ def test_the_table_shows_the_numbers_and_marks_what_is_beyond_chance(found):
     sites = tuple(one._replace(to_others=e) for one, e in zip(found.sites, points, strict=True))
     bad = sites[0]._replace(site="<script>alert(1)</script>")
     tree = ElementTree.fromstring(contributions_section(found._replace(sites=(bad, *sites[1:])), "x"))
-    cells = [[cell.text for cell in row] for row in tree.iter("tr")][1:]
-    assert [row[0] for row in cells] == ["b", "<script>alert(1)</script>", "d", "c"]
-    assert [row[3] for row in cells] == ["+2.6 ± 1.0*", "+2.4 ± 1.0", "+0.0 ± 1.0", "-2.6 ± 1.0*"]
-    assert cells[0][1] == f"{found.sites[1].accuracy.value:.1f} ± {found.sites[1].accuracy.error:.1f}"
+    trials = [[trial.text for trial in row] for row in tree.iter("tr")][1:]
+    assert [row[0] for row in trials] == ["b", "<script>alert(1)</script>", "d", "c"]
+    assert [row[3] for row in trials] == ["+2.6 ± 1.0*", "+2.4 ± 1.0", "+0.0 ± 1.0", "-2.6 ± 1.0*"]
+    assert trials[0][1] == f"{found.sites[1].accuracy.value:.1f} ± {found.sites[1].accuracy.error:.1f}"
 
 
 def test_a_run_folder_with_the_file_has_the_section(own_run, found, tmp_path):
-    save(found, own_run)
+    save_contributions(found, own_run)
     try:
         text = write_report([own_run], tmp_path / "report.html").read_text(encoding="utf-8")
     finally:

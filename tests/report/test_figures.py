@@ -159,13 +159,13 @@ def test_six_betas_make_six_panels_on_one_scale(table):
 
 def test_the_similarity_figure_says_the_means(table):
     pairs = inspection.similarities(table)
-    axes = images_of(figures.similarity(pairs))
+    axes = images_of(figures.draw_similarity(pairs))
     assert [ax.get_title() for ax in axes] == [f"same class {p.same:.2f}, others {p.other:.2f}" for p in pairs]
     assert (axes[0].get_ylabel(), axes[0].get_xlabel()) == pairs[0].domains
 
 
 def test_the_client_view_has_three_panels_with_one_frame(table, parts):
-    figure = figures.client_view(inspection.client_view(table, parts, 0, TWO_STEPS, [], seed=0))
+    figure = figures.draw_client_view(inspection.client_view(table, parts, 0, TWO_STEPS, [], seed=0))
     assert len(figure.axes) == 3 and len({ax.get_xlim() for ax in figure.axes}) == 1
     assert figure.axes[0].get_title() == "domain 0: own rows"
 
@@ -177,20 +177,22 @@ def test_they_can_be_drawn_for_few_and_for_many(tmp_path, n_classes, n_domains, 
     names = client_names(table, parts)
     made = {
         "labels": figures.label_distribution({"a": inspection.client_counts(table, parts)}, table.class_names, names),
-        "spectra": figures.spectra(*inspection.spectra(table)),
-        "view": figures.client_view(inspection.client_view(table, parts, 0, ggeur(steps=1, target=40), [], seed=0)),
+        "spectra": figures.draw_spectra(*inspection.spectra(table)),
+        "view": figures.draw_client_view(
+            inspection.client_view(table, parts, 0, ggeur(steps=1, target=40), [], seed=0)
+        ),
     }
     if n_domains > 1:
-        made["similarity"] = figures.similarity(inspection.similarities(table))
+        made["similarity"] = figures.draw_similarity(inspection.similarities(table))
     for name, figure in made.items():
         assert isinstance(figure, Figure)
-        png, svg = figures.save(figure, tmp_path / name)
+        png, svg = figures.save_figure(figure, tmp_path / name)
         assert min(Image.open(png).size) > 300 and svg.read_text().rstrip().endswith("</svg>")
 
 
 def test_the_same_figure_is_the_same_file(table, tmp_path):
     for name in ("one", "two"):
-        figures.save(figures.spectra(*inspection.spectra(table)), tmp_path / name)
+        figures.save_figure(figures.draw_spectra(*inspection.spectra(table)), tmp_path / name)
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
 
 

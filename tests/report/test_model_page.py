@@ -90,8 +90,8 @@ def test_its_numbers_are_those_of_model_json(fitted):
     about = json.loads((folder / "model.json").read_bytes())
     metrics, chosen = about["metrics"], about["algorithm"]
     said = section(text, "tests")
-    for domain, cells in metrics["cells"].items():
-        right, rows = np.sum(list(cells.values()), axis=0)
+    for domain, trials in metrics["trials"].items():
+        right, rows = np.sum(list(trials.values()), axis=0)
         assert metrics["domains"][domain] == pytest.approx(100 * right / rows)
         assert re.search(rf"{re.escape(domain)}\s+{rows}\s+{metrics['domains'][domain]:.2f}\s", said)
     assert f"{metrics['avg']:.2f} % right on average over 3 domains" in section(text, "summary")
@@ -99,7 +99,7 @@ def test_its_numbers_are_those_of_model_json(fitted):
     bars = text[text.index('<figure id="choice"') :]
     assert all(f">{value:.2f} %" in bars for value in chosen["expected"].values())
     assert f"{chosen['expected'][chosen['label']]:.2f} %, taken" in bars
-    mean = np.mean([100 * right / rows for own in metrics["cells"].values() for right, rows in own.values()])
+    mean = np.mean([100 * right / rows for own in metrics["trials"].values() for right, rows in own.values()])
     off = mean - chosen["expected"][chosen["label"]]
     assert f"say {mean:.2f} %" in section(text, "choice") and f"{abs(off):.2f} points too" in section(text, "choice")
     for sums in found.sums_:
@@ -138,7 +138,7 @@ def test_a_given_method_and_no_test_rows_and_one_site(tmp_path):
     ggeur.fit([(x, y)], method="lda", out=tmp_path / "one", contributions=True)
     text = write_model_page(tmp_path / "one", tmp_path / "page.html").read_text(encoding="utf-8")
     assert not {"choice", "tests"} & set(ids(text)) and not (tmp_path / "one" / "report.html").exists()
-    assert "named and not chosen" in text and "no test rows were given" in text
+    assert "named and not chosen" in text and "no test samples were given" in text
 
 
 def test_too_few_samples_for_contributions_still_make_a_model(tmp_path):

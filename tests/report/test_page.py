@@ -133,7 +133,7 @@ def test_what_a_cell_says_is_said_of_that_cell(build_run):
     one = {"partition": {"kind": "domain"}, "run": {"seeds": [0]}}
     folder = build_run(one, name="one")
     result = Result.load(folder)
-    result.cells[0].message = "Took gated."
+    result.trials[0].message = "Took gated."
     (folder / "result.json").write_text(result.to_json(), encoding="utf-8")
     assert "<li>Took gated.</li>" in render([read_run(folder)])
 

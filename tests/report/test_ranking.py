@@ -5,14 +5,14 @@ import pytest
 from scipy import stats
 
 from ggeur.report.page import _part
-from ggeur.report.ranking import Candidate, Ranking, least_difference, ranking, recommendation
+from ggeur.report.ranking import RankedMethod, Ranking, least_difference, ranking, recommendation
 from ggeur.report.run_folder import read_run
 
 WITH_3 = " With 3 seeds its lead over "
 
 
 def candidate(name, values, size=1000, seconds=1.0, solved=False):
-    return Candidate(name, tuple(values), size, seconds, solved)
+    return RankedMethod(name, tuple(values), size, seconds, solved)
 
 
 def ranked(*rows):
@@ -39,7 +39,7 @@ def test_intervals_of_ranks_by_hand():
 
 def test_a_lead_that_is_not_significant_is_said_beside_it_and_the_cheaper_is_named():
     best = candidate("FedAvg + GGEUR", [90.0, 92.0, 91.0], 10_000_000)
-    near = candidate("limit", [91.5, 90.0, 90.9], 1_000_000, solved=True)
+    near = candidate("ggeur-limit", [91.5, 90.0, 90.9], 1_000_000, solved=True)
     far = candidate("FedAvg", [70.0, 71.0, 70.5], 1000)
     assert recommendation(ranked(best, near, far)) == [
         "Highest accuracy: FedAvg + GGEUR, 91.0 %, 9.5 MiB per site. "
@@ -51,7 +51,7 @@ def test_a_lead_that_is_not_significant_is_said_beside_it_and_the_cheaper_is_nam
 
 def test_a_clear_lead_and_the_best_one_shot_classifier():
     best = candidate("SCAFFOLD", [95.0, 95.1, 95.2], 10_000_000)
-    near = candidate("limit", [90.1, 90.2, 90.3], 1000, solved=True)
+    near = candidate("ggeur-limit", [90.1, 90.2, 90.3], 1000, solved=True)
     assert recommendation(ranked(best, near)) == [
         "Highest accuracy: SCAFFOLD, 95.1 %, 9.5 MiB per site. With 3 seeds its lead over limit is significant.",
         "Highest accuracy of a one-shot classifier: limit, 90.2 %, 1000 B per site.",
@@ -106,13 +106,13 @@ def test_settings_of_a_federation_are_averaged_and_choices_are_not(tree):
         tree(
             partition={"kind": "label-and-domain", "beta": [0.5, 5.0]},
             augment={"kind": "none"},
-            train={"rounds": 1, "rate": [0.01, 0.1], "method": "fedavg"},
+            train={"rounds": 1, "learning_rate": [0.01, 0.1], "method": "fedavg"},
         )
     )
     result = ggeur.run(experiment)
     found = ranking(entries(result, experiment, None), None)
     assert found.federations == 2 and {row.name for row in found.rows} == {"rate 0.01", "rate 0.1"}
-    of = [c.avg for c in result.cells if c.settings["train.rate"] == 0.1 and c.seed == result.cells[0].seed]
+    of = [c.avg for c in result.trials if c.settings["train.learning_rate"] == 0.1 and c.seed == result.trials[0].seed]
     (row,) = (row for row in found.rows if row.name == "rate 0.1")
     assert row.values[0] == pytest.approx(np.mean(of))
     assert recommendation(found)[0].startswith("Highest accuracy on average over 2 settings: rate ")

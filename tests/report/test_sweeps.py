@@ -12,7 +12,7 @@ from ggeur.report.latex import to_latex
 from ggeur.report.page import write_report
 from ggeur.report.run_folder import read_run
 from ggeur.report.tables import averaged, compare
-from ggeur.runs.result import Cell, Result
+from ggeur.runs.result import Result, Trial
 
 SWEEP = {
     "partition": {"kind": "label-and-domain", "beta": [0.1, 5.0]},
@@ -82,7 +82,7 @@ def test_settings_of_one_row_each_are_rows_and_none_is_best(build_run):
 
 
 def test_of_rates_that_are_tried_one_is_best(build_run):
-    table = compare(Result.load(build_run({"train": {"rate": [0.1, 0.2]}, "run": {"seeds": [0, 1]}})), None)
+    table = compare(Result.load(build_run({"train": {"learning_rate": [0.1, 0.2]}, "run": {"seeds": [0, 1]}})), None)
     assert table.leads(table.lines[1], table.columns.index("AVG"))
 
 
@@ -90,15 +90,15 @@ def test_of_rates_that_are_tried_one_is_best(build_run):
 def test_a_long_name_is_shown_whole_whatever_the_width(width):
     name = "a_package_with_a_long_name.methods:fedavg_with_clipping_and_more"
     domains = {"handwritten": 50.0, "typeset": 50.0, "clutter": 50.0, "texture": 50.0}
-    cells = [Cell(name, "none", s, {"train.method": name}, domains=domains, avg=50.0 + s, std=1.0) for s in (0, 1)]
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown(Result(cells), width)).splitlines()
+    trials = [Trial(name, "none", s, {"train.method": name}, domains=domains, avg=50.0 + s, std=1.0) for s in (0, 1)]
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown(Result(trials), width)).splitlines()
     first = "".join(line.split("│")[1].strip() for line in lines if line.startswith("│"))
     assert name in first.replace(" ", "")
 
 
 def test_a_chart_names_its_setting_whole(build_run):
     tree = SWEEP | {"partition": {"kind": "dirichlet", "clients": [3, 4], "beta": [0.125], "min_per_class": 0}}
-    run = read_run(build_run(tree | {"train": {"rate": [0.0125]}}))
+    run = read_run(build_run(tree | {"train": {"learning_rate": [0.0125]}}))
     titles = [ax.get_title().replace("\n", " ") for ax in convergence(run.entries).axes]
     assert "FedAvg, clients 3, beta 0.125, rate 0.0125" in titles
 
@@ -114,11 +114,11 @@ def test_a_chart_names_its_setting_whole(build_run):
     ],
 )
 def test_the_last_five_rounds_are_named_only_where_there_were_five(rounds, says):
-    cells = [
-        Cell("lda" if len(r) == 1 else "fedavg", "none", 0, {}, rounds=r, local_steps=[1] * (len(r) > 1))
+    trials = [
+        Trial("lda" if len(r) == 1 else "fedavg", "none", 0, {}, rounds=r, local_steps=[1] * (len(r) > 1))
         for r in rounds
     ]
-    assert averaged(cells) == says
+    assert averaged(trials) == says
 
 
 @pytest.mark.parametrize(
@@ -127,5 +127,5 @@ def test_the_last_five_rounds_are_named_only_where_there_were_five(rounds, says)
 )
 def test_a_row_without_a_grid_says_what_it_was_trained_on(method, augment, steps, name):
     """As that of a real federation, which has one row."""
-    cells = [Cell(method, augment, 0, {}, avg=50.0, domains={"a": 50.0}, local_steps=steps, rounds=[50.0])]
-    assert [line.name for line in compare(Result(cells), None).lines] == [name]
+    trials = [Trial(method, augment, 0, {}, avg=50.0, domains={"a": 50.0}, local_steps=steps, rounds=[50.0])]
+    assert [line.name for line in compare(Result(trials), None).lines] == [name]

@@ -38,7 +38,7 @@ def test_a_model_that_is_saved_again_has_the_same_arrays_by_the_same_names(folde
 
 
 def test_a_run_folder_gives_the_model_of_its_best_cell():
-    best = Model.load(BEFORE / "linear" / "model" / "cell-001")
+    best = Model.load(BEFORE / "linear" / "model" / "trial-001")
     np.testing.assert_array_equal(Model.load(BEFORE / "linear").params["W"], best.params["W"])
 
 
@@ -69,12 +69,12 @@ def test_a_model_of_0_1_0_gives_the_probabilities_it_gave(folder):
 
 def test_a_run_of_0_1_0_is_read_reported_and_known_as_finished(tmp_path):
     run = read_run(RELEASED / "run")
-    assert [entry.method for entry in run.entries] == ["fedavg", "lda", "gated"]
+    assert [entry.method for entry in run.entries] == ["fedavg", "lda", "mixture"]
     assert [round(entry.avg, 2) for entry in run.entries] == [56.25, 78.12, 81.25]
     assert write_report([RELEASED / "run"], tmp_path / "r.html").stat().st_size > 10_000
     copied = Path(shutil.copytree(RELEASED, tmp_path / "copy")) / "run"
     again = ggeur_run(Experiment.load(copied / "config.toml"), out=copied, resume=True)
-    assert [cell.avg for cell in again.cells] == [cell.avg for cell in Result.load(RELEASED / "run").cells]
+    assert [trial.avg for trial in again.trials] == [trial.avg for trial in Result.load(RELEASED / "run").trials]
 
 
 def test_sites_join_and_leave_a_model_of_0_1_0(tmp_path):

@@ -81,7 +81,7 @@ def test_the_accuracy_is_that_of_the_head_that_is_saved(tree, tmp_path):
         {"metrics": {"avg": 3}},
         {"settings": {"train": 3}},
         {"privacy": {"epsilon": "x"}},
-        {"calibration": {"left_out": "x"}},
+        {"calibration": {"validation": "x"}},
         {"encoder": {"dimension": "x"}},
     ],
 )

@@ -6,12 +6,12 @@ from scipy import stats
 
 from ggeur.core.errors import GgeurError
 from ggeur.runs.compare import paired_difference
-from ggeur.runs.result import Cell, Result
+from ggeur.runs.result import Result, Trial
 
 
 def rows(*columns):
-    cells = [Cell("m", "k", seed, {"arm": i}, avg=v) for i, col in enumerate(columns) for seed, v in enumerate(col)]
-    return Result(cells).rows()
+    trials = [Trial("m", "k", seed, {"arm": i}, avg=v) for i, col in enumerate(columns) for seed, v in enumerate(col)]
+    return Result(trials).rows()
 
 
 def test_the_interval_is_that_of_the_paired_t_test():

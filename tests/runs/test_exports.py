@@ -15,14 +15,14 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.units import Units
 from ggeur.heads import IMAGES
 from ggeur.heads import resolve as resolve_head
-from ggeur.privacy.ball import Ball
+from ggeur.privacy.bounded_norm import BoundedNorm
 from ggeur.runs.exports.export_folder import write_hub, write_torch
 from ggeur.runs.exports.onnx_graph import write_onnx
 from ggeur.runs.model import Model
 
 P, SIDE, NAMES = 6, 16, ("ant", "bee", "cat")
 RNG = np.random.default_rng(1)
-FAR = 2e4  # how far from zero the rows of a solved head lie, in units of their spread
+FAR = 2e4  # how far from zero the rows of a one-shot classifier lie, in units of their spread
 
 
 def rows(n=50, p=P, at=0.0):
@@ -32,7 +32,7 @@ def rows(n=50, p=P, at=0.0):
 def calibrated(t):
     return {
         "temperature": t,
-        "left_out": {"rows": 9, "error": 1.0, "error_before": 2.0, "coverage": [[0.0, 100.0, 90.0]]},
+        "validation": {"rows": 9, "error": 1.0, "error_before": 2.0, "coverage": [[0.0, 100.0, 90.0]]},
     }
 
 
@@ -84,12 +84,12 @@ MODELS = {
     "simplecnn": lambda: network("simplecnn", normalise="cifar10"),
     "resnet10": lambda: network("resnet10"),
     "lda": lambda: (solved("lda"), rows(at=FAR)),
-    "gated": lambda: (solved("gated"), rows(at=FAR)),
-    "limit+gated": lambda: (solved("limit+gated"), rows(at=FAR)),
+    "mixture": lambda: (solved("mixture"), rows(at=FAR)),
+    "blend": lambda: (solved("blend"), rows(at=FAR)),
     "units": lambda: (replace(trained("mlp"), units=Units(np.full(P, FAR), 0.5)), rows(at=FAR)),
-    "ball": lambda: (replace(trained("linear"), ball=Ball(1.5)), rows()),
+    "ball": lambda: (replace(trained("linear"), ball=BoundedNorm(1.5)), rows()),
     "projected": lambda: (
-        replace(trained("linear"), ball=Ball(1.5, P), encoder={"dimension": 9}, units=Units(np.zeros(P), 2.0)),
+        replace(trained("linear"), ball=BoundedNorm(1.5, P), encoder={"dimension": 9}, units=Units(np.zeros(P), 2.0)),
         rows(p=9),
     ),
 }

@@ -12,7 +12,7 @@ import pytest
 from ggeur.core.errors import GgeurError
 from ggeur.core.units import Units
 from ggeur.runs.model import Model
-from ggeur.runs.result import Cell, Result
+from ggeur.runs.result import Result, Trial
 
 NAMES = ("ant", "bee", "cat", "dog")
 
@@ -82,18 +82,18 @@ def test_a_table_of_another_encoder_is_refused(build_table, saved):
 
 
 def run_folder(folder, avgs, saved=None):
-    cells = [Cell("fedavg", "none", i, {}, "diverged" if a is None else "ok", avg=a) for i, a in enumerate(avgs)]
+    trials = [Trial("fedavg", "none", i, {}, "diverged" if a is None else "ok", avg=a) for i, a in enumerate(avgs)]
     folder.mkdir()
-    (folder / "result.json").write_text(Result(cells).to_json())
+    (folder / "result.json").write_text(Result(trials).to_json())
     for i in range(len(avgs)) if saved is None else saved:
-        model(seed=i).save(folder / "model" / f"cell-{i:03d}")
+        model(seed=i).save(folder / "model" / f"trial-{i:03d}")
     return folder
 
 
 @pytest.mark.parametrize(
     "avgs, saved, last",
     [([1.0, 3.0, 2.0], None, 2), ([1.0, None], [0], 0), ([9.0, 3.0, 4.0], [0, 1], 1)],
-    ids=["not the best on test rows", "the last diverged", "the last has no model"],
+    ids=["not the best on test samples", "the last diverged", "the last has no model"],
 )
 def test_a_run_folder_gives_the_model_of_its_last_cell_that_has_one(tmp_path, avgs, saved, last):
     loaded = Model.load(run_folder(tmp_path / "run", avgs, saved))
@@ -102,15 +102,15 @@ def test_a_run_folder_gives_the_model_of_its_last_cell_that_has_one(tmp_path, av
 
 def test_a_cell_is_named_by_its_number_or_its_arm(tmp_path):
     folder = run_folder(tmp_path / "run", [1.0, 3.0, 2.0])
-    cells = Result.load(folder).cells
-    for cell, arm in zip(cells, ("plain", "GGEUR", "GGEUR"), strict=True):
-        cell.settings["arm"] = arm
-    (folder / "result.json").write_text(Result(cells).to_json())
-    for cell, number in ((0, 0), (1, 1), ("plain", 0), ("GGEUR", 2), ("last", 2)):
-        np.testing.assert_array_equal(Model.load(folder, cell=cell).params["W"], model(seed=number).params["W"])
+    trials = Result.load(folder).trials
+    for trial, arm in zip(trials, ("plain", "GGEUR", "GGEUR"), strict=True):
+        trial.settings["arm"] = arm
+    (folder / "result.json").write_text(Result(trials).to_json())
+    for trial, number in ((0, 0), (1, 1), ("plain", 0), ("GGEUR", 2), ("last", 2)):
+        np.testing.assert_array_equal(Model.load(folder, trial=trial).params["W"], model(seed=number).params["W"])
     for unknown in (7, "FedAvg"):
-        with pytest.raises(GgeurError, match="cells 0 to 2 and the arms plain, GGEUR"):
-            Model.load(folder, cell=unknown)
+        with pytest.raises(GgeurError, match="trials 0 to 2 and the arms plain, GGEUR"):
+            Model.load(folder, trial=unknown)
 
 
 def test_a_run_of_which_nothing_finished_has_no_model(tmp_path):

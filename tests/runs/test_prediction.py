@@ -1,4 +1,4 @@
-"""Answers: whatever is given becomes rows of the model's encoder, and says which picture is meant."""
+"""Answers: whatever is given becomes samples of the model's encoder, and says which picture is meant."""
 
 import json
 from dataclasses import replace
@@ -11,7 +11,7 @@ from PIL import Image
 import ggeur
 from ggeur import heads
 from ggeur.core.errors import GgeurError
-from ggeur.data.rows import Rows
+from ggeur.data.samples import Samples
 from ggeur.encode.builtin import BuiltinEncoder
 from ggeur.encode.encoder import about, load_encoder
 from ggeur.runs.model import Model
@@ -70,8 +70,8 @@ def test_frames_and_tensors_are_taken_as_the_arrays_that_they_hold(model, folder
     forms = {
         "a frame": (pandas.DataFrame(x), wanted),
         "a tensor": (torch.tensor(x), wanted),
-        "a list of tensors": ([torch.tensor(row) for row in x], wanted),
-        "one row": (torch.tensor(x[1]), wanted[[1]]),
+        "a list of tensors": ([torch.tensor(sample) for sample in x], wanted),
+        "one sample": (torch.tensor(x[1]), wanted[[1]]),
         "a column of paths": (pandas.Series([str(folder / "d.png"), str(folder / "b.png")]), wanted[:2]),
         "pixels": (torch.tensor(PHOTOS), wanted),
         "a picture": (torch.tensor(PHOTOS[2]), wanted[[2]]),
@@ -93,8 +93,8 @@ def test_numbers_that_are_not_the_heads_are_refused(model):
 
 def test_a_model_alone_has_no_cells(model, tmp_path):
     model.save(tmp_path / "m")
-    with pytest.raises(GgeurError, match="is a model and not a run, so it has no cell 3"):
-        ggeur.load_model(tmp_path / "m", cell=3)
+    with pytest.raises(GgeurError, match="is a model and not a run, so it has no trial 3"):
+        ggeur.load_model(tmp_path / "m", trial=3)
 
 
 def test_below_the_least_probability_there_is_no_answer(model, wanted):
@@ -134,7 +134,7 @@ def test_folders_named_as_classes_are_the_truth_and_others_are_not(model, tmp_pa
 
 def test_a_table_without_labels_is_labelled_and_keeps_its_names(model, tmp_path, wanted):
     x = BuiltinEncoder().encode(PHOTOS)
-    Rows(x, tuple("dbca"), meta=about(BuiltinEncoder())).save(tmp_path / "new.npz")
+    Samples(x, tuple("dbca"), meta=about(BuiltinEncoder())).save(tmp_path / "new.npz")
     found = model.predict(tmp_path / "new.npz")
     assert found.names == tuple("dbca") and found.truth == ()
     np.testing.assert_allclose(found.probabilities, wanted, atol=1e-6)
@@ -215,7 +215,7 @@ def test_a_file_inside_a_model_is_not_the_model(model, tmp_path):
 
 
 def test_a_temperature_divides_the_logits_and_is_kept(model, tmp_path):
-    warm = replace(model, calibration={"temperature": 4.0, "left_out": {}})
+    warm = replace(model, calibration={"temperature": 4.0, "validation": {}})
     warm.save(tmp_path / "m")
     x = BuiltinEncoder().encode(PHOTOS)
     z = x.astype(np.float64) @ model.params["W"].T.astype(np.float64) / 4

@@ -27,7 +27,13 @@ def tree(folder: Path, **train):
         "data": {"table": str(folder / "table.npz")},
         "partition": {"kind": "label-and-domain", "beta": 0.5},
         "augment": {"kind": ["none", "ggeur"], "target": 20, "per_prototype": 5},
-        "train": {"method": ["fedavg", "scaffold", "lda"], "rounds": ROUNDS, "local_epochs": 1, "batch": 8, **train},
+        "train": {
+            "method": ["fedavg", "scaffold", "lda"],
+            "rounds": ROUNDS,
+            "local_epochs": 1,
+            "batch_size": 8,
+            **train,
+        },
         "run": {"seeds": [0, 1]},
     }
 
@@ -50,8 +56,8 @@ def outcome(run: Path):
     """Everything that must not depend on interruptions: results without seconds, heads bit for bit, metrics."""
     result = json.loads((run / "result.json").read_text())
     del result["sha256"]  # seconds are in it
-    for cell in result["cells"]:
-        del cell["seconds"], cell["round_seconds"]
+    for trial in result["trials"]:
+        del trial["seconds"], trial["round_seconds"]
     heads = {p.relative_to(run).as_posix(): p.read_bytes() for p in sorted((run / "model").rglob("*.npz"))}
     metrics = sorted((run / "metrics.jsonl").read_text().splitlines())
     return result, heads, metrics
@@ -102,7 +108,7 @@ def test_a_finished_cell_is_never_redone(folder, tmp_path):
     stopped_after(folder, tmp_path / "run", 2 * ROUNDS + 3)
     events = []
     ggeur.run(Experiment.load(folder / "e.toml"), out=tmp_path / "run", resume=True, on_round=events.append)
-    assert min(e["cell"] for e in events) == 2  # cells 0 and 1 were done
+    assert min(e["trial"] for e in events) == 2  # trials 0 and 1 were done
     assert outcome(tmp_path / "run") == outcome(folder / "whole")
 
 
@@ -130,15 +136,15 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(folder, tmp_path
 def test_torn_and_doubled_metrics_are_mended(folder, tmp_path):
     stopped_after(folder, tmp_path / "run", 2 * ROUNDS + 3)
     metrics = tmp_path / "run" / "metrics.jsonl"
-    metrics.write_bytes(metrics.read_bytes() + metrics.read_bytes().splitlines()[0] + b'\n{"cell": 3, "rou')
+    metrics.write_bytes(metrics.read_bytes() + metrics.read_bytes().splitlines()[0] + b'\n{"trial": 3, "rou')
     ggeur.run(Experiment.load(folder / "e.toml"), out=tmp_path / "run", resume=True)
     assert outcome(tmp_path / "run") == outcome(folder / "whole")
 
 
 def test_another_experiment_is_refused_with_the_difference(folder, tmp_path):
     stopped_after(folder, tmp_path / "run", 4)
-    other = Experiment.of(tree(folder, rate=0.5))
-    with pytest.raises(GgeurError, match=r"train\.rate is 'not set' there and 0\.5 here"):
+    other = Experiment.of(tree(folder, learning_rate=0.5))
+    with pytest.raises(GgeurError, match=r"train\.learning_rate is 'not set' there and 0\.5 here"):
         ggeur.run(other, out=tmp_path / "run", resume=True)
 
 
@@ -157,7 +163,7 @@ def test_changed_embeddings_are_noticed(folder, tmp_path):
 def test_resuming_a_finished_run_returns_its_result(folder):
     events = []
     again = ggeur.run(Experiment.load(folder / "e.toml"), out=folder / "whole", resume=True, on_round=events.append)
-    assert not events and [c.avg for c in again.cells] == [c.avg for c in ggeur.Result.load(folder / "whole").cells]
+    assert not events and [c.avg for c in again.trials] == [c.avg for c in ggeur.Result.load(folder / "whole").trials]
 
 
 def test_nothing_to_resume_is_said(folder, tmp_path):

@@ -102,8 +102,8 @@ def test_a_cell_of_a_run_and_a_sealed_model_too(places, tmp_path):
         "train": {"method": "ncm"},
     }
     ggeur.run(ggeur.Experiment.of(experiment), out=tmp_path / "run")
-    cell = tmp_path / "run" / "model" / "cell-000"
-    for number, folder in enumerate((cell, SEALED)):
+    trial = tmp_path / "run" / "model" / "trial-000"
+    for number, folder in enumerate((trial, SEALED)):
         copy = tmp_path / str(number)
         write_without_statistics(folder, copy)
         assert sorted(p.name for p in copy.iterdir()) == ["card.md", "head.npz", "model.json"]

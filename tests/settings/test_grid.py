@@ -31,10 +31,10 @@ def refused(**sections):
 
 
 def test_lists_span_a_grid_and_say_what_varies():
-    e = of(partition={"beta": [0.5, 0.1]}, train={"rate": [1.0, 2.0]}, run={"seeds": [4, 5]})
+    e = of(partition={"beta": [0.5, 0.1]}, train={"learning_rate": [1.0, 2.0]}, run={"seeds": [4, 5]})
     expected = [(0.5, 1.0), (0.5, 2.0), (0.1, 1.0), (0.1, 2.0)]
-    assert [(p.partition.beta, p.train.rate) for p in e.points] == expected
-    assert e.varied == tuple({"partition.beta": b, "train.rate": r} for b, r in expected)
+    assert [(p.partition.beta, p.train.learning_rate) for p in e.points] == expected
+    assert e.varied == tuple({"partition.beta": b, "train.learning_rate": r} for b, r in expected)
     assert e.seeds == (4, 5)
 
 
@@ -123,7 +123,7 @@ def test_the_callers_tree_is_left_alone_and_not_kept():
     "assignment, path, value",
     [
         ("train.rounds=5", "train.rounds", 5),
-        ("train.rate=1e-3", "train.rate", 1e-3),
+        ("train.learning_rate=1e-3", "train.learning_rate", 1e-3),
         ("train.broadcast=false", "train.broadcast", False),
         ("partition.beta=[0.5, 0.1]", "partition.beta", [0.5, 0.1]),
         ('augment.kind=["none", "ggeur"]', "augment.kind", ["none", "ggeur"]),
@@ -132,7 +132,7 @@ def test_the_callers_tree_is_left_alone_and_not_kept():
         (" train . method = my.module:name ", "train.method", "my.module:name"),
         ("data.table=a b=c.npz", "data.table", "a b=c.npz"),
         ("data.table=../some/where.npz", "data.table", "../some/where.npz"),
-        ("method.scaffold.server_rate=0.25", "method.scaffold.server_rate", 0.25),
+        ("method.scaffold.server_learning_rate=0.25", "method.scaffold.server_learning_rate", 0.25),
         ("data.table=", "data.table", ""),
         ("data.table=" + "[" * 5000, "data.table", "[" * 5000),
     ],
@@ -150,10 +150,10 @@ def test_a_malformed_assignment_is_shown_with_the_form_it_should_have(assignment
         override({}, [assignment])
 
 
-@pytest.mark.parametrize("assignment", ["train.rate.x=1", "train.method.x=1", "arm.name=1"])
+@pytest.mark.parametrize("assignment", ["train.learning_rate.x=1", "train.method.x=1", "arm.name=1"])
 def test_a_key_below_a_plain_value_is_refused(assignment):
     with pytest.raises(GgeurError, match="not a section"):
-        override({"train": {"rate": 0.1, "method": "fedavg"}, "arm": [{"name": "a"}]}, [assignment])
+        override({"train": {"learning_rate": 0.1, "method": "fedavg"}, "arm": [{"name": "a"}]}, [assignment])
 
 
 def test_the_last_assignment_counts_and_the_tree_is_left_alone():
@@ -173,9 +173,9 @@ def write(folder, text):
 
 
 def test_load_reads_a_file_and_puts_overrides_in(tmp_path):
-    path = write(tmp_path, '[data]\ndataset = "mini-digits"\n[train]\nrounds = 3\nrate = 0.5\n')
+    path = write(tmp_path, '[data]\ndataset = "mini-digits"\n[train]\nrounds = 3\nlearning_rate = 0.5\n')
     point = Experiment.load(path, ["train.rounds=4"]).points[0]
-    assert (point.train.rounds, point.train.rate) == (4, 0.5)
+    assert (point.train.rounds, point.train.learning_rate) == (4, 0.5)
 
 
 def test_a_files_tables_are_relative_to_it_and_overrides_to_the_current_folder(tmp_path, monkeypatch):
@@ -322,9 +322,9 @@ def test_settings_that_would_be_ignored_are_refused(sections):
 
 def test_candidates_of_auto_are_one_list_and_lists_of_them_span_a_grid():
     tree = {"data": {"dataset": "mini-digits"}, "train": {"method": "auto"}}
-    one = Experiment.of(tree | {"method": {"auto": {"candidates": ["lda", {"method": "limit", "decay": 0.01}]}}})
+    one = Experiment.of(tree | {"method": {"auto": {"candidates": ["lda", {"method": "ggeur-limit", "decay": 0.01}]}}})
     assert len(one.points) == 1
-    assert one.points[0].method["auto"]["candidates"] == ["lda", {"method": "limit", "decay": 0.01}]
+    assert one.points[0].method["auto"]["candidates"] == ["lda", {"method": "ggeur-limit", "decay": 0.01}]
     assert Experiment.of(tomllib.loads(one.to_toml())).points == one.points
     two = Experiment.of(tree | {"method": {"auto": {"candidates": [["lda"], ["lda", "ridge"]]}}})
     assert [p.method["auto"]["candidates"] for p in two.points] == [["lda"], ["lda", "ridge"]]

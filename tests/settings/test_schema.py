@@ -43,9 +43,16 @@ def test_every_other_default_is_the_designs():
     point = settled()
     assert (point.partition.kind, point.partition.clients, point.partition.min_per_class) == ("dirichlet", 10, 1)
     a = point.augment
-    assert (a.kind, a.per_prototype, a.scale, a.guided, a.empty_cell) == ("ggeur", 500, "sqrt-eigenvalue", 1.0, "all")
+    assert (a.kind, a.per_prototype, a.scale, a.guided, a.empty_group) == ("ggeur", 500, "sqrt-eigenvalue", 1.0, "all")
     t = point.train
-    assert (t.method, t.head, t.rounds, t.local_epochs, t.batch, t.rate) == ("fedavg", "linear", 100, 10, 64, 0.01)
+    assert (t.method, t.head, t.rounds, t.local_epochs, t.batch_size, t.learning_rate) == (
+        "fedavg",
+        "linear",
+        100,
+        10,
+        64,
+        0.01,
+    )
     assert (t.optimiser, t.momentum, t.weight_decay, t.weights) == ("sgd", 0.9, 1e-5, "samples")
     assert (t.broadcast, t.softmax, t.clients_per_round, t.start, t.local_steps) == (True, False, None, "random", None)
     assert (point.run.seeds, point.run.protocol) == ((0,), "sound")
@@ -60,7 +67,7 @@ def test_protocol_paper_is_the_printed_formula_and_nothing_else():
 
 def test_protocol_released_is_what_the_scripts_do():
     point = settled(run={"protocol": "released"})
-    assert (point.augment.guided, point.augment.empty_cell, point.augment.scale) == (0.8, "first", "sqrt-eigenvalue")
+    assert (point.augment.guided, point.augment.empty_group, point.augment.scale) == (0.8, "first", "sqrt-eigenvalue")
     t = point.train
     assert (t.optimiser, t.weights, t.broadcast, t.softmax) == ("adam", "equal", False, True)
 
@@ -93,7 +100,7 @@ def test_an_unknown_section_is_told_the_allowed_ones():
         ("augment", "kind", ("none", "resample", "prototypes", "ggeur")),
         ("augment", "scale", ("eigenvalue", "sqrt-eigenvalue")),
         ("augment", "steps", ("1", "2")),
-        ("augment", "empty_cell", ("all", "first")),
+        ("augment", "empty_group", ("all", "first")),
         ("train", "optimiser", ("sgd", "adam")),
         ("train", "weights", ("samples", "original", "equal")),
         ("train", "head", ("linear",)),
@@ -109,7 +116,7 @@ def test_an_unknown_value_is_told_the_allowed_ones(section, key, allowed, value)
 
 @pytest.mark.parametrize(
     "section, key",
-    [("augment", "target"), ("augment", "steps"), ("augment", "guided"), ("train", "rounds"), ("train", "rate"),
+    [("augment", "target"), ("augment", "steps"), ("augment", "guided"), ("train", "rounds"), ("train", "learning_rate"),
      ("partition", "clients"), ("partition", "min_per_class"), ("federate", "wait")],
 )  # fmt: skip
 @pytest.mark.parametrize("value", [True, "1"])
@@ -193,9 +200,9 @@ def test_privacy_that_cannot_be_given_yet_is_not_silently_ignored():
         ("partition", "clients", 0),
         ("train", "rounds", 0),
         ("train", "rounds", 1.5),
-        ("train", "rate", "fast"),
-        ("train", "rate", float("nan")),
-        ("train", "batch", -1),
+        ("train", "learning_rate", "fast"),
+        ("train", "learning_rate", float("nan")),
+        ("train", "batch_size", -1),
         ("train", "momentum", 1.0),
         ("train", "weight_decay", -1.0),
         ("run", "seeds", []),

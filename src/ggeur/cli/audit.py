@@ -1,4 +1,4 @@
-"""`ggeur audit`: what each party to a federation can find out about its rows."""
+"""`ggeur audit`: what each party to a federation can find out about its samples."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +13,7 @@ from ggeur.core.errors import GgeurError
 if TYPE_CHECKING:
     from ggeur.experiment.audit import Audit, Finding
 
-_SHOWN = 40  # cells of a long table, unless all are asked for
+_SHOWN = 40  # trials of a long table, unless all are asked for
 _NAME = 13  # letters of a client or class, so that all verdicts fit into 80 columns
 
 
@@ -25,42 +25,42 @@ def audit(
     ] = None,
     clients: Annotated[int, typer.Option(min=1, help="Of a table: clients of a dirichlet partition.")] = 10,
     beta: Annotated[float, typer.Option(help="Of a table: skew of the labels.")] = 0.1,
-    statistics: Annotated[
+    covariance: Annotated[
         str | None,
         typer.Option(help="Of a table: what sites send, per-class, pooled or means.", show_default="per-class"),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of a table: seed of split and partition.")] = 0,
     min_count: Annotated[
-        int, typer.Option(min=0, help="What would be left if cells under so many rows were not shared.")
+        int, typer.Option(min=0, help="What would be left if trials under so many samples were not shared.")
     ] = 0,
     fail_on: Annotated[
-        str | None, typer.Option(help="exact: end with exit code 1 if any row can be recovered exactly.")
+        str | None, typer.Option(help="exact: end with exit code 1 if any sample can be recovered exactly.")
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Show every cell, however many there are.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Show every trial, however many there are.")] = False,
 ) -> None:
     """Attack what sites send, as each party sees it, and show what it gives away."""
     from ggeur.experiment.audit import audit as audit_of
     from ggeur.experiment.audit import audit_run, table_settings
-    from ggeur.experiment.audit_file import save
+    from ggeur.experiment.audit_file import save_audit
     from ggeur.report.audit_section import audit_words
 
     if fail_on not in (None, "exact"):
         raise GgeurError(f"--fail-on takes exact, not '{fail_on}'.")
     with notes():
         if source.is_dir():
-            if partition is not None or statistics is not None:
+            if partition is not None or covariance is not None:
                 raise GgeurError("A run says itself how it was dealt out and what sites sent; give those for a table.")
             found = audit_run(source, min_count)
         else:
-            point = table_settings(source, partition, clients, beta, statistics or "per-class", seed)
+            point = table_settings(source, partition, clients, beta, covariance or "per-class", seed)
             found = audit_of(point, seed, min_count)
     console.print(_table(found, every=all_))
     for sentence in audit_words(found):
         say(sentence)
     if min_count:
-        say(f"Cells under {min_count} rows were taken as not shared, as [privacy] min_count = {min_count} has it.")
+        say(f"Cells under {min_count} samples were taken as not shared, as [privacy] min_count = {min_count} has it.")
     elif source.is_dir():
-        say(f"{save(found, source)} keeps this for `ggeur report`.", soft_wrap=True)
+        say(f"{save_audit(found, source)} keeps this for `ggeur report`.", soft_wrap=True)
     if fail_on and found.exact:
         raise typer.Exit(1)
 
@@ -68,35 +68,39 @@ def audit(
 def _table(found: "Audit", *, every: bool) -> Table:
     from ggeur.experiment.audit import ORDER, PARTIES
 
-    cells: dict[tuple[int, int], dict[str, Finding]] = {}
+    trials: dict[tuple[int, int], dict[str, Finding]] = {}
     for f in found.findings:
-        cells.setdefault((f.client, f.label), {})[f.party] = f
-    shown = sorted(cells)
-    if not every and len(cells) > _SHOWN:
-        worst = sorted(cells, key=lambda at: (-max(ORDER.index(f.found) for f in cells[at].values()), _rows(cells[at])))
+        trials.setdefault((f.client, f.label), {})[f.party] = f
+    shown = sorted(trials)
+    if not every and len(trials) > _SHOWN:
+        worst = sorted(
+            trials, key=lambda at: (-max(ORDER.index(f.found) for f in trials[at].values()), _rows(trials[at]))
+        )
         shown = sorted(worst[:_SHOWN])
-    left = f" The worst {len(shown)} of {len(cells):,} cells; --all shows every one." if len(shown) < len(cells) else ""
+    left = (
+        f" The worst {len(shown)} of {len(trials):,} trials; --all shows every one." if len(shown) < len(trials) else ""
+    )
     table = titled_table(
         f"what follows from {found.kind or 'no'} statistics, by who looks",
         *(Column(name, overflow="ellipsis", no_wrap=True, max_width=_NAME) for name in ("client", "class")),
-        Column("rows", justify="right", no_wrap=True),
+        Column("samples", justify="right", no_wrap=True),
         *(Column(party, no_wrap=True) for party in PARTIES),
-        caption="exact: rows recovered to a millionth. span: tells who is among the rows without error. AUC: how often "
-        f"it tells a row from one held out; 0.5 is a coin. -: nothing found.{left}",
+        caption="exact: samples recovered to a millionth. span: tells who is among the samples without error. AUC: how often "
+        f"it tells a sample from one held out; 0.5 is a coin. -: nothing found.{left}",
         padding=(0, 0),
     )
     for k, c in shown:
-        here = cells[k, c]
+        here = trials[k, c]
         names = escape(found.clients[k]), escape(found.classes[c])
         table.add_row(*names, f"{_rows(here):,}", *(_short(here[party]) for party in PARTIES))
     return table
 
 
-def _rows(cell: dict[str, "Finding"]) -> int:
-    return cell["server"].rows
+def _rows(trial: dict[str, "Finding"]) -> int:
+    return trial["server"].samples
 
 
 def _short(f: "Finding") -> str:
-    if f.found == "exact rows":
-        return "[red]exact[/]" if f.recovered == f.rows else f"[red]exact {f.recovered}/{f.rows}[/]"
+    if f.found == "exact samples":
+        return "[red]exact[/]" if f.recovered == f.samples else f"[red]exact {f.recovered}/{f.samples}[/]"
     return {"membership": f"AUC {f.auc or 0:.2f}", "nothing found": "-"}.get(f.found, f.found)

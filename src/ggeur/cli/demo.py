@@ -72,12 +72,12 @@ def table(rows: "dict[str, Row]") -> list[str]:
         if row.avg is None:
             lines.append(f"{name:<22}did not finish")
             continue
-        cells = row.avg / 100 * _BAR
-        bar = full * int(cells) + (half if cells % 1 >= 0.5 else "")
+        trials = row.avg / 100 * _BAR
+        bar = full * int(trials) + (half if trials % 1 >= 0.5 else "")
         spread = "" if row.spread is None else f" {plus} {row.spread:.1f}"
         worst, site = min((accuracy, site) for site, accuracy in row.domains.items())
         lines.append(f"{name:<22}{f'{row.avg:.1f}{spread}':<12}{bar:<{_BAR}} {worst:.1f} {site}")
-    seeds = max(len(row.cells) for row in rows.values())
+    seeds = max(len(row.trials) for row in rows.values())
     of = f", mean {plus} standard deviation over {seeds} seeds" if seeds > 1 else ", one seed"
     return [*lines, f"(mean over the sites' test sets{of})"]
 
@@ -89,7 +89,7 @@ def explain(rows: "dict[str, Row]") -> str:
     if len(accuracies) < len(four):
         return "Some arms did not finish, so there is nothing to compare."
     plain, means, ggeur, one_shot = accuracies
-    solver = Counter(cell.taken for cell in rows[ONE_SHOT].cells).most_common(1)[0][0]
+    solver = Counter(trial.taken for trial in rows[ONE_SHOT].trials).most_common(1)[0][0]
     return (
         f"Over FedAvg, GGEUR gains {ggeur - plain:+.1f} points and sharing class means alone {means - plain:+.1f}; "
         f"the classifier computed from statistics ({solver}), without rounds, gains {one_shot - plain:+.1f}. "
@@ -101,7 +101,7 @@ def _noise(rows: "list[Row]") -> str:
     """The comparisons of each arm with the one before whose paired 95 % interval has zero in it, all at once."""
     from ggeur.runs.compare import paired_difference
 
-    seeds = len(rows[0].cells)
+    seeds = len(rows[0].trials)
     if seeds < 2:
         return "With one seed no difference can be told from chance."
     names = ("FedAvg", "class means", "GGEUR", "one-shot")

@@ -90,7 +90,7 @@ def embed(
 def _embed_unlabelled(source: Path, tower: "Encoder", out: Path, batch: int, skip_unreadable: bool) -> None:
     """Pictures that no folder gives a class: a table of them can be labelled, and not learnt from."""
     from ggeur.data.readers import unlabelled
-    from ggeur.data.rows import Rows
+    from ggeur.data.samples import Samples
     from ggeur.encode.cache import EmbeddingCache
     from ggeur.encode.encoder import about
     from ggeur.encode.job import encode_items
@@ -100,7 +100,7 @@ def _embed_unlabelled(source: Path, tower: "Encoder", out: Path, batch: int, ski
     with embedding_bar(len(items)) as on_batch:
         store = EmbeddingCache(tower)
         found = encode_items(items, tower, store, batch=batch, skip_unreadable=skip_unreadable, on_batch=on_batch)
-    Rows(found.x, tuple(items[i].where for i in found.rows.tolist()), meta=about(tower)).save(out)
+    Samples(found.x, tuple(items[i].where for i in found.samples.tolist()), meta=about(tower)).save(out)
     skipped = tell_skipped(found.unreadable)
     say(f"{len(found.x):,} embeddings to be labelled with `ggeur predict` are in {out}{skipped}")
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ggeur.cli.opening import open_model
-from ggeur.cli.options import Cell, OwnHead, check_out_file
+from ggeur.cli.options import MethodHead, Trial, check_out_file
 from ggeur.cli.screen import mark, notes, say
 from ggeur.core.errors import GgeurError
 
@@ -32,8 +32,8 @@ def export(
     encoder: Annotated[
         str | None, typer.Option("--encoder", help="With --onnx: the model's encoder, onnx:PATH, for one graph.")
     ] = None,
-    cell: Cell = "last",
-    own: OwnHead = False,
+    trial: Trial = "last",
+    own: MethodHead = False,
 ) -> None:
     """Write a model for other programs, or a copy to hand on; all give the probabilities that `ggeur predict` gives."""
     if not (onnx or torch or hub or without_statistics):
@@ -48,10 +48,10 @@ def export(
     from ggeur.runs.exports.numbers import input_of
     from ggeur.runs.exports.onnx_graph import write_onnx
     from ggeur.runs.exports.without_statistics import write_without_statistics
-    from ggeur.runs.own_encoder import encoder_of
+    from ggeur.runs.model_encoder import encoder_of
 
     with notes():
-        head, folder = open_model(model, cell, own)
+        head, folder = open_model(model, trial, own)
         if without_statistics:
             copy = out or Path(f"{folder.resolve().name}-without-statistics")
             write_without_statistics(folder, copy, own=own)

@@ -14,7 +14,7 @@ from ggeur.cli.screen import notes, progress_of_heads, say
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ggeur.experiment.estimator import OneMessageClassifier
+    from ggeur.experiment.estimator import OneShotClassifier
     from ggeur.experiment.sites import OnPictures
 
 
@@ -25,15 +25,18 @@ def fit(
         typer.Argument(help="Sites: tables (.npz) or folders of pictures, <class>/* or <domain>/<class>/*."),
     ] = None,
     encoder: PictureEncoder = None,
-    method: Annotated[str, typer.Option(help="A solved head (`ggeur methods`), or auto, which chooses one.")] = "auto",
-    statistics: Annotated[
+    method: Annotated[
+        str, typer.Option(help="A one-shot classifier (`ggeur methods`), or auto, which chooses one.")
+    ] = "auto",
+    covariance: Annotated[
         str, typer.Option(help="Second moments that sites send: per-class, or pooled, one matrix for all classes.")
     ] = "per-class",
     min_count: Annotated[
-        int, typer.Option(min=0, help="Rows of a class that a site must have to share them; 10 is recommended.")
+        int, typer.Option(min=0, help="Samples of a class that a site must have to share them; 10 is recommended.")
     ] = 0,
     no_calibrate: Annotated[
-        bool, typer.Option("--no-calibrate", help="Do not fit a temperature for the probabilities, by rows left out.")
+        bool,
+        typer.Option("--no-calibrate", help="Do not fit a temperature for the probabilities, by samples left out."),
     ] = False,
     contributions: Annotated[
         bool, typer.Option("--contributions", help="Estimate what each site adds, by a classifier without it.")
@@ -41,7 +44,7 @@ def fit(
     quiet: Quiet = False,
     json_lines: JsonLines = False,
 ) -> None:
-    """Solve one head for several sites from sums that each sends once; rows marked as test are left out and scored.
+    """Solve one head for several sites from sums that each sends once; samples marked as test are left out and scored.
 
     The folder gets a page to read, report.html.
     """
@@ -52,7 +55,7 @@ def fit(
         found = fit_sites(
             sites or [],
             method=method,
-            statistics=statistics,  # type: ignore[arg-type]  # which says what it can be
+            covariance=covariance,  # type: ignore[arg-type]  # which says what it can be
             encoder=encoder,
             min_count=min_count,
             out=out,
@@ -83,26 +86,26 @@ def _following_pictures() -> Iterator["OnPictures"]:
         yield on_pictures
 
 
-def _report(found: "OneMessageClassifier") -> None:
+def _report(found: "OneShotClassifier") -> None:
     """Who took part, what was solved and how well it does."""
-    rows = ", ".join(f"{s.name} ({s.rows:,} rows)" for s in found.sums_)
-    say(f"{len(found.classes_)} classes, {found.n_features_in_} dimensions; sites: {rows}")
+    samples = ", ".join(f"{s.name} ({s.samples:,} samples)" for s in found.sums_)
+    say(f"{len(found.classes_)} classes, {found.n_features_in_} dimensions; sites: {samples}")
     say(found.solution_.why or f"Solved {found.solution_.method}.")
     for name, value in found.metrics_.get("domains", {}).items():
-        say(f"{value:7.2f} % right on the test rows of {name}")
+        say(f"{value:7.2f} % right on the test samples of {name}")
     if found.calibration_:
         say(_trust(found.calibration_))
     if not found.metrics_:
-        say("No table marks test rows, so nothing was left out to score.")
+        say("No table marks test samples, so nothing was left out to score.")
     elif len(found.metrics_["domains"]) > 1:
         say(f"{found.metrics_['avg']:7.2f} % on average over domains")
 
 
 def _trust(said: "Mapping[str, Any]") -> str:
     """How far probabilities can be trusted, in a line."""
-    rows = said.get("test", said["left_out"])
-    where = "test rows" if "test" in said else "rows left out"
+    samples = said.get("test", said["validation"])
+    where = "test samples" if "test" in said else "samples left out"
     return (
-        f"Probabilities at temperature {said['temperature']:.3g}: off by {rows['error']:.1f} points on {where} "
-        f"({rows['error_before']:.1f} without)"
+        f"Probabilities at temperature {said['temperature']:.3g}: off by {samples['error']:.1f} points on {where} "
+        f"({samples['error_before']:.1f} without)"
     )

@@ -47,7 +47,7 @@ def inspect(
         )
     held = EmbeddingTable.load(table)
     if not len(held):
-        raise GgeurError(f"{table} holds no rows, so there is nothing to inspect.")
+        raise GgeurError(f"{table} holds no samples, so there is nothing to inspect.")
     inspection.check_classes(held, class_ or [])
     points = partitions(held, kind, clients, beta, seed)  # a mistake in them is told before anything is shown
     _say_what_it_is(held, table)
@@ -66,7 +66,7 @@ def inspect(
 def _say_what_it_is(table: "EmbeddingTable", path: Path) -> None:
     test = "split 70/30 by the seed" if table.test is None else f"{int(table.test.sum()):,} of them for testing"
     say(
-        f"{path}: {len(table):,} rows ({test}), {table.dimension} dimensions, {table.n_classes} classes, "
+        f"{path}: {len(table):,} samples ({test}), {table.dimension} dimensions, {table.n_classes} classes, "
         f"domains: {', '.join(table.domain_names)}; text embeddings: {', '.join(table.text) or 'no'}"
     )
     for key, value in table.meta.items():
@@ -74,12 +74,12 @@ def _say_what_it_is(table: "EmbeddingTable", path: Path) -> None:
 
 
 def _counts(table: "EmbeddingTable") -> Table:
-    """Rows of each class in each domain, and below them the domains' sums and the lengths of their embeddings."""
+    """Samples of each class in each domain, and below them the domains' sums and the lengths of their embeddings."""
     from ggeur.report import inspection
 
     count = inspection.counts(table)
     domains = [Column(escape(name), justify="right") for name in table.domain_names]
-    shown = titled_table("rows of each class", "class", *domains)
+    shown = titled_table("samples of each class", "class", *domains)
     for c, name in enumerate(table.class_names):
         shown.add_row(escape(name), *(f"{n:,}" for n in count[:, c]))
     shown.add_section()

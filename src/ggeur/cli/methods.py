@@ -22,19 +22,19 @@ class About(NamedTuple):
 def methods() -> None:
     """List the federated methods and their parameters."""
     from ggeur.methods import names
-    from ggeur.methods.algorithm import Bound, Chosen, Given, Solved, Trained
+    from ggeur.methods.algorithm import ClosedForm, Iterative, Reference, Selection, ZeroShot
 
     table = Table("method", "what it does", "parameters")
-    for name in names(Trained, Solved, Chosen, Given):
-        about = read(name)
+    for name in names(Iterative, ClosedForm, Selection, ZeroShot):
+        about = read_about(name)
         table.add_row(name, about.summary, ", ".join(f"{key} = {value}" for key, value in about.parameters.items()))
-    for name, summary in zip(names(Bound), _BOUNDS, strict=True):
+    for name, summary in zip(names(Reference), _BOUNDS, strict=True):
         table.add_row(name, f"Bound: {summary}", "")
     console.print(table)
     say('Your own: [train] method = "package.module:name".')
 
 
-def read(name: str) -> About:
+def read_about(name: str) -> About:
     """Return what the file of the method `name` says; it is parsed and not imported, as its import would load JAX."""
     from ggeur.methods import SHARED, place_of
 

@@ -1,4 +1,4 @@
-"""A model as commands open it: by its folder or, of a run, by its cell, and saying which it is."""
+"""A model as commands open it: by its folder or, of a run, by its trial, and saying which it is."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,12 +16,12 @@ class OpenedModel(NamedTuple):
     folder: Path
 
 
-def open_model(path: Path, cell: str, own: bool) -> OpenedModel:
-    """The model at `path`, that of the `cell` where it is a run's; `own` allows a head that is a user's own."""
+def open_model(path: Path, trial: str, own: bool) -> OpenedModel:
+    """The model at `path`, that of the `trial` where it is a run's; `own` allows a head that is a user's own."""
     from ggeur.runs.model import Model
     from ggeur.runs.places import model_folder
 
-    place = model_folder(path, int(cell) if cell.isdecimal() else cell)
+    place = model_folder(path, int(trial) if trial.isdecimal() else trial)
     model = Model.load(place.folder, own=own)
     if place.why:
         mark("note", place.why)

@@ -35,10 +35,12 @@ ChooseAgain = Annotated[
     bool, typer.Option("--choose-again", help="Choose the constants anew, by the rows of all sites, which are named.")
 ]
 OwnMethod = Annotated[
-    bool, typer.Option("--own", help="The model's method is your own, and its module may be imported.")
+    bool, typer.Option("--custom", help="The model's method is your own, and its module may be imported.")
 ]
-OwnHead = Annotated[bool, typer.Option("--own", help="The model's head is your own, and its module may be imported.")]
-Cell = Annotated[str, typer.Option("--cell", help="Of a run folder: a cell's number, an arm's name, or last.")]
+MethodHead = Annotated[
+    bool, typer.Option("--custom", help="The model's head is your own, and its module may be imported.")
+]
+Trial = Annotated[str, typer.Option("--trial", help="Of a run folder: a trial's number, an arm's name, or last.")]
 
 
 def _speak(form: Voice) -> Callable[[bool], bool]:

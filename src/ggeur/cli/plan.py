@@ -20,7 +20,7 @@ def plan(
     patience: Annotated[float, typer.Option(help="Seconds that one node may take in messages.")] = 600.0,
 ) -> None:
     """Print what a federation of any size costs: bytes, memory, work and time."""
-    from ggeur.experiment.plan import KINDS, human_bytes, human_seconds
+    from ggeur.experiment.plan import COVARIANCES, human_bytes, human_seconds
     from ggeur.experiment.plan import plan as plan_of
 
     sizes = [clients] if clients is not None else [10**e for e in range(1, 9)]
@@ -34,10 +34,10 @@ def plan(
     )
     rows: list[list[str]] = []
     for n in sizes:
-        for kind in KINDS:
+        for kind in COVARIANCES:
             p = plan_of(kind, n, classes, dim, client_mbit=client_mbit, server_mbit=server_mbit, patience=patience)
-            cells = [
-                f"{n:,}" if kind == KINDS[0] else "",
+            trials = [
+                f"{n:,}" if kind == COVARIANCES[0] else "",
                 kind,
                 human_bytes(p.up),
                 human_bytes(p.down),
@@ -46,8 +46,8 @@ def plan(
                 "1 server" if p.levels == 1 else f"{p.levels} x {p.fan:,}",
                 human_seconds(p.tree_seconds),
             ]
-            table.add_row(*cells, end_section=kind == KINDS[-1])
-            rows.append(cells)
+            table.add_row(*trials, end_section=kind == COVARIANCES[-1])
+            rows.append(trials)
     if console.measure(table, options=console.options.update(max_width=1000)).maximum > console.width:
         console.print(str(table.title), highlight=False)
         for one in _upright(rows, headings):
@@ -65,10 +65,10 @@ def plan(
 
 def _upright(rows: list[list[str]], headings: tuple[str, ...]) -> Iterator[Table]:
     """For a narrow terminal: a table for each number of clients, the kinds of statistics side by side."""
-    starts = [i for i, cells in enumerate(rows) if cells[0]]
+    starts = [i for i, trials in enumerate(rows) if trials[0]]
     for first, last in zip(starts, [*starts[1:], len(rows)], strict=True):
         kinds = rows[first:last]
-        upright = titled_table(f"{kinds[0][0]} clients", "", *(Column(cells[1], no_wrap=True) for cells in kinds))
+        upright = titled_table(f"{kinds[0][0]} clients", "", *(Column(trials[1], no_wrap=True) for trials in kinds))
         for i, heading in enumerate(headings[2:], 2):
-            upright.add_row(heading, *(cells[i] for cells in kinds))
+            upright.add_row(heading, *(trials[i] for trials in kinds))
         yield upright

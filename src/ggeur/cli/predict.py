@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ggeur.cli.opening import open_model
-from ggeur.cli.options import Cell, OwnHead, PictureEncoder, check_out_file
+from ggeur.cli.options import MethodHead, PictureEncoder, Trial, check_out_file
 from ggeur.cli.screen import console, embedding_bar, notes, say, tell_skipped
 from ggeur.core.errors import GgeurError
 
@@ -36,10 +36,12 @@ def predict(
     skip_unreadable: Annotated[
         bool, typer.Option("--skip-unreadable", help="Leave unreadable pictures out, and list them.")
     ] = False,
-    cell: Cell = "last",
-    own: OwnHead = False,
+    trial: Trial = "last",
+    own: MethodHead = False,
 ) -> None:
-    """Classify photographs, or rows of a table, with a trained head; pictures are embedded by the model's encoder."""
+    """Classify photographs, or samples of a table, with a trained head; pictures are embedded by the model's
+    encoder.
+    """
     if out is not None and out.suffix not in (".csv", ".json"):
         raise GgeurError(f"Cannot write {out}: --out must end in .csv or .json.")
     if out is not None:
@@ -48,7 +50,7 @@ def predict(
     from ggeur.data.readers import unlabelled
 
     with notes():
-        head = open_model(model, cell, own).model
+        head = open_model(model, trial, own).model
         with embedding_bar(0 if given.suffix == ".npz" else len(unlabelled(given))) as on_batch:
             found = head.predict(
                 given, encoder=encoder, reject=reject, skip_unreadable=skip_unreadable, on_batch=on_batch
@@ -68,7 +70,7 @@ def _csv(found: "Answers", top: int) -> str:
     text = io.StringIO()
     lines = csv.writer(text)
     more = [f"{what}_{k}" for k in range(2, min(top, len(found.class_names)) + 1) for what in ("class", "probability")]
-    lines.writerow(["row", "file", "class", "probability", *more])
+    lines.writerow(["sample", "file", "class", "probability", *more])
     names = found.names or ("",) * len(found)
     for i, (name, label, best) in enumerate(zip(names, found.labels, found.top(top), strict=True)):
         rest = [part for other, p in best[1:] for part in (other, f"{p:.4f}")]
@@ -80,7 +82,7 @@ def _json(found: "Answers", top: int) -> str:
     names = found.names or (None,) * len(found)
     each = [
         {
-            "row": i,
+            "sample": i,
             "file": name,
             "class": label,
             "probability": round(best[0][1], 6),
@@ -109,7 +111,7 @@ def _count(found: "Answers") -> None:
 
 
 def _compare(found: "Answers") -> None:
-    """With the labels that rows brought, or the folders that pictures lie in."""
+    """With the labels that samples brought, or the folders that pictures lie in."""
     if not found.truth or not set(found.truth) <= set(found.class_names):
         return
     said = [(label, true) for label, true in zip(found.labels, found.truth, strict=True) if label is not None]
@@ -117,5 +119,5 @@ def _compare(found: "Answers") -> None:
         return
     right = 100 * sum(label == true for label, true in said) / len(said)
     some = "" if len(said) == len(found) else f" of {len(said)} answers, {len(found) - len(said)} not given,"
-    whose = "the names of their folders" if found.from_folders else "the labels of all rows"
+    whose = "the names of their folders" if found.from_folders else "the labels of all samples"
     console.print(f"{right:.2f} %{some} agree with {whose}, any it was trained on included.", highlight=False)

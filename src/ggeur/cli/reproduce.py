@@ -71,7 +71,7 @@ def reproduce(
     from ggeur.paper.availability import part_embeddings
     from ggeur.paper.image_rows import estimated_seconds
     from ggeur.paper.paper_tables import Table, match_tables, names_images, select_rows
-    from ggeur.paper.reproduce import prepare
+    from ggeur.paper.reproduce import prepare_table
     from ggeur.report.entries import entries
     from ggeur.report.ranking import ranking, recommendation
     from ggeur.report.tables import compare
@@ -96,7 +96,7 @@ def reproduce(
         experiment, reading = _tuned(paper, sources, folder, asked, only_changed)
     else:
         on_images: Any = {"pictures": pictures if imaged else None, "network": network}
-        experiment, reading = prepare(paper, sources, protocol=protocol, **asked, **on_images)
+        experiment, reading = prepare_table(paper, sources, protocol=protocol, **asked, **on_images)
     if seconds := estimated_seconds(experiment):
         mark("note", f"The rows on images will take about {human_seconds(seconds)} on this machine.")
     for note in reading.notes:
@@ -124,19 +124,19 @@ def _tuned(
     only_changed: bool,
 ) -> "tuple[Experiment, Reproduction]":
     """The experiment of a `table` whose numbers have been chosen, which is run first, into a folder beside `folder`."""
-    from ggeur.paper.tuning import UNCHANGED, choose, prepare_choice, prepare_tuned
+    from ggeur.paper.tuning import UNCHANGED, choose_hyperparameters, prepare_choice, prepare_tuned
 
     before = folder.with_name(f"{folder.name}.choosing")
     taken: dict[str, Mapping[str, float]] = {}
     told: list[ChosenNumbers] = []
     if (choosing := prepare_choice(table, sources, asked["rows"], asked["rounds"], asked["changes"])) is not None:
         n = len(choosing.experiment.points)
-        say(f"Choosing numbers for {len(choosing.candidates)} rows: {n} candidates, on training rows left out")
+        say(f"Choosing numbers for {len(choosing.candidates)} rows: {n} candidates, on training samples left out")
         begun = (before / "config.toml").exists()
         found = run_with_progress(
             choosing.experiment, before, resume=begun, go_on=f" the same command and --out {folder}; so far:"
         )
-        taken, told = choose(choosing, found)
+        taken, told = choose_hyperparameters(choosing, found)
     for row in told:
         part = f"{row.part}: " if len(table.parts) > 1 else ""
         gain = f", {row.expected - row.expected_printed:+.1f} on what was left out"
@@ -183,8 +183,8 @@ def _screen(table: "Comparison", columns: range, title: str) -> Screen:
     for i in columns:
         screen.add_column(escape((table.headings or table.columns)[i]), justify="right", min_width=7, overflow="fold")
     for line in table.lines:
-        cells = [_cell(line.numbers[i], table.leads(line, i)) for i in columns]
-        screen.add_row(escape(line.name), *cells)
+        trials = [_cell(line.numbers[i], table.leads(line, i)) for i in columns]
+        screen.add_row(escape(line.name), *trials)
     return screen
 
 

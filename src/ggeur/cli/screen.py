@@ -123,7 +123,7 @@ def progress_bar(job: _Remaining, *columns: "ProgressColumn") -> "Progress":
 
 @contextmanager
 def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
-    """All rounds of all cells followed, with the time left and the newest accuracy; our warnings appear above.
+    """All rounds of all trials followed, with the time left and the newest accuracy; our warnings appear above.
 
     Cells that the run folder has finished before count as done.
     """
@@ -131,25 +131,25 @@ def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
 
     from ggeur.cli.following import following
     from ggeur.methods import kind_of
-    from ggeur.methods.algorithm import Chosen, Given, Solved
+    from ggeur.methods.algorithm import ClosedForm, Selection, ZeroShot
     from ggeur.report.tables import contestant, label
     from ggeur.runs.checkpoint import finished_numbers
 
-    once = [kind_of(p.train.method) in (Solved, Chosen, Given) for p in experiment.points]
+    once = [kind_of(p.train.method) in (ClosedForm, Selection, ZeroShot) for p in experiment.points]
     each = [1 if solved else p.train.rounds for p, solved in zip(experiment.points, once, strict=True)]
     rounds = [number for number in each for _ in experiment.seeds]
-    done = {cell: rounds[cell] for cell in finished_numbers(folder / "checkpoint") if cell < len(rounds)}
+    done = {trial: rounds[trial] for trial in finished_numbers(folder / "checkpoint") if trial < len(rounds)}
     kinds = [p.augment.kind if not solved else "none" for p, solved in zip(experiment.points, once, strict=True)]
     points = zip(experiment.points, experiment.varied, kinds, strict=True)
     names = [label(varied) or contestant({}, p.train.method, kind) for p, varied, kind in points]
     columns = bars.TextColumn("rounds"), bars.TimeElapsedColumn()
-    computed = 0  # here: of a cell that goes on, rounds before would flatter the pace
+    computed = 0  # here: of a trial that goes on, rounds before would flatter the pace
     with following("training", "rounds", sum(rounds), sum(done.values()), *columns) as follow, notes():
 
         def on_round(one: dict[str, Any]) -> None:
             nonlocal computed
-            computed, done[one["cell"]] = computed + 1, max(one["round"], 1)
-            point, seed = divmod(one["cell"], len(experiment.seeds))
+            computed, done[one["trial"]] = computed + 1, max(one["round"], 1)
+            point, seed = divmod(one["trial"], len(experiment.seeds))
             event("round", name=names[point], seed=experiment.seeds[seed], **one)
             words = f"{names[point]}, seed {experiment.seeds[seed]}: {one['avg']:5.1f} %"
             follow(sum(done.values()), words=words, computed=computed)
@@ -192,16 +192,16 @@ def progress_of_heads(what: str) -> Iterator["OnHead"]:
 
 
 def show_result(result: "Result", title: str) -> None:
-    """The table of a run, and why cells did not finish, each reason once."""
-    from ggeur.runs.promise import promised
+    """The table of a run, and why trials did not finish, each reason once."""
+    from ggeur.runs.privacy_statement import promised
 
     console.print()
     console.print(result_table(result, title))
     for row in result.rows():
-        status = next((c.status for c in row.cells if c.status != "ok"), "ok")
+        status = next((c.status for c in row.trials if c.status != "ok"), "ok")
         numbers = {"domains": row.domains, "avg": row.avg, "spread": row.spread, "std": row.std}
-        event("row", settings=row.settings, method=row.cells[0].method, status=status, **numbers)
-    for message in [*dict.fromkeys(c.message for c in result.cells if c.message), *promised(result.cells)]:
+        event("row", settings=row.settings, method=row.trials[0].method, status=status, **numbers)
+    for message in [*dict.fromkeys(c.message for c in result.trials if c.message), *promised(result.trials)]:
         mark("note", message)
 
 
@@ -214,8 +214,8 @@ def result_table(result: "Result", title: str) -> Table:
 
     shown = compare(result, None)
     domains = shown.columns[:-2]  # the rest is AVG and STD, or one accuracy
-    seeds = len(shown.lines[0].cells) if shown.lines else 0
-    caption = " ".join(filter(None, [_caption(averaged(result.cells), seeds, len(domains)), result.caveat]))
+    seeds = len(shown.lines[0].trials) if shown.lines else 0
+    caption = " ".join(filter(None, [_caption(averaged(result.trials), seeds, len(domains)), result.caveat]))
     table = titled_table(title, Column("", overflow="fold"), caption=caption)
     widest = max((len(line.name) for line in shown.lines), default=0)
     tight = widest + sum(max(len(name), 6) + 3 for name in domains) + 32 > console.width  # 32: around and after
@@ -236,8 +236,8 @@ def result_table(result: "Result", title: str) -> Table:
 def _cells(line: "Line", avg: int, *, best: bool) -> list[str]:
     """Of the column `avg`, which stands out where it is `best`, the spread over seeds is shown as well."""
     name, texts = escape(line.name), ["-" if n.mean is None else f"{n.mean:.2f}" for n in line.numbers]
-    if failed := [c for c in line.cells if c.status != "ok"]:
-        name += f" [red]({len(failed)} of {len(line.cells)} {failed[0].status})[/]"
+    if failed := [c for c in line.trials if c.status != "ok"]:
+        name += f" [red]({len(failed)} of {len(line.trials)} {failed[0].status})[/]"
     number = line.numbers[avg]
     texts[avg] += f" ± {number.spread:.2f}" if number.spread is not None else ""
     texts[avg] = f"[bold]{texts[avg]}[/]" if best else texts[avg]
@@ -245,7 +245,7 @@ def _cells(line: "Line", avg: int, *, best: bool) -> list[str]:
 
 
 def _caption(rounds: str, seeds: int, domains: int) -> str:
-    parts = [f"Percent right on test rows{rounds}"]
+    parts = [f"Percent right on test samples{rounds}"]
     if seeds > 1:
         parts.append(f"± over {seeds} seeds")
     if domains > 1:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ggeur.cli.opening import open_model
-from ggeur.cli.options import Cell, OwnHead, PictureEncoder
+from ggeur.cli.options import MethodHead, PictureEncoder, Trial
 from ggeur.cli.screen import mark, notes, say
 from ggeur.core.errors import GgeurError
 
@@ -20,21 +20,21 @@ def serve(
         float, typer.Option(min=0, max=1, help="Least probability of an answer; below it: I do not know.")
     ] = 0.0,
     max_mb: Annotated[float, typer.Option(min=0.01, max=1000, help="Largest upload, in megabytes.")] = 10.0,
-    cell: Cell = "last",
-    own: OwnHead = False,
+    trial: Trial = "last",
+    own: MethodHead = False,
 ) -> None:
     """Open a local page where one drops a photograph and sees the answer, and a JSON endpoint for programs."""
     from importlib.util import find_spec
 
     if not all(map(find_spec, ("fastapi", "python_multipart", "uvicorn"))):
         raise GgeurError("Serving a model needs an extra: pip install 'ggeur[serve]'.")
-    from ggeur.runs.own_encoder import encoder_of
+    from ggeur.runs.model_encoder import encoder_of
     from ggeur.serve.server import is_loopback
     from ggeur.serve.server import serve as serve_model
     from ggeur.serve.service import Limits, Service
 
     with notes():
-        head = open_model(model, cell, own).model
+        head = open_model(model, trial, own).model
         service = Service(head, encoder_of(head, encoder), Limits(max_mb), reject)
     if not is_loopback(host):
         mark("note", f"{host} is not loopback: whoever reaches it can use the model, and nothing is encrypted.")

@@ -1,9 +1,9 @@
 """GGEUR, Algorithms 1 and 2: simulate the global distribution locally by drawing along the global shape.
 
-Which sample is drawn around which row is arithmetic (`plan_draws`); what is added to it is noise along the
+Which sample is drawn around which sample is arithmetic (`plan_draws`); what is added to it is noise along the
 class's shape (`shape_noise`). `augment` puts the two together for one client. Leaving the noise out gives the two
-controls every reader asks for: Step 1 without noise only repeats rows (`resample`), Steps 1 and 2 without noise
-repeat rows and prototypes (`prototypes`).
+controls every reader asks for: Step 1 without noise only repeats samples (`resample`), Steps 1 and 2 without noise
+repeat samples and prototypes (`prototypes`).
 """
 
 from __future__ import annotations
@@ -63,33 +63,35 @@ class Prototypes:
 
 
 class Draws(NamedTuple):
-    """The new samples as indices: around which row (own rows, then prototypes d * C + c), of which class."""
+    """The new samples as indices: around which sample (own samples, then prototypes d * C + c), of which class."""
 
-    row: Int
+    sample: Int
     label: Int
 
 
 class DrawRule(NamedTuple):
-    """How many draws a client makes around its own rows (Step 1) and around others' prototypes (Step 2).
+    """How many draws a client makes around its own samples (Step 1) and around others' prototypes (Step 2).
 
-    >>> DrawRule(target=500).around_own(np.array([480, 0, 700]))  # a class that it lacks has no row to draw around
+    >>> DrawRule(target=500).around_own(np.array([480, 0, 700]))  # a class that it lacks has no sample to draw around
     array([20,  0,  0])
     """
 
-    target: int = 2000  # rows that each class a client holds is topped up to
-    per_sample: int | None = None  # N of Algorithm 1, the draws around each own row, in place of a target
+    target: int = 2000  # samples that each class a client holds is topped up to
+    per_sample: int | None = None  # N of Algorithm 1, the draws around each own sample, in place of a target
     per_prototype: int = 500
-    empty_cell: Literal["all", "first"] = "all"  # which prototypes a class gets that the client lacks
+    empty_group: Literal["all", "first"] = "all"  # which prototypes a class gets that the client lacks
 
     def around_own(self, held: Int) -> Int:
-        """Of each class, for a client that has `held` (..., C) rows of it."""
+        """Of each class, for a client that has `held` (..., C) samples of it."""
         extra = np.maximum(self.target - held, 0) if self.per_sample is None else held * self.per_sample
         return np.where(held > 0, extra, 0)
 
     def prototypes(self, held: Int, present: Bool) -> Bool:
-        """(..., D, C): which of the prototypes that are `present` are drawn around by who has `held` so many rows."""
+        """(..., D, C): which of the prototypes that are `present` are drawn around by who has `held` so many
+        samples.
+        """
         first = np.cumsum(present, axis=-2) == 1
-        return present & (first | (held > 0)[..., None, :]) if self.empty_cell == "first" else present
+        return present & (first | (held > 0)[..., None, :]) if self.empty_group == "first" else present
 
     def draws(self, held: Int, present: Bool) -> Int:
         """(..., C): all draws of each class, of one client or many, by what is `held` and `present`, however absurd."""
@@ -100,7 +102,7 @@ class DrawRule(NamedTuple):
 def plan_draws(y: Int, n_classes: int, rule: DrawRule, prototypes: Bool | None = None) -> Draws:
     """Which draws a client with labels `y` makes by `rule`: class by class, Step 1 and then Step 2.
 
-    Step 1: draw i is around own row i mod n. Step 2: around each prototype that `prototypes` (D, C) marks, also for
+    Step 1: draw i is around own sample i mod n. Step 2: around each prototype that `prototypes` (D, C) marks, also for
     classes the client lacks.
     """
     if prototypes is None:
@@ -108,13 +110,13 @@ def plan_draws(y: Int, n_classes: int, rule: DrawRule, prototypes: Bool | None =
     held = np.bincount(y, minlength=n_classes)
     own = np.split(np.argsort(y, kind="stable"), np.cumsum(held)[:-1])
     around, used = rule.around_own(held), rule.prototypes(held, prototypes)
-    rows: list[Int] = []
+    samples: list[Int] = []
     for c in range(n_classes):
-        rows.append(np.resize(own[c], around[c]))  # np.resize repeats in turn: own row i mod n
-        rows.append(np.repeat(len(y) + np.flatnonzero(used[:, c]) * n_classes + c, rule.per_prototype))
-    row = np.concatenate(rows) if rows else np.zeros(0, np.int64)
+        samples.append(np.resize(own[c], around[c]))  # np.resize repeats in turn: own sample i mod n
+        samples.append(np.repeat(len(y) + np.flatnonzero(used[:, c]) * n_classes + c, rule.per_prototype))
+    sample = np.concatenate(samples) if samples else np.zeros(0, np.int64)
     labels = np.concatenate([y, np.tile(np.arange(n_classes), len(prototypes))])
-    return Draws(row, labels[row])
+    return Draws(sample, labels[sample])
 
 
 def shape_noise(geometry: Geometry, c: int, n: int, scale: Scale, rng: np.random.Generator) -> NDArray[np.float32]:
@@ -133,23 +135,23 @@ def augment(
     prototypes: Prototypes | ArrayLike | None = None,
     per_prototype: int = 500,
     scale: Scale | None = "sqrt-eigenvalue",
-    empty_cell: Literal["all", "first"] = "all",
+    empty_group: Literal["all", "first"] = "all",
     seed: int | Sequence[int] | np.random.Generator = 0,
 ) -> tuple[NDArray[Any], Int]:
-    """One client's augmented set: its own rows first, whole, then the draws of Algorithm 1 (and 2, with prototypes).
+    """One client's augmented set: its own samples first, whole, then the draws of Algorithm 1 (and 2, with prototypes).
 
     Parameters
     ----------
-    x : the client's rows (n, p), which come first in what is returned.
+    x : the client's samples (n, p), which come first in what is returned.
     y : their labels (n,), whole numbers from 0 on.
     geometry : the global shape of every class; None where no noise is added.
-    target : rows that each class the client holds is topped up to.
-    per_sample : N of Algorithm 1, draws around each own row, in place of `target`.
+    target : samples that each class the client holds is topped up to.
+    per_sample : N of Algorithm 1, draws around each own sample, in place of `target`.
     prototypes : other domains' class means: a `Prototypes`, or an array (D, C, p), all present. Default: Step 1 only.
     per_prototype : draws around each of them.
     scale : "eigenvalue" is the printed beta = sum eps lambda xi; "sqrt-eigenvalue" draws from a Gaussian with the class
         covariance; None adds no noise (the controls).
-    empty_cell : for a class that the client lacks, draw around "all" prototypes of it, or the "first" only.
+    empty_group : for a class that the client lacks, draw around "all" prototypes of it, or the "first" only.
     seed : of the noise; a whole number, several, or a NumPy generator.
 
     >>> rng = np.random.default_rng(0)
@@ -171,7 +173,7 @@ def augment(
         raise GgeurError("augment needs a geometry to draw along; pass scale=None for no noise.")
     elif prototypes is not None:
         n_classes = prototypes.mean.shape[1]
-    y = check_labels(y, n_classes, rows=len(x))
+    y = check_labels(y, n_classes, samples=len(x))
     if n_classes is None:
         n_classes = int(y.max(initial=-1)) + 1
     if prototypes is not None and prototypes.mean.shape[1:] != (n_classes, x.shape[1]):
@@ -185,17 +187,17 @@ def augment(
     for name, value in (("target", target), ("per_prototype", per_prototype), ("per_sample", per_sample)):
         if value is not None or name != "per_sample":
             check_whole(name, value, least=1, most=10**18)
-    check_choice("empty_cell", empty_cell, ("all", "first"))
+    check_choice("empty_group", empty_group, ("all", "first"))
     if scale is not None:
         check_choice("scale", scale, get_args(Scale))
-    rule = DrawRule(target, per_sample, per_prototype, empty_cell)
+    rule = DrawRule(target, per_sample, per_prototype, empty_group)
     base = x
     if prototypes is not None:
         means = check_embeddings(prototypes.mean.reshape(-1, x.shape[1]), "of the prototypes")
         base = np.concatenate([x, means], dtype=x.dtype)
     with fits_memory("so many draws: lower target, per_sample or per_prototype"):
         draws = plan_draws(y, n_classes, rule, None if prototypes is None else prototypes.present)
-        new = base[draws.row]
+        new = base[draws.sample]
     if geometry is not None and scale is not None:
         if scale == "eigenvalue" and (note := units_note(float(geometry.eigenvalues.max(initial=0.0)))):
             warnings.warn(note, GgeurWarning, stacklevel=2)

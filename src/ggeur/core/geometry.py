@@ -104,7 +104,7 @@ class Geometry:
             c = int(np.argmax(below))
             raise GgeurError(
                 f"The covariance of class {c} has the eigenvalue {values[c, 0]:.3g}, and no data has a negative "
-                "variance: its count, sum and second moment are not of the same rows."
+                "variance: its count, sum and second moment are not of the same samples."
             )
         values = np.clip(values[:, ::-1], 0.0, None)  # rounding leaves tiny negatives
         vectors = vectors[:, :, ::-1]

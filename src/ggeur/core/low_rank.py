@@ -11,7 +11,7 @@ from ggeur.core.types import Float
 class LowRank(NamedTuple):
     """T_c = U_c U_c' + s_c I of every class, or one T for all of them."""
 
-    U: Any  # (C or 1, r, p): the columns of U_c, as rows
+    U: Any  # (C or 1, r, p): the columns of U_c, as samples
     s: Any  # (C or 1,)
 
 

@@ -19,7 +19,7 @@ SHRINKAGE = 0.1  # gamma: K_c - 1 directions never span p dimensions, so part of
 
 
 def class_sums(x: NDArray[Any], y: NDArray[np.int64], n_classes: int) -> tuple[Float, Float]:
-    """Counts (C,) and sums (C, p) of one client's rows, in float64."""
+    """Counts (C,) and sums (C, p) of one client's samples, in float64."""
     count = np.bincount(y, minlength=n_classes).astype(np.float64)
     total = np.zeros((n_classes, x.shape[1]))
     np.add.at(total, y, x.astype(np.float64))
@@ -48,7 +48,7 @@ def covariance_from_means(
     if not freedom.any():
         raise GgeurError(
             "Covariances cannot be estimated from means: no two clients of one domain share a class; "
-            'use [augment] statistics = "per-class" or "pooled".'
+            'use [augment] covariance = "per-class" or "pooled".'
         )
     pooled = scatter.sum(axis=0) / freedom.sum()
     sigma = np.where(freedom[:, None, None] > 0, scatter / np.maximum(freedom, 1)[:, None, None], pooled)

@@ -74,7 +74,7 @@ class ClassStatistics:
 
     @classmethod
     def from_embeddings(cls, x: ArrayLike, y: ArrayLike, n_classes: int, *, center: ArrayLike | None = None) -> Self:
-        """The statistics of one client's rows.
+        """The statistics of one client's samples.
 
         Parameters
         ----------
@@ -87,7 +87,7 @@ class ClassStatistics:
         Raises GgeurError for NaN or infinite values, shapes that do not match and labels out of range.
         """
         x = check_embeddings(x)
-        y = check_labels(y, check_whole("n_classes", n_classes, most=10**18), rows=len(x))
+        y = check_labels(y, check_whole("n_classes", n_classes, most=10**18), samples=len(x))
         p = x.shape[1]
         center = np.zeros(p) if center is None else check_numbers("center", center, (p,))
         return cls(*class_moments(x, y, n_classes, center), center)
@@ -167,8 +167,8 @@ class ClassStatistics:
         """Write the statistics to `path` (.npz), whole or not at all: what a site may send by any means it likes.
 
         The file holds `count` (C,), `sum` (C, p), `second` (C, p, p) and `center` (p,), float64, and nothing else: no
-        row, no class name. Sums of few rows give rows away, and a class of one row is that row; `ggeur audit` says
-        what of a table would be found.
+        sample, no class name. Sums of few samples give samples away, and a class of one sample is that sample; `ggeur
+        audit` says what of a table would be found.
 
         >>> from tempfile import TemporaryDirectory
         >>> s = ClassStatistics.from_embeddings([[0.0, 1.0], [2.0, 1.0]], [0, 0], 2)
@@ -228,7 +228,7 @@ class ClassStatistics:
         return self._slack / self._n
 
     def _scatters(self) -> Iterable[tuple[int, Float]]:
-        """Each second moment about its mean, times the number of rows."""
+        """Each second moment about its mean, times the number of samples."""
         return ((int(c), sigma) for c, sigma in enumerate(self.covariance * self.count[:, None, None]))
 
     def _named(self, i: int) -> str:

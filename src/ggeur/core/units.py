@@ -1,4 +1,4 @@
-"""Rows shifted by one vector and divided by one number: units in which embeddings of any encoder are about one.
+"""Samples shifted by one vector and divided by one number: units in which embeddings of any encoder are about one.
 
 One number for all coordinates, so that shapes keep their form. A federation finds both from sums that sites send.
 """
@@ -12,20 +12,22 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurError
 from ggeur.core.types import Float
 
-_BLOCK = 4096  # rows in float64 at once
+_BLOCK = 4096  # samples in float64 at once
 _CONSTANT = 1e-13  # variance over mean square, below which there is rounding and no spread
 _SPREADS, _FAR = (0.01, 20.0), 100.0  # usual of embeddings, those of length one included; the mean, in spreads
 
 
 class Units(NamedTuple):
-    """What is taken off every row, and what it is then divided by."""
+    """What is taken off every sample, and what it is then divided by."""
 
     shift: Float  # (p,)
     scale: float
 
     @classmethod
     def of(cls, mean: Float, variance: float) -> "Units":
-        """From the mean (p,) of rows and the mean of their coordinates' variances; without a spread in units of one."""
+        """From the mean (p,) of samples and the mean of their coordinates' variances; without a spread in units of
+        one.
+        """
         constant = variance <= _CONSTANT * float(mean @ mean) / len(mean)
         return cls(mean, 1.0 if constant else float(np.sqrt(variance)))
 
@@ -39,7 +41,7 @@ class Units(NamedTuple):
         return np.append(self.scale, self.shift)
 
     def apply(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        """The rows `x` (n, p) in these units; differences are formed in float64, as large numbers cancel."""
+        """The samples `x` (n, p) in these units; differences are formed in float64, as large numbers cancel."""
         made = np.empty(x.shape, np.float32)
         for first in range(0, len(x), _BLOCK):
             some = slice(first, first + _BLOCK)
@@ -47,7 +49,9 @@ class Units(NamedTuple):
         return made
 
     def note(self, whose: str) -> str:
-        """What to say of training on `whose` rows as they are, where their units are far from these; else nothing."""
+        """What to say of training on `whose` samples as they are, where their units are far from these; else
+        nothing.
+        """
         far = float(np.sqrt(np.mean(self.shift**2))) / self.scale
         if _SPREADS[0] <= self.scale <= _SPREADS[1] and far <= _FAR:
             return ""
@@ -57,33 +61,33 @@ class Units(NamedTuple):
         )
 
 
-class RowSums(NamedTuple):
-    """What a site sends to find the federation's units: how many rows, their sum, and the sum of their squares."""
+class SampleMoments(NamedTuple):
+    """What a site sends to find the federation's units: how many samples, their sum, and the sum of their squares."""
 
-    rows: float
+    samples: float
     sum: Float  # (p,)
-    square: float  # over rows and coordinates
+    square: float  # over samples and coordinates
 
     @classmethod
-    def of(cls, x: NDArray[Any]) -> "RowSums":
-        """Of the rows `x` (n, p)."""
+    def of(cls, x: NDArray[Any]) -> "SampleMoments":
+        """Of the samples `x` (n, p)."""
         blocks = (x[first : first + _BLOCK].astype(np.float64) for first in range(0, len(x), _BLOCK))
         return cls(float(len(x)), np.sum(x, axis=0, dtype=np.float64), float(sum((b**2).sum() for b in blocks)))
 
     @classmethod
-    def merge(cls, parts: Iterable["RowSums"]) -> "RowSums":
+    def merge(cls, parts: Iterable["SampleMoments"]) -> "SampleMoments":
         """Those of many sites, `parts`, added up."""
-        rows, total, square = zip(*parts, strict=True)
-        return cls(sum(rows), np.sum(total, axis=0), sum(square))
+        samples, total, square = zip(*parts, strict=True)
+        return cls(sum(samples), np.sum(total, axis=0), sum(square))
 
     def pack(self) -> Float:
-        """(2 + p,): rows, square, then the sum."""
-        return np.concatenate([[self.rows, self.square], self.sum])
+        """(2 + p,): samples, square, then the sum."""
+        return np.concatenate([[self.samples, self.square], self.sum])
 
     @property
     def units(self) -> Units:
-        """The mean of all rows, and the root of the mean variance over coordinates."""
-        if not self.rows:
+        """The mean of all samples, and the root of the mean variance over coordinates."""
+        if not self.samples:
             raise GgeurError("The federation has no training samples at all.")
-        mean = self.sum / self.rows
-        return Units.of(mean, float(self.square / self.rows - mean @ mean) / len(mean))
+        mean = self.sum / self.samples
+        return Units.of(mean, float(self.square / self.samples - mean @ mean) / len(mean))

@@ -91,8 +91,8 @@ def as_array(what: str, value: Any) -> NDArray[Any]:
     """`value` as an array of any type, or a GgeurError."""
     try:
         return np.asarray(value)
-    except ValueError as error:  # rows of different lengths
-        raise GgeurError(f"The {what} are ragged: every row must have the same length.") from error
+    except ValueError as error:  # samples of different lengths
+        raise GgeurError(f"The {what} are ragged: every sample must have the same length.") from error
 
 
 def check_embeddings(x: ArrayLike, name: str = "x") -> NDArray[Any]:
@@ -106,16 +106,16 @@ def check_embeddings(x: ArrayLike, name: str = "x") -> NDArray[Any]:
     if not finite.all():
         bad = int(np.argmin(finite))
         raise GgeurError(
-            f"The embeddings {name} hold NaN or infinite values, first in row {bad}; remove or re-embed it."
+            f"The embeddings {name} hold NaN or infinite values, first in sample {bad}; remove or re-embed it."
         )
     return x
 
 
-def check_labels(y: ArrayLike, n_classes: int | None, rows: int | None, name: str = "y") -> NDArray[np.int64]:
-    """`rows` whole numbers in 0..n_classes-1, or a GgeurError; None where nothing says how many there are."""
+def check_labels(y: ArrayLike, n_classes: int | None, samples: int | None, name: str = "y") -> NDArray[np.int64]:
+    """`samples` whole numbers in 0..n_classes-1, or a GgeurError; None where nothing says how many there are."""
     y = as_array(f"labels {name}", y)
-    if y.ndim != 1 or rows not in (None, len(y)):
-        raise GgeurError(f"The labels {name} have shape {y.shape}; they must be ({rows or 'rows'},).")
+    if y.ndim != 1 or samples not in (None, len(y)):
+        raise GgeurError(f"The labels {name} have shape {y.shape}; they must be ({samples or 'samples'},).")
     whole = y.dtype.kind in "biu" or (y.dtype.kind == "f" and (np.isfinite(y) & (y == np.round(y))).all())
     if not whole:
         raise GgeurError(f"The labels {name} must be whole numbers.")
@@ -123,5 +123,5 @@ def check_labels(y: ArrayLike, n_classes: int | None, rows: int | None, name: st
     outside = (y < 0) | (y >= most)
     if outside.any():
         bad = int(np.argmax(outside))
-        raise GgeurError(f"The label {y[bad]} in row {bad} of {name} is outside 0..{most - 1}.")
+        raise GgeurError(f"The label {y[bad]} in sample {bad} of {name} is outside 0..{most - 1}.")
     return y.astype(np.int64)

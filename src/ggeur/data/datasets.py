@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ggeur.core.custom import build_custom, is_custom, load_custom
 from ggeur.core.errors import GgeurError
-from ggeur.core.names import build_own, is_own, load_own
 from ggeur.data.datasets_paper import DATASETS, Dataset, Source
 from ggeur.data.image_set import DomainPictures, ImageSet, Split, pixels
 from ggeur.data.readers import folders, image_folder, plain_name, printable
@@ -30,7 +30,7 @@ def load(source: str, data: Path | None = None, share: float | None = None) -> I
         share = DATASETS[source].share if share is None else share
     elif Path(source).is_dir():
         images = image_folder(Path(source))
-    elif is_own(source) and not os.path.dirname(source):
+    elif is_custom(source) and not os.path.dirname(source):
         images = _own(source)
     else:
         known = ", ".join((*DATASETS, MINI_DIGITS))
@@ -103,11 +103,11 @@ def _not_found(dataset: Dataset, source: Source, below: Path | None) -> str:
 
 
 def _own(source: str) -> ImageSet:
-    images = build_own(source, "dataset", load_own(source, "dataset", ()))
+    images = build_custom(source, "dataset", load_custom(source, "dataset", ()))
     if not isinstance(images, ImageSet):
         raise GgeurError(f"'{source}' is not a dataset: called without arguments it must return a ggeur ImageSet.")
-    rows = [images.y, images.domain, *([] if images.test is None else [images.test])]
-    if any(np.shape(values) != (len(images),) for values in rows):
+    samples = [images.y, images.domain, *([] if images.test is None else [images.test])]
+    if any(np.shape(values) != (len(images),) for values in samples):
         raise GgeurError(f"The dataset '{source}' has {len(images)} images, and its labels or domains are not as many.")
     return replace(images, meta={"dataset": source, **images.meta})
 

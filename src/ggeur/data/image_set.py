@@ -43,7 +43,7 @@ DomainPictures = tuple[tuple[str, ...], dict[str, Split]]  # class names, and th
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Pictures, read one by one, with what an EmbeddingTable says of its rows.
+    """Pictures, read one by one, with what an EmbeddingTable says of its samples.
 
     >>> black = Item("a black picture", lambda: np.zeros((8, 8, 3), np.uint8))
     >>> set_ = ImageSet.of(["night"], {"street": Split(Part([black], np.array([0])))})
@@ -66,7 +66,7 @@ class ImageSet:
     def of(cls, class_names: Sequence[str], domains: Mapping[str, Split], **meta: Any) -> Self:
         """The set of these `class_names` and `domains`, by name: domain after domain, training before test pictures.
 
-        `meta` is what a table says of where its rows come from.
+        `meta` is what a table says of where its samples come from.
         """
         names = check_is("class_names", class_names, Sequence | np.ndarray, "a list of names")
         for domain, split in check_is("domains", domains, Mapping, "a mapping of names to Splits").items():
@@ -100,15 +100,15 @@ class ImageSet:
             return self
         keep = self.test.copy()
         for d, name in enumerate(self.domain_names):
-            rows = np.flatnonzero(~self.test & (self.domain == d))
-            keep[generator(0, "share", name).permutation(rows)[: int(share * len(rows) + 1e-9)]] = True
-        rows = np.flatnonzero(keep)
+            samples = np.flatnonzero(~self.test & (self.domain == d))
+            keep[generator(0, "share", name).permutation(samples)[: int(share * len(samples) + 1e-9)]] = True
+        samples = np.flatnonzero(keep)
         return replace(
             self,
-            items=[self.items[i] for i in rows.tolist()],
-            y=self.y[rows],
-            domain=self.domain[rows],
-            test=self.test[rows],
+            items=[self.items[i] for i in samples.tolist()],
+            y=self.y[samples],
+            domain=self.domain[samples],
+            test=self.test[samples],
             meta={**self.meta, "share": share},
         )
 
@@ -127,4 +127,4 @@ def _check_split(whose: str, split: Any, classes: int) -> None:
         items = check_is(f"{whose} has pictures that", part.items, Sequence, "a list of Items")
         for item in items:
             check_is(f"{whose} has a picture that", item, Item, "an Item: where it is, and how to read it")
-        check_labels(part.y, classes, rows=len(items), name=f"of {whose}")
+        check_labels(part.y, classes, samples=len(items), name=f"of {whose}")

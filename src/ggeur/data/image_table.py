@@ -14,9 +14,9 @@ from ggeur.data.table import EmbeddingTable
 
 
 class ImageTable(EmbeddingTable):
-    """Rows `x` are pictures (N, S, S, 3) of bytes, kept flat, (N, 3 S S); all else is as an EmbeddingTable has it.
+    """Samples `x` are pictures (N, S, S, 3) of bytes, kept flat, (N, 3 S S); all else is as an EmbeddingTable has it.
 
-    So whatever deals rows out, picks them and hands them to a head does the same with both. Bytes they stay until a
+    So whatever deals samples out, picks them and hands them to a head does the same with both. Bytes they stay until a
     step forms its batch.
 
     >>> t = ImageTable(x=np.zeros((4, 32, 32, 3), np.uint8), y=[0, 1, 0, 1])
@@ -53,5 +53,5 @@ def load_any(path: str | os.PathLike[str]) -> EmbeddingTable:
 
 
 def is_image_table(path: str | os.PathLike[str]) -> bool:
-    """Whether the file at `path` says that its rows are pictures."""
+    """Whether the file at `path` says that its samples are pictures."""
     return len(array_shape(Path(path), "x")) == 4

@@ -36,10 +36,10 @@ def read_hub(hub: Hub, domain_names: Sequence[str]) -> DomainPictures:
     whole, of = _part(train, hub, names), np.array(train[hub.domain])
     domains = {}
     for name in domain_names:
-        rows = np.flatnonzero(of == name)
-        if not len(rows):
+        samples = np.flatnonzero(of == name)
+        if not len(samples):
             raise GgeurError(f"The dataset {hub.id} has no domain {name}; it may have changed on the hub.")
-        domains[name] = Split(Part([whole.items[i] for i in rows.tolist()], whole.y[rows]))
+        domains[name] = Split(Part([whole.items[i] for i in samples.tolist()], whole.y[samples]))
     return names, domains
 
 
@@ -52,26 +52,26 @@ def _load(hub: Hub, split: str) -> Any:
         ) from error
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it tells of every retry
     try:
-        rows = datasets.load_dataset(hub.id, hub.config, split=split)
-        return rows.cast_column(hub.image, datasets.Image(decode=False))
+        samples = datasets.load_dataset(hub.id, hub.config, split=split)
+        return samples.cast_column(hub.image, datasets.Image(decode=False))
     except Exception as error:  # its own types, the network's and pyarrow's
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         raise GgeurError(f"Cannot load {hub.id} ({split}) from the Hugging Face hub: {reason}.") from error
 
 
-def _class_names(rows: Any, hub: Hub) -> tuple[str, ...]:
-    names = getattr(rows.features[hub.label], "names", None)
-    return tuple(names) if names is not None else tuple(map(str, sorted(set(rows[hub.label]))))
+def _class_names(samples: Any, hub: Hub) -> tuple[str, ...]:
+    names = getattr(samples.features[hub.label], "names", None)
+    return tuple(names) if names is not None else tuple(map(str, sorted(set(samples[hub.label]))))
 
 
-def _part(rows: Any, hub: Hub, names: Sequence[str]) -> Part:
-    items = [Item(f"{hub.id}, image {i}", partial(_read, rows, i, hub.image)) for i in range(len(rows))]
-    if hasattr(rows.features[hub.label], "names"):
-        return Part(items, np.array(rows[hub.label], np.int64))
+def _part(samples: Any, hub: Hub, names: Sequence[str]) -> Part:
+    items = [Item(f"{hub.id}, image {i}", partial(_read, samples, i, hub.image)) for i in range(len(samples))]
+    if hasattr(samples.features[hub.label], "names"):
+        return Part(items, np.array(samples[hub.label], np.int64))
     code = {name: c for c, name in enumerate(names)}
-    return Part(items, np.array([code[str(label)] for label in rows[hub.label]], np.int64))
+    return Part(items, np.array([code[str(label)] for label in samples[hub.label]], np.int64))
 
 
-def _read(rows: Any, i: int, column: str) -> Picture:
-    image = rows[i][column]
+def _read(samples: Any, i: int, column: str) -> Picture:
+    image = samples[i][column]
     return image["bytes"] if image["bytes"] is not None else Path(image["path"]).read_bytes()

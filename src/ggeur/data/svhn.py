@@ -1,8 +1,8 @@
 """SVHN as the benchmark reads it, to explain its column.
 
-Its loader hands Pillow a picture with the colours first, (3, 32, 32), as if it were rows of RGB. Older versions of
-Pillow take that for a picture 32 wide and 3 high, whose bytes are the first 288 of the red plane, nine of its rows; the
-loader then stretches it to 32 x 32. Newer versions refuse.
+Its loader hands Pillow a picture with the colours first, (3, 32, 32), as if it were samples of RGB. Older versions of
+Pillow take that for a picture 32 wide and 3 high, whose bytes are the first 288 of the red plane, nine of its samples;
+the loader then stretches it to 32 x 32. Newer versions refuse.
 """
 
 from collections.abc import Callable

@@ -27,7 +27,7 @@ _ARRAYS = ("x", "y", "domain", "test", "class_names", "domain_names", "text", "t
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingTable:
-    """Rows of embeddings `x` (N, p) with labels `y` (N,); checked when made.
+    """Samples of embeddings `x` (N, p) with labels `y` (N,); checked when made.
 
     Optional: `domain` (N,) with `domain_names`, `test` (N,) bool, `text`, sets of embeddings (C, p) of the class names
     by the name of their prompts (one array alone is "single"), `path` (N names of pictures) and `meta` (encoder,
@@ -53,27 +53,27 @@ class EmbeddingTable:
             object.__setattr__(self, name, value)
 
         put("x", self._checked(self.x))
-        rows = len(self.x)
+        samples = len(self.x)
         for names in ("class_names", "domain_names"):
             check_is(names, getattr(self, names), Sequence | np.ndarray, "a list of names")
         check_is("meta", self.meta, Mapping, "a mapping of names to values")
-        put("y", check_labels(self.y, len(self.class_names) or None, rows))
+        put("y", check_labels(self.y, len(self.class_names) or None, samples))
         put("class_names", _names(self.class_names, self.y, "class"))
         if self.domain is None and len(self.domain_names) > 1:
-            raise GgeurError(f"The table names {len(self.domain_names)} domains but gives its rows none.")
+            raise GgeurError(f"The table names {len(self.domain_names)} domains but gives its samples none.")
         if self.domain is None:
             put("domain_names", tuple(map(str, self.domain_names)) or ("all",))
-            put("domain", np.zeros(rows, np.int64))
+            put("domain", np.zeros(samples, np.int64))
         else:
-            put("domain", check_labels(self.domain, len(self.domain_names) or None, rows, "domain"))
+            put("domain", check_labels(self.domain, len(self.domain_names) or None, samples, "domain"))
             put("domain_names", _names(self.domain_names, self.domain, "domain"))
         if self.test is not None:
             test = as_array("test mask", self.test)
-            if test.shape != (rows,) or not np.isin(test, (0, 1)).all():
-                raise GgeurError(f"The test mask has shape {test.shape}; it must be {rows} booleans.")
+            if test.shape != (samples,) or not np.isin(test, (0, 1)).all():
+                raise GgeurError(f"The test mask has shape {test.shape}; it must be {samples} booleans.")
             put("test", test.astype(np.bool_))
-        if self.path and len(self.path) != rows:
-            raise GgeurError(f"The table names {len(self.path)} pictures and has {rows} rows; name one for each.")
+        if self.path and len(self.path) != samples:
+            raise GgeurError(f"The table names {len(self.path)} pictures and has {samples} samples; name one for each.")
         put("text", _text_sets(self.text))
         for array in self.text.values():
             if array.shape != (self.n_classes, self.dimension):
@@ -84,7 +84,7 @@ class EmbeddingTable:
 
     @staticmethod
     def _checked(x: ArrayLike) -> NDArray[Any]:
-        """The rows, as they are kept."""
+        """The samples, as they are kept."""
         x = np.asarray(check_embeddings(x))
         if x.dtype in (np.float16, np.float32):
             return x
@@ -108,23 +108,28 @@ class EmbeddingTable:
 
     @property
     def domains(self) -> NDArray[np.int64]:
-        """The domain of each row, never None."""
+        """The domain of each sample, never None."""
         assert self.domain is not None
         return self.domain
 
-    def subset(self, rows: ArrayLike) -> Self:
-        """The table of these `rows` (indices or a mask), with the same classes and domains."""
-        rows = as_array("rows", rows)
-        rows = rows if rows.size else np.zeros(0, np.int64)  # [] is of floats to numpy
-        if rows.ndim != 1 or not (rows.shape == (len(self),) if rows.dtype == np.bool_ else rows.dtype.kind in "iu"):
+    def subset(self, samples: ArrayLike) -> Self:
+        """The table of these `samples` (indices or a mask), with the same classes and domains."""
+        samples = as_array("samples", samples)
+        samples = samples if samples.size else np.zeros(0, np.int64)  # [] is of floats to numpy
+        if samples.ndim != 1 or not (
+            samples.shape == (len(self),) if samples.dtype == np.bool_ else samples.dtype.kind in "iu"
+        ):
             raise GgeurError(
-                f"rows has shape {rows.shape} of {rows.dtype}; it must be row numbers, or a mask of all rows."
+                f"samples has shape {samples.shape} of {samples.dtype}; it must be sample numbers, or a mask of all "
+                f"samples."
             )
-        if rows.dtype != np.bool_ and ((rows < -len(self)) | (rows >= len(self))).any():
-            raise GgeurError(f"There is no row {rows[np.abs(rows).argmax()]}: the table has {len(self)} rows.")
-        test = None if self.test is None else self.test[rows]
-        path = tuple(np.array(self.path, np.object_)[rows].tolist()) if self.path else ()
-        return replace(self, x=self.x[rows], y=self.y[rows], domain=self.domains[rows], test=test, path=path)
+        if samples.dtype != np.bool_ and ((samples < -len(self)) | (samples >= len(self))).any():
+            raise GgeurError(
+                f"There is no sample {samples[np.abs(samples).argmax()]}: the table has {len(self)} samples."
+            )
+        test = None if self.test is None else self.test[samples]
+        path = tuple(np.array(self.path, np.object_)[samples].tolist()) if self.path else ()
+        return replace(self, x=self.x[samples], y=self.y[samples], domain=self.domains[samples], test=test, path=path)
 
     def split(self, seed: int) -> Self:
         """This table with a test mask: its own, or 70/30 within each domain, drawn by `seed`.
@@ -136,10 +141,10 @@ class EmbeddingTable:
             return self
         test = np.zeros(len(self), np.bool_)
         for d, name in enumerate(self.domain_names):
-            rows = np.flatnonzero(self.domains == d)
-            order = generator(seed, "split", name).permutation(len(rows))
-            test[rows[order[int(TRAIN_SHARE * len(rows)) :]]] = True
-        split = copy(self)  # not `replace`, which would check every row again
+            samples = np.flatnonzero(self.domains == d)
+            order = generator(seed, "split", name).permutation(len(samples))
+            test[samples[order[int(TRAIN_SHARE * len(samples)) :]]] = True
+        split = copy(self)  # not `replace`, which would check every sample again
         object.__setattr__(split, "test", test)
         return split
 
@@ -155,7 +160,7 @@ class EmbeddingTable:
         return digest.hexdigest()
 
     def _stored(self) -> NDArray[Any]:
-        """The rows, as a file has them."""
+        """The samples, as a file has them."""
         return self.x
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -187,7 +192,7 @@ class EmbeddingTable:
             raise GgeurError(f"{path} holds pictures, and embeddings are wanted here: embed them with an encoder.")
         if "x" not in arrays or "y" not in arrays:
             raise GgeurError(
-                f"{path} is not an embedding table: it must hold the arrays x and y; rows without y have no labels."
+                f"{path} is not an embedding table: it must hold the arrays x and y; samples without y have no labels."
             )
         try:
             meta = json.loads(str(arrays.pop("meta", "{}")))

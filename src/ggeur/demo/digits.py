@@ -10,7 +10,7 @@ module, so accuracies on it say nothing about those data sets and compare with n
 - `texture`: a simulated pen's strokes, which invert the coloured texture they lie on; in the place of SYN.
 
 No two domains share a scan, a font or a pen, so no test row of one is a training row of another in disguise.
-Within `typeset`, `clutter` and `texture`, training and test rows share the fonts and the ways of writing.
+Within `typeset`, `clutter` and `texture`, training and test samples share the fonts and the ways of writing.
 
 >>> digits = images()
 >>> digits.x.shape, digits.x.dtype

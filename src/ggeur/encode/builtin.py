@@ -92,8 +92,8 @@ def _to_grey(images: NDArray[np.uint8]) -> FloatArray:
     grey = images.astype(np.float32) / np.float32(255)
     if grey.ndim == 4:
         grey = grey @ np.array([0.299, 0.587, 0.114], dtype=np.float32)
-    rows, columns = _resize(grey.shape[1]), _resize(grey.shape[2])
-    small = rows @ grey @ columns.T
+    samples, columns = _resize(grey.shape[1]), _resize(grey.shape[2])
+    small = samples @ grey @ columns.T
     return np.asarray(small - small.mean(axis=(1, 2), keepdims=True))
 
 
@@ -120,7 +120,7 @@ def _channels(grey: FloatArray, scale: _Scale) -> FloatArray:
     return np.asarray(np.sqrt(energy + floor) - np.sqrt(floor))
 
 
-# Every linear step is separable: a small matrix, applied to the rows and columns of a whole batch.
+# Every linear step is separable: a small matrix, applied to the samples and columns of a whole batch.
 
 
 def _resize(size: int) -> FloatArray:

@@ -82,5 +82,5 @@ class EmbeddingCache:
 
 def _checksums(records: NDArray[Any]) -> NDArray[np.uint32]:
     """Of every record, all but its last field."""
-    rows = np.asarray(records).view(np.uint8).reshape(len(records), -1)[:, :-4]
-    return np.array([zlib.crc32(row.tobytes()) for row in rows], np.uint32)
+    samples = np.asarray(records).view(np.uint8).reshape(len(records), -1)[:, :-4]
+    return np.array([zlib.crc32(sample.tobytes()) for sample in samples], np.uint32)

@@ -10,8 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from ggeur.core.custom import build_custom, is_custom, load_custom
 from ggeur.core.errors import GgeurError
-from ggeur.core.names import build_own, is_own, load_own
 from ggeur.core.types import FloatArray
 from ggeur.core.validate import check_is
 
@@ -70,14 +70,14 @@ class TextEncoder(Protocol):
         ...
 
 
-def is_own_encoder(name: str) -> bool:
+def is_custom_encoder(name: str) -> bool:
     """Whether `name` is a user's own, package.module:name, and neither onnx:PATH nor pixels:SIZE nor a folder."""
     ours = name.startswith(("onnx:", "pixels:"))
-    return is_own(name) and not ours and not os.path.dirname(name) and not Path(name).is_dir()
+    return is_custom(name) and not ours and not os.path.dirname(name) and not Path(name).is_dir()
 
 
 def _own(name: str) -> Encoder:
-    found: Encoder = build_own(name, "encoder", load_own(name, "encoder", ()))
+    found: Encoder = build_custom(name, "encoder", load_custom(name, "encoder", ()))
     for part in ("name", "preprocessing", "weights_hash"):  # a cache goes by the last two, so they are not left empty
         text = getattr(found, part, None)
         if not isinstance(text, str) or not text:
@@ -124,7 +124,7 @@ def load_encoder(name: str = DEFAULT, *, normalize: bool = False, **preprocessin
         if normalize:
             raise GgeurError("The builtin encoder has no normalize; its embeddings are used as they are.")
         return BuiltinEncoder()
-    if is_own_encoder(name):
+    if is_custom_encoder(name):
         if normalize:
             raise GgeurError(f"The encoder {name} has no normalize; its embeddings are used as they are.")
         return _own(name)
@@ -134,5 +134,5 @@ def load_encoder(name: str = DEFAULT, *, normalize: bool = False, **preprocessin
 
 
 def unit_rows(x: FloatArray) -> FloatArray:
-    """Each row scaled to length 1."""
+    """Each sample scaled to length 1."""
     return np.asarray(x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12), np.float32)

@@ -64,7 +64,7 @@ class HuggingFaceEncoder(Encoder):
             raise GgeurError(f"The tokenizer of the encoder {self._source} is not complete; its files are missing.")
         # SigLIP was trained on texts padded to full length, CLIP on any.
         padding = "max_length" if "siglip" in self._model.config.model_type else True
-        rows = []
+        samples = []
         for name in class_names:
             prompts = [template.replace("{}", name) for template in templates]
             tokens = tokenizer(
@@ -78,8 +78,8 @@ class HuggingFaceEncoder(Encoder):
             wanted = {k: v for k, v in tokens.items() if k in ("input_ids", "attention_mask")}
             with self._torch.inference_mode():
                 x = self._model.get_text_features(**wanted).pooler_output.float().cpu().numpy()
-            rows.append(unit_rows(x).mean(axis=0))
-        return unit_rows(np.stack(rows))
+            samples.append(unit_rows(x).mean(axis=0))
+        return unit_rows(np.stack(samples))
 
     def _hash(self) -> str:
         """Of the tensors that make an image embedding, so that a file's format or name does not matter."""

@@ -34,10 +34,10 @@ class EmbeddingResult(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Embeddings `x` (n, p) of the items at `rows`, and the others, which could not be read, with the reason."""
+    """Embeddings `x` (n, p) of the items at `samples`, and the others, which could not be read, with the reason."""
 
     x: FloatArray
-    rows: NDArray[np.int64]
+    samples: NDArray[np.int64]
     unreadable: list[str]
 
 
@@ -82,7 +82,7 @@ def embed(
         return _image_table(images, encoder, batch, skip_unreadable, on_batch)
     store = EmbeddingCache(encoder, cache)
     found = encode_items(images.items, encoder, store, batch=batch, skip_unreadable=skip_unreadable, on_batch=on_batch)
-    return EmbeddingResult(_table(found.x, found.rows, images, encoder, prompts), found.unreadable)
+    return EmbeddingResult(_table(found.x, found.samples, images, encoder, prompts), found.unreadable)
 
 
 def encode_items(
@@ -128,11 +128,11 @@ def encode_items(
         if len(waiting) == batch or len(digests) % (16 * batch) == 0:
             flush()
     flush()
-    rows = np.array([i for i, digest in enumerate(digests) if digest is not None], np.int64)
-    if not len(rows):
+    samples = np.array([i for i, digest in enumerate(digests) if digest is not None], np.int64)
+    if not len(samples):
         raise GgeurError("None of the images could be read.")
     x = np.stack([store[digest] for digest in digests if digest is not None])
-    return Encoded(x, rows, unreadable)
+    return Encoded(x, samples, unreadable)
 
 
 def _image_table(
@@ -140,21 +140,21 @@ def _image_table(
 ) -> EmbeddingResult:
     """The pictures themselves, which are quicker read again than kept twice."""
     x = np.empty((len(images), encoder.side, encoder.side, 3), np.uint8)
-    rows: list[int] = []
+    samples: list[int] = []
     unreadable: list[str] = []
     for i, (item, future) in enumerate(read_ahead(images.items, partial(_picture, encoder=encoder), batch)):
         try:
-            x[len(rows)] = future.result()
-            rows.append(i)
+            x[len(samples)] = future.result()
+            samples.append(i)
         except Unreadable as error:
             if not skip_unreadable:
                 raise cannot_read(item, error) from error
             unreadable.append(f"{item.where}: {error}")
         if on_batch is not None and ((i + 1) % batch == 0 or i + 1 == len(images)):
-            on_batch(i + 1, len(rows))
-    if not rows:
+            on_batch(i + 1, len(samples))
+    if not samples:
         raise GgeurError("None of the images could be read.")
-    return EmbeddingResult(ImageTable(**_columns(x[: len(rows)], np.array(rows), images, encoder)), unreadable)
+    return EmbeddingResult(ImageTable(**_columns(x[: len(samples)], np.array(samples), images, encoder)), unreadable)
 
 
 class _Stack:
@@ -193,9 +193,9 @@ def _speaks(encoder: Encoder) -> TypeGuard[TextEncoder]:
 
 
 def _table(
-    x: FloatArray, rows: NDArray[np.int64], images: ImageSet, encoder: Encoder, prompts: Mapping[str, Prompts] | None
+    x: FloatArray, samples: NDArray[np.int64], images: ImageSet, encoder: Encoder, prompts: Mapping[str, Prompts] | None
 ) -> EmbeddingTable:
-    table = EmbeddingTable(**_columns(x, rows, images, encoder))
+    table = EmbeddingTable(**_columns(x, samples, images, encoder))
     if not _speaks(encoder):
         return table
     sets = prompt_sets() if prompts is None else prompts
@@ -208,15 +208,15 @@ def _table(
     return replace(table, text=text, meta={**table.meta, "templates": templates})
 
 
-def _columns(x: NDArray[Any], rows: NDArray[np.int64], images: ImageSet, encoder: Encoder) -> dict[str, Any]:
-    """A table's, of the pictures `rows`, whose embeddings are `x`."""
+def _columns(x: NDArray[Any], samples: NDArray[np.int64], images: ImageSet, encoder: Encoder) -> dict[str, Any]:
+    """A table's, of the pictures `samples`, whose embeddings are `x`."""
     return {
         "x": x,
-        "y": images.y[rows],
-        "domain": images.domain[rows],
-        "test": None if images.test is None else images.test[rows],
+        "y": images.y[samples],
+        "domain": images.domain[samples],
+        "test": None if images.test is None else images.test[samples],
         "class_names": images.class_names,
         "domain_names": images.domain_names,
-        "path": tuple(images.items[i].where for i in rows),
+        "path": tuple(images.items[i].where for i in samples),
         "meta": {**images.meta, **about(encoder)},
     }

@@ -35,15 +35,15 @@ class OnnxEncoder(Encoder):
         return self._prepare(image)
 
     def forward(self, prepared: FloatArray) -> FloatArray:
-        rows = len(prepared)
-        step = self._batch or max(rows, 1)
+        samples = len(prepared)
+        step = self._batch or max(samples, 1)
         parts = []
-        for start in range(0, rows, step):
+        for start in range(0, samples, step):
             part = prepared[start : start + step]
             if self._batch and len(part) < step:  # exported for one size of batch: fill up, and drop the filling
                 part = np.concatenate([part, np.zeros((step - len(part), *part.shape[1:]), np.float32)])
             parts.append(np.asarray(self._session.run([self.output], {self._input: part})[0], np.float32))
-        x = np.concatenate(parts)[:rows] if parts else np.zeros((0, self.dimension), np.float32)
+        x = np.concatenate(parts)[:samples] if parts else np.zeros((0, self.dimension), np.float32)
         return unit_rows(x) if self.normalize else x
 
 

@@ -3,8 +3,8 @@
     x_0 = tokens + positions,    x <- x + W_o attention(LN x),    x <- x + W_2 act(W_1 LN x),    text = W_p LN(x at EOT)
 
 The mask is causal, so nothing after a text's EOT counts, and what all texts begin with does not depend on how they go
-on. Both are used, and neither changes the outcome: texts end at their EOT, and the rows of a shared prefix are
-computed once, whose keys and values every text then attends to. All rows lie in one matrix, the prefix first, then
+on. Both are used, and neither changes the outcome: texts end at their EOT, and the samples of a shared prefix are
+computed once, whose keys and values every text then attends to. All samples lie in one matrix, the prefix first, then
 the texts by length; only attention looks at them text by text.
 """
 
@@ -62,10 +62,14 @@ def lay_out(tokens: Sequence[Sequence[int]], prefix: int = 0) -> Texts:
     return Texts(ids, places, tuple((int(n), int(length)) for length, n in counted), ends, prefix)
 
 
-def run(shape: Shape, tower: TextTower, rows: jax.Array, texts: Texts, shared: jax.Array | None = None) -> jax.Array:
-    """(C, p): embeddings of the `texts` whose token embeddings are `rows` (N, d), after the prefix `shared` (P, d)."""
+def run_tower(
+    shape: Shape, tower: TextTower, samples: jax.Array, texts: Texts, shared: jax.Array | None = None
+) -> jax.Array:
+    """(C, p): embeddings of the `texts` whose token embeddings are `samples` (N, d), after the prefix `shared` (P,
+    d).
+    """
     P = texts.prefix
-    x = rows + tower.positions[texts.places]
+    x = samples + tower.positions[texts.places]
     x = x if shared is None else jnp.concatenate([shared + tower.positions[:P], x])
 
     def block(x: jax.Array, w: Tree) -> tuple[jax.Array, None]:
@@ -84,7 +88,7 @@ def run(shape: Shape, tower: TextTower, rows: jax.Array, texts: Texts, shared: j
 def embed_tokens(shape: Shape, tower: TextTower, tokens: Sequence[Sequence[int]]) -> jax.Array:
     """(C, p): the embeddings of texts, given by their tokens up to EOT, of unit length."""
     texts = lay_out(tokens)
-    found = jax.jit(lambda tower, rows: run(shape, tower, rows, texts))(
+    found = jax.jit(lambda tower, samples: run_tower(shape, tower, samples, texts))(
         tower._replace(tokens=()), tower.tokens[texts.ids]
     )
     unit: jax.Array = found / jnp.linalg.norm(found, axis=1, keepdims=True)
@@ -92,7 +96,7 @@ def embed_tokens(shape: Shape, tower: TextTower, tokens: Sequence[Sequence[int]]
 
 
 def _attention(q: jax.Array, k: jax.Array, v: jax.Array, texts: Texts) -> jax.Array:
-    """(rows, heads, d): the prefix attends to itself, every text to the prefix and to itself."""
+    """(samples, heads, d): the prefix attends to itself, every text to the prefix and to itself."""
     P, first = texts.prefix, texts.prefix
     done = [_attend(q[None, :P], k[None, :P], v[None, :P])[0]] if P else []
     for n, length in texts.groups:
@@ -114,13 +118,13 @@ def _attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
 
 
 def layer_norm(x: jax.Array, w: Tree, epsilon: float = 1e-5) -> jax.Array:
-    """Rows about their mean and in units of their spread, times a weight, plus a bias."""
+    """Samples about their mean and in units of their spread, times a weight, plus a bias."""
     x = x - x.mean(axis=-1, keepdims=True)
     found: jax.Array = x * jax.lax.rsqrt((x**2).mean(axis=-1, keepdims=True) + epsilon) * w["weight"] + w["bias"]
     return found
 
 
 def affine(x: jax.Array, w: Tree) -> jax.Array:
-    """W x + b of every row."""
+    """W x + b of every sample."""
     found: jax.Array = x @ w["weight"].T + w["bias"]
     return found

@@ -10,7 +10,7 @@ from ggeur.core.types import Int
 from ggeur.engine.local import power_of_two
 
 _ORDER_BYTES = 64 * 2**20  # of batch orders, and what they pick, in one compiled call
-_BATCH_BYTES = 2**20  # of the rows that one step forms in one compiled call: about what a core's cache holds
+_BATCH_BYTES = 2**20  # of the samples that one step forms in one compiled call: about what a core's cache holds
 _CALL_STEPS = 128  # that a compiled call should at least be worth
 
 

@@ -14,29 +14,29 @@ import numpy as np
 import optax
 from numpy.typing import NDArray
 
+from ggeur.core.augmented_sets import AugmentedSet
 from ggeur.core.low_rank import LowRank
 from ggeur.core.seeding import VIEWS, generator
 from ggeur.core.types import Tree
-from ggeur.core.virtual import VirtualSet
+from ggeur.engine.image_augmentation import ImageAugmentation
 from ggeur.engine.messages import add_messages, check_message
 from ggeur.engine.training import Numbers, build_optimiser, steps_per_epoch
-from ggeur.engine.views import Pictures
 from ggeur.methods.algorithm import Recipe
-from ggeur.methods.parts import Batch, ClientData, LocalWork, Parts, RoundFacts, Sent
+from ggeur.methods.parts import Batch, ClientData, LocalWork, Parts, Released, RoundFacts
 
 
-class Lanes(NamedTuple):
+class ClientBatch(NamedTuple):
     """Inputs of a group of lanes, stacked on axis 0."""
 
-    row: Any  # (L, n) into the base
-    noise: Any  # (L, n) signed row of the bank
+    sample: Any  # (L, n) into the base
+    noise: Any  # (L, n) signed sample of the bank
     y: Any  # (L, n)
-    n: Any  # (L,) rows that are real
+    n: Any  # (L,) samples that are real
     class_count: Any  # (L, C)
 
     @classmethod
-    def of(cls, sets: Sequence[VirtualSet], width: int, n_classes: int) -> "Lanes":
-        """The clients' `sets`, each filled up to `width` rows; labels are below `n_classes`."""
+    def of(cls, sets: Sequence[AugmentedSet], width: int, n_classes: int) -> "ClientBatch":
+        """The clients' `sets`, each filled up to `width` samples; labels are below `n_classes`."""
 
         def stacked(columns: list[NDArray[np.int32]]) -> NDArray[np.int32]:
             full = np.zeros((len(columns), width), np.int32)
@@ -45,7 +45,7 @@ class Lanes(NamedTuple):
             return full
 
         return cls(
-            stacked([s.row for s in sets]),
+            stacked([s.sample for s in sets]),
             stacked([s.noise for s in sets]),
             stacked([s.y for s in sets]),
             np.array([len(s.y) for s in sets], np.int32),
@@ -62,7 +62,7 @@ def folded_key(names: Any) -> jax.Array:
 
 
 def batch_order(seed: int, round_: int, client: int, n: int, steps: int, batch: int) -> NDArray[np.int32]:
-    """Which of its `n` rows `client` takes in each step of a round, (steps * batch,).
+    """Which of its `n` samples `client` takes in each step of a round, (steps * batch,).
 
     -1 fills up an epoch's last, short batch. The order depends on nothing but these arguments, so an engine that sees
     one client finds the same as one that sees all.
@@ -81,34 +81,34 @@ def _rows(array: jax.Array, at: jax.Array) -> jax.Array:
 
 
 class _Selection(NamedTuple):
-    """What the lane's set says of some positions: rows of base and bank, labels, and which are not filling."""
+    """What the lane's set says of some positions: samples of base and bank, labels, and which are not filling."""
 
-    row: jax.Array
+    sample: jax.Array
     noise: jax.Array
     y: jax.Array
     real: jax.Array
 
     @classmethod
-    def of(cls, lane: Lanes, at: jax.Array) -> "_Selection":
+    def of(cls, lane: ClientBatch, at: jax.Array) -> "_Selection":
         """Positions `at`; a negative one is filling."""
-        inside = jnp.clip(at, 0, lane.row.shape[0] - 1)
-        row, noise, y = (_rows(a, inside) for a in (lane.row, lane.noise, lane.y))
-        return cls(row, noise, y, (at >= 0) & (at < lane.n))
+        inside = jnp.clip(at, 0, lane.sample.shape[0] - 1)
+        sample, noise, y = (_rows(a, inside) for a in (lane.sample, lane.noise, lane.y))
+        return cls(sample, noise, y, (at >= 0) & (at < lane.n))
 
     def form(self, base: jax.Array, bank: jax.Array | None) -> Batch:
-        """base[row] + sign * bank[noise], in float32 whatever they are stored in."""
+        """base[sample] + sign * bank[noise], in float32 whatever they are stored in."""
         dtype = jnp.promote_types(base.dtype, jnp.float32)
-        x = _rows(base, self.row).astype(dtype)
+        x = _rows(base, self.sample).astype(dtype)
         if bank is not None:
             x = x + jnp.sign(self.noise).astype(dtype)[:, None] * _rows(bank, jnp.abs(self.noise)).astype(dtype)
         return Batch(x, self.y, self.real.astype(dtype))
 
     def stand_for(self, batch: Batch, shapes: LowRank) -> Batch:
-        """The `batch` they form, whose rows with noise are not drawn: they stand for draws along these `shapes`."""
+        """The `batch` they form, whose samples with noise are not drawn: they stand for draws along these `shapes`."""
         return batch._replace(drawn=(self.noise != 0).astype(batch.mask.dtype), shapes=shapes)
 
 
-def _client_data(base: jax.Array, bank: jax.Array | None, lane: Lanes, batch: int) -> ClientData:
+def _client_data(base: jax.Array, bank: jax.Array | None, lane: ClientBatch, batch: int) -> ClientData:
     def take(at: jax.Array) -> Batch:
         return _Selection.of(lane, at).form(base, bank)
 
@@ -116,9 +116,9 @@ def _client_data(base: jax.Array, bank: jax.Array | None, lane: Lanes, batch: in
         def body(i: jax.Array, total: Tree) -> Tree:
             return f(total, take(i * batch + jnp.arange(batch)))
 
-        return jax.lax.fori_loop(0, steps_per_epoch(lane.row.shape[0], batch), body, start)
+        return jax.lax.fori_loop(0, steps_per_epoch(lane.sample.shape[0], batch), body, start)
 
-    return ClientData(lane.n, lane.row.shape[0], lane.class_count, take, fold)
+    return ClientData(lane.n, lane.sample.shape[0], lane.class_count, take, fold)
 
 
 @lru_cache(maxsize=64)
@@ -129,16 +129,16 @@ def local_training(
     *,
     one_server: bool,
     one_start: bool,
-    pictures: Pictures | None = None,
+    pictures: ImageAugmentation | None = None,
 ) -> Callable[..., tuple[Tree, Tree, Tree, jax.Array]]:
     """(base, bank, shapes, frozen, lanes, order, steps, longest, start, sent, client, names, numbers)
     -> messages, states, ends, loss.
 
-    `recipe` builds the method, `optimiser` is the kind of [train]'s, and steps take `batch` rows. All arguments but
+    `recipe` builds the method, `optimiser` is the kind of [train]'s, and steps take `batch` samples. All arguments but
     base, bank, shapes, frozen and longest are stacked over lanes; so are `sent` and `numbers` unless there is
     `one_server`, and `start` unless there is `one_start`. The method is built around its numbers inside the program, so
-    that other numbers are other arguments, and nothing is compiled anew. Where rows are `pictures`, a call is for one
-    lane: a convolution of every client's own weights, batched, is slower than one client after the other.
+    that other numbers are other arguments, and nothing is compiled anew. Where samples are `pictures`, a call is for
+    one lane: a convolution of every client's own weights, batched, is slower than one client after the other.
     """
 
     def train_lane(
@@ -146,33 +146,33 @@ def local_training(
         bank: jax.Array | None,
         shapes: LowRank | None,
         frozen: Tree,
-        lane: Lanes,
+        lane: ClientBatch,
         order: jax.Array,  # (longest possible * batch,)
         steps: jax.Array,
         longest: jax.Array,  # steps of the busiest lane here
         start: Tree,
-        sent: Sent,
+        sent: Released,
         client: Tree,
         names: jax.Array,
         numbers: Numbers,
     ) -> tuple[Tree, Tree, Tree, jax.Array]:
-        method, rate = recipe(numbers.method), numbers.rate
+        method, learning_rate = recipe(numbers.method), numbers.learning_rate
         data = _client_data(base, bank, lane, batch)
         context = {**sent, "client": client, "data": data, "frozen": frozen}
         key = folded_key(names)
-        transform = method.optimiser(rate) if method.optimiser else build_optimiser(optimiser, numbers)
+        transform = method.optimiser(learning_rate) if method.optimiser else build_optimiser(optimiser, numbers)
         gradient = jax.value_and_grad(method.loss, has_aux=True)
         picked = _Selection.of(lane, order)  # of all steps at once: small gathers inside the loop cost a sixth of it
 
         def step(t: jax.Array, state: tuple[Tree, Tree, Tree, jax.Array]) -> tuple[Tree, Tree, Tree, jax.Array]:
             params, memory, carry, total = state
             now = _Selection(*(jax.lax.dynamic_slice_in_dim(a, t * batch, batch) for a in picked))
-            rows = now.form(base, bank)
-            rows = rows if shapes is None else now.stand_for(rows, shapes)
+            samples = now.form(base, bank)
+            samples = samples if shapes is None else now.stand_for(samples, shapes)
             step_key = jax.random.fold_in(key, t)
             if pictures is not None:
-                rows = rows._replace(x=pictures.vary(rows.x, jax.random.fold_in(step_key, VIEWS)))
-            (loss, new_carry), g = gradient(params, rows, context, carry, step_key)
+                samples = samples._replace(x=pictures.vary(samples.x, jax.random.fold_in(step_key, VIEWS)))
+            (loss, new_carry), g = gradient(params, samples, context, carry, step_key)
             update, new_memory = transform.update(g, memory, params)
             # Fused into both, the update would cost a copy of params and one of memory.
             update = jax.lax.optimization_barrier(update)  # type: ignore[no-untyped-call]
@@ -186,7 +186,7 @@ def local_training(
         begin = (start, method.recall(transform.init(start), context), method.begin(context), zero)
         end, memory, carry, total = jax.lax.fori_loop(0, longest, step, begin)
         upload_key = jax.random.fold_in(key, 2**32 - 1)  # no step has this number
-        work = LocalWork(start, end, data, context, carry, steps, rate, upload_key, memory)
+        work = LocalWork(start, end, data, context, carry, steps, learning_rate, upload_key, memory)
         message, new_client = method.upload(work)
         check_message(method, "upload", message)
         return message, new_client, end, total / jnp.maximum(steps, 1)
@@ -205,11 +205,13 @@ def local_training(
 def preparation(recipe: Recipe, batch: int) -> Callable[..., Tree]:
     """(base, bank, lanes, names, the method's numbers) -> every lane's message before round 1.
 
-    `recipe` builds the method around its numbers; its rows come in batches of `batch`. All arguments but base and bank
-    are stacked over lanes.
+    `recipe` builds the method around its numbers; its samples come in batches of `batch`. All arguments but base and
+    bank are stacked over lanes.
     """
 
-    def prepare_lane(base: jax.Array, bank: jax.Array | None, lane: Lanes, names: jax.Array, numbers: Tree) -> Parts:
+    def prepare_lane(
+        base: jax.Array, bank: jax.Array | None, lane: ClientBatch, names: jax.Array, numbers: Tree
+    ) -> Parts:
         method = recipe(numbers)
         message = method.prepare(_client_data(base, bank, lane, batch), folded_key(names))
         check_message(method, "prepare", message)

@@ -1,7 +1,7 @@
 """The whole federation in one process, round by round, compiled by JAX.
 
 A stack is several runs (seeds, and points of a grid that one program serves) whose clients, the lanes
-of a `Fleet`, train side by side. Here is what goes on between them: who takes part, servers, and what is sent.
+of a `ClientGroups`, train side by side. Here is what goes on between them: who takes part, servers, and what is sent.
 """
 
 import time
@@ -18,13 +18,13 @@ from ggeur.core.seeding import AGGREGATE
 from ggeur.core.threads import THREADS
 from ggeur.core.types import Int, Tree
 from ggeur.engine import trees
-from ggeur.engine.fleet import Fleet
+from ggeur.engine.client_groups import ClientGroups
 from ggeur.engine.local import aggregation
 from ggeur.engine.messages import add_prepared
-from ggeur.engine.own_head import shown
+from ggeur.engine.method_head import shown
 from ggeur.engine.stack import Run
 from ggeur.engine.training import Training
-from ggeur.methods.algorithm import Trained
+from ggeur.methods.algorithm import Iterative
 
 
 class State(NamedTuple):
@@ -56,15 +56,15 @@ class Simulation:
     """
 
     def __init__(
-        self, runs: Sequence[Run], trained: Trained | Sequence[Trained], training: Training | Sequence[Training]
+        self, runs: Sequence[Run], trained: Iterative | Sequence[Iterative], training: Training | Sequence[Training]
     ) -> None:
         self.runs = runs
-        each_trained = [trained] * len(runs) if isinstance(trained, Trained) else list(trained)
+        each_trained = [trained] * len(runs) if isinstance(trained, Iterative) else list(trained)
         self._trained, self._methods = each_trained, [one.method for one in each_trained]
         trainings = [training] * len(runs) if isinstance(training, Training) else list(training)
         self.training, self.n_clients, self._recipe = trainings[0], len(runs[0].sets), each_trained[0].recipe
         self._check(trainings, each_trained)
-        self._fleet = Fleet(runs, each_trained, trainings)
+        self._fleet = ClientGroups(runs, each_trained, trainings)
         self._prepared_bytes = 0  # of a client's message before round 1
 
     @property
@@ -72,7 +72,7 @@ class Simulation:
         """Of every run, the steps of each client in a round."""
         return self._fleet.steps.reshape(len(self.runs), -1).tolist()
 
-    def _check(self, trainings: Sequence[Training], each: Sequence[Trained]) -> None:
+    def _check(self, trainings: Sequence[Training], each: Sequence[Iterative]) -> None:
         for run in self.runs:
             if len(run.sets) != self.n_clients:
                 raise GgeurError("Runs of one stack must have the same number of clients.")

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ggeur.core.augmented_sets import AugmentedSet
 from ggeur.core.errors import GgeurError
 from ggeur.core.low_rank import LowRank
 from ggeur.core.types import Int
-from ggeur.core.virtual import VirtualSet
-from ggeur.engine.views import Pictures
+from ggeur.engine.image_augmentation import ImageAugmentation
 from ggeur.heads.head import Params
 
 
@@ -20,16 +20,16 @@ class Run(NamedTuple):
 
     seed: int
     table: NDArray[Any]  # (N, p) embeddings or bytes of pictures, shared by all runs of a stack
-    prototypes: NDArray[Any]  # (D * C, p), base rows N and on
+    prototypes: NDArray[Any]  # (D * C, p), base samples N and on
     bank: NDArray[np.float32] | None
-    sets: Sequence[VirtualSet]
+    sets: Sequence[AugmentedSet]
     weights: NDArray[np.float64]  # (K,), before they are normalised over a round's participants
     params: Params
     n_classes: int
     own_params: Any = ()  # (K, ...), where clients start from heads of their own and nothing is broadcast
     ids: Int | None = None  # (K,) the clients' numbers, on which what they draw depends; default: 0, 1, 2, ...
     shapes: LowRank | None = None  # of draws whose expected loss takes their place
-    pictures: Pictures | None = None  # what the table's rows are, where they are that
+    pictures: ImageAugmentation | None = None  # what the table's samples are, where they are that
 
 
 class Stack(NamedTuple):
@@ -37,7 +37,7 @@ class Stack(NamedTuple):
 
     base: NDArray[Any]
     bank: NDArray[np.float32] | None
-    sets: list[list[VirtualSet]]  # [run][client]
+    sets: list[list[AugmentedSet]]  # [run][client]
 
 
 def stack_runs(runs: Sequence[Run], storage: str = "float32") -> Stack:
@@ -48,7 +48,7 @@ def stack_runs(runs: Sequence[Run], storage: str = "float32") -> Stack:
     table = runs[0].table
     half = storage == "float16" and table.dtype != np.uint8  # bytes stay bytes
     table = table.astype(np.float32) if table.dtype == np.float16 and not half else table
-    prototypes, banks = _Concatenation(len(table)), _Concatenation(1)  # bank row 0 is the zero row that all share
+    prototypes, banks = _Concatenation(len(table)), _Concatenation(1)  # bank sample 0 is the zero sample that all share
     sets = []
     for run in runs:
         if run.table is not runs[0].table:
@@ -75,13 +75,13 @@ def few_sizes(n: int) -> int:
 
 
 def _filled(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
-    """The parts end to end, with unused rows behind them up to one of a few sizes."""
+    """The parts end to end, with unused samples behind them up to one of a few sizes."""
     parts = [parts[0], *filter(len, parts[1:])]  # nothing is of no type
-    rows = sum(map(len, parts))
-    whole = _aligned((few_sizes(rows), parts[0].shape[1]), np.dtype(dtype))
+    samples = sum(map(len, parts))
+    whole = _aligned((few_sizes(samples), parts[0].shape[1]), np.dtype(dtype))
     with np.errstate(over="ignore"):
-        np.concatenate(parts, out=whole[:rows], casting="same_kind")
-    whole[rows:] = 0
+        np.concatenate(parts, out=whole[:samples], casting="same_kind")
+    whole[samples:] = 0
     if dtype == np.float16 and not np.isfinite(whole).all():
         raise GgeurError('storage = "float16" holds values up to 65504 and yours are larger; use "float32".')
     return whole
@@ -96,7 +96,7 @@ def _aligned(shape: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 class _Concatenation:
-    """Arrays end to end behind `first` rows; one that several runs share is laid once."""
+    """Arrays end to end behind `first` samples; one that several runs share is laid once."""
 
     def __init__(self, first: int) -> None:
         self.parts: list[NDArray[Any]] = []
@@ -104,7 +104,7 @@ class _Concatenation:
         self._at: dict[int, int] = {}
 
     def place(self, array: NDArray[Any], skip: int = 0) -> int:
-        """How far the array's rows are shifted from where a run alone would have them."""
+        """How far the array's samples are shifted from where a run alone would have them."""
         if id(array) not in self._at:
             self._at[id(array)] = self._end - self._first
             self.parts.append(array[skip:])
@@ -112,6 +112,6 @@ class _Concatenation:
         return self._at[id(array)]
 
 
-def _shifted(s: VirtualSet, table_rows: int, row_shift: int, noise_shift: int) -> VirtualSet:
-    row = np.where(s.row >= table_rows, s.row + row_shift, s.row).astype(np.int32)
-    return s._replace(row=row, noise=(s.noise + np.sign(s.noise) * noise_shift).astype(np.int32))
+def _shifted(s: AugmentedSet, table_rows: int, row_shift: int, noise_shift: int) -> AugmentedSet:
+    sample = np.where(s.sample >= table_rows, s.sample + row_shift, s.sample).astype(np.int32)
+    return s._replace(sample=sample, noise=(s.noise + np.sign(s.noise) * noise_shift).astype(np.int32))

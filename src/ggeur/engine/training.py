@@ -8,13 +8,13 @@ import optax
 
 from ggeur.core.seeding import generator
 from ggeur.core.types import Int
-from ggeur.methods.algorithm import Trained
+from ggeur.methods.algorithm import Iterative
 
 
 class Numbers(NamedTuple):
     """What runs may differ in and still share a compiled program; arrays of it are stacked over lanes."""
 
-    rate: Any
+    learning_rate: Any
     momentum: Any
     weight_decay: Any
     method: dict[str, Any]  # the method's own
@@ -36,14 +36,14 @@ class LocalOptimiser(NamedTuple):
 def build_optimiser(kind: str, numbers: Numbers) -> optax.GradientTransformation:
     """The optimiser of that `kind` (see `LocalOptimiser.kind`) around its `numbers`."""
     if kind == "adam":
-        descent = optax.adam(numbers.rate)
+        descent = optax.adam(numbers.learning_rate)
     else:
-        descent = optax.sgd(numbers.rate, numbers.momentum if kind == "momentum" else None)
+        descent = optax.sgd(numbers.learning_rate, numbers.momentum if kind == "momentum" else None)
     return optax.chain(optax.add_decayed_weights(numbers.weight_decay), descent)
 
 
 def steps_per_epoch(n: int, batch: int) -> int:
-    """Of `n` rows in batches of `batch`, the last of which may be short."""
+    """Of `n` samples in batches of `batch`, the last of which may be short."""
     return -(-n // batch)
 
 
@@ -52,8 +52,8 @@ class Training:
     """[train], as far as the engine is concerned."""
 
     rounds: int
-    batch: int
-    rate: float
+    batch_size: int
+    learning_rate: float
     local_epochs: int = 10
     local_steps: int | None = None
     optimiser: LocalOptimiser = field(default_factory=LocalOptimiser)
@@ -62,10 +62,10 @@ class Training:
     storage: str = "float32"  # of embeddings and noise, or "float16"; arithmetic is float32
 
     def steps(self, n: int) -> int:
-        """Local steps in a round of a client with `n` rows."""
+        """Local steps in a round of a client with `n` samples."""
         if n == 0:
             return 0
-        return self.local_steps or self.local_epochs * steps_per_epoch(n, self.batch)
+        return self.local_steps or self.local_epochs * steps_per_epoch(n, self.batch_size)
 
     def participants(self, seed: int, number: int, able: Int) -> Int:
         """Who trains in round `number`: all that are `able`, or as many as wanted, drawn by `seed` and round."""
@@ -74,11 +74,11 @@ class Training:
             return able
         return np.sort(generator(seed, "participants", number).choice(able, wanted, replace=False))
 
-    def numbers(self, trained: Trained) -> Numbers:
+    def numbers(self, trained: Iterative) -> Numbers:
         """What may differ between runs that share a program with this one, which trains by the method `trained`."""
-        return Numbers(self.rate, self.optimiser.momentum, self.optimiser.weight_decay, dict(trained.numbers))
+        return Numbers(self.learning_rate, self.optimiser.momentum, self.optimiser.weight_decay, dict(trained.numbers))
 
     def without_numbers(self) -> tuple[Any, ...]:
         """What must be the same in all of them."""
-        plain = replace(self, rate=0.0, optimiser=LocalOptimiser())
+        plain = replace(self, learning_rate=0.0, optimiser=LocalOptimiser())
         return plain, self.optimiser.kind

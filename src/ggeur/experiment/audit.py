@@ -1,6 +1,6 @@
-"""An audit: what each party to a federation can find out about the rows of each client, attacked and measured.
+"""An audit: what each party to a federation can find out about the samples of each client, attacked and measured.
 
-The attacks take what a party sees; the rows themselves only tell how well they worked.
+The attacks take what a party sees; the samples themselves only tell how well they worked.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,48 +12,47 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import Message, Statistics
-from ggeur.core.message import Total as MessageTotal
+from ggeur.core.site_statistics import Covariance, FederationStatistics, SiteStatistics
 from ggeur.core.types import Bool, Float, Int
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.dealing import Dealer, task_of
-from ggeur.experiment.parties import OtherClient, Total
+from ggeur.experiment.observers import OtherClient, TotalObserver
 from ggeur.experiment.partitions import client_names, clients_of
-from ggeur.experiment.sent import Sent
+from ggeur.experiment.released import Released
 from ggeur.experiment.setup import Setup
-from ggeur.federation.start import solved_head
-from ggeur.methods import resolve_solved
-from ggeur.privacy.attacks import Cell, auc, cells, chance, in_span, likelihood_ratio, recovered_rows
+from ggeur.experiment.trial_data import TrialData, task_of
+from ggeur.federation.start import one_shot_head
+from ggeur.methods import resolve_closed_form
+from ggeur.privacy.attacks import Group, auc, chance, groups, in_span, likelihood_ratio, recovered_rows
 from ggeur.runs.model import Model
 from ggeur.settings.grid import Experiment
 from ggeur.settings.schema import Settings, settings
 
 Party = Literal["server", "other client", "total", "model"]
 PARTIES: tuple[Party, ...] = ("server", "other client", "total", "model")
-Found = Literal["not sent", "nothing found", "membership", "span", "exact rows"]
-ORDER: tuple[Found, ...] = ("not sent", "nothing found", "membership", "span", "exact rows")  # from the least
+Found = Literal["not sent", "nothing found", "membership", "span", "exact samples"]
+ORDER: tuple[Found, ...] = ("not sent", "nothing found", "membership", "span", "exact samples")  # from the least
 
-_SAME = 1e-6  # of a row's norm: a recovered row so near is that row
+_SAME = 1e-6  # of a sample's norm: a recovered sample so near is that sample
 _SURE = 3.0  # standard deviations of chance that an AUC must lie above a coin's
 _FLOAT32 = 1e-4  # what may be left outside a span whose matrix travelled in float32
 
 
 class Finding(NamedTuple):
-    """What one `party` can find out about the `rows` rows of a class at a client."""
+    """What one `party` can find out about the `samples` samples of a class at a client."""
 
     party: Party
     client: int
     label: int
-    rows: int
+    samples: int
     found: Found
-    recovered: int = 0  # rows found exactly
-    auc: float | None = None  # of telling members from rows held out
+    recovered: int = 0  # samples found exactly
+    auc: float | None = None  # of telling members from samples held out
 
     @property
     def verdict(self) -> str:
         """In a few words."""
-        if self.found == "exact rows" and self.recovered < self.rows:
-            return f"exact rows ({self.recovered} of {self.rows})"
+        if self.found == "exact samples" and self.recovered < self.samples:
+            return f"exact samples ({self.recovered} of {self.samples})"
         return f"membership AUC {self.auc:.2f}" if self.found == "membership" else self.found
 
 
@@ -64,7 +63,7 @@ class Audit:
     findings: list[Finding]
     clients: list[str]
     classes: tuple[str, ...]
-    kind: Statistics | None  # of the messages
+    kind: Covariance | None  # of the messages
 
     def of(self, party: Party) -> list[Finding]:
         """Those of one `party`."""
@@ -72,7 +71,7 @@ class Audit:
 
     @property
     def exact(self) -> int:
-        """How many rows somebody can recover."""
+        """How many samples somebody can recover."""
         most: dict[tuple[int, int], int] = {}
         for f in self.findings:
             most[f.client, f.label] = max(most.get((f.client, f.label), 0), f.recovered)
@@ -92,14 +91,14 @@ def table_settings(table: Path, kind: str | None, clients: int, beta: float, sta
         {
             "data": {"table": str(table)},
             "partition": {"kind": kind, **own},
-            "augment": {"kind": "prototypes"} if alone and statistics == "means" else {"statistics": statistics},
+            "augment": {"kind": "prototypes"} if alone and statistics == "none" else {"covariance": statistics},
             "run": {"seeds": [seed]},
         }
     )
 
 
 def audit_run(run: Path, min_count: int = 0) -> Audit:
-    """The audit of the last cell of a `run` folder, with the model that it trained.
+    """The audit of the last group of a `run` folder, with the model that it trained.
 
     The model stays as it is, whatever `min_count` would have kept from it.
     """
@@ -107,54 +106,56 @@ def audit_run(run: Path, min_count: int = 0) -> Audit:
         raise GgeurError(f"{run} is no run folder: it holds no config.toml. Name a table (.npz) or a run.")
     experiment = Experiment.load(run / "config.toml")
     last = len(experiment.points) * len(experiment.seeds) - 1
-    return audit(experiment.points[-1], experiment.seeds[-1], min_count, Model.load(run, cell=last))
+    return audit(experiment.points[-1], experiment.seeds[-1], min_count, Model.load(run, trial=last))
 
 
 def audit(point: Settings, seed: int, min_count: int = 0, model: Model | None = None) -> Audit:
-    """What each party can find out where cells under `min_count` rows are not shared.
+    """What each party can find out where groups under `min_count` samples are not shared.
 
     Without a `model` one is solved from the messages, which is what they are good for at the least.
     """
-    dealer, setup = Dealer(), Setup.of(point)
-    table, _ = dealer.rows(setup, seed)
+    trial_data, setup = TrialData(), Setup.of(point)
+    table, _ = trial_data.samples(setup, seed)
     least = max(min_count, point.privacy.least_rows)
     everybody = clients_of(table, point.partition, seed)
-    sent = Sent(setup, clients_of(table, point.partition, seed, least), seed, least, task_of(table))
+    sent = Released(setup, clients_of(table, point.partition, seed, least), seed, least, task_of(table))
     held = _Held(table, everybody.homes)
     names, kind = client_names(table, everybody.parts), sent.kind
     if model is not None:
-        sure = _sureness(model, dealer.split(point.data, seed))
+        sure = _sureness(model, trial_data.split(point.data, seed))
     else:  # what is audited without a model sends messages
         sure = _sureness(_solved(sent.total(), table, seed), table)
-    total, other = Total(sent) if kind is not None else None, OtherClient(sent)
+    total, other = TotalObserver(sent) if kind is not None else None, OtherClient(sent)
     findings: list[Finding] = []
     for k, own in enumerate(everybody.parts):
-        seen: dict[int, list[tuple[Cell, Int]]] = {}
-        for rows, message in sent.seen(k) if kind is not None else ():
-            for c, cell in cells(message).items():
-                if len(mine := rows[table.y[rows] == c]):  # under noise, cells without a row are sent as well
-                    seen.setdefault(c, []).append((cell, mine))
-        if setup.standardise and len(own) == 1 and not point.privacy.secure_sum:  # the sum behind the units is that row
-            seen.setdefault(int(table.y[own[0]]), []).append((Cell(1, table.x[own[0]].astype(np.float64)), own))
+        seen: dict[int, list[tuple[Group, Int]]] = {}
+        for samples, message in sent.seen(k) if kind is not None else ():
+            for c, group in groups(message).items():
+                if len(mine := samples[table.y[samples] == c]):  # under noise, groups without a sample are sent as well
+                    seen.setdefault(c, []).append((group, mine))
+        if (
+            setup.standardise and len(own) == 1 and not point.privacy.secure_aggregation
+        ):  # the sum behind the units is that sample
+            seen.setdefault(int(table.y[own[0]]), []).append((Group(1, table.x[own[0]].astype(np.float64)), own))
         for c in np.unique(table.y[own]).tolist():
             mine = own[table.y[own] == c]
-            views: list[tuple[Party, Iterable[tuple[Cell | None, Int]], float]] = [
+            views: list[tuple[Party, Iterable[tuple[Group | None, Int]], float]] = [
                 ("server", seen.get(c, []), 1e-6),
-                ("other client", [(other.cell(k, c), mine)], _FLOAT32),
+                ("other client", [(other.group(k, c), mine)], _FLOAT32),
                 ("total", total.looks(k, c) if total else [], 1e-6),
             ]
             for party, looks, inside in views:
-                each = [held.look(cell, rows, k, inside) for cell, rows in looks if cell is not None]
+                each = [held.look(group, samples, k, inside) for group, samples in looks if group is not None]
                 findings.append(Finding(party, k, c, len(mine), *_worst(each)))
             findings.append(Finding("model", k, c, len(mine), *_worst([held.told(sure[mine], sure, k, c)])))
     return Audit(findings, names, table.class_names, kind)
 
 
-Look = tuple[Found, Int, float | None]  # what, which rows exactly, and the AUC
+Look = tuple[Found, Int, float | None]  # what, which samples exactly, and the AUC
 
 
 def _worst(looks: Sequence[Look]) -> tuple[Found, int, float | None]:
-    """Of several messages about one cell; a row that two of them give away is one."""
+    """Of several messages about one group; a sample that two of them give away is one."""
     if not looks:
         return "not sent", 0, None
     found, _, sharp = max(looks, key=lambda look: (ORDER.index(look[0]), look[2] or 0.0))
@@ -162,28 +163,28 @@ def _worst(looks: Sequence[Look]) -> tuple[Found, int, float | None]:
 
 
 class _Held(NamedTuple):
-    """The rows that attacks are measured on: members, and test rows that nobody shared anything of."""
+    """The samples that attacks are measured on: members, and test samples that nobody shared anything of."""
 
     table: EmbeddingTable
     homes: Sequence[int | None]
 
     def others(self, k: int, c: int) -> Int:
-        """Test rows of class `c`, of the domain of client `k` if it has one, so that only membership differs."""
+        """Test samples of class `c`, of the domain of client `k` if it has one, so that only membership differs."""
         t, home = self.table, self.homes[k]
         assert t.test is not None  # the table has been split
         alike = t.test & (t.y == c)
         return np.flatnonzero(alike if home is None else alike & (t.domains == home))
 
-    def look(self, cell: Cell, members: Int, k: int, inside: float) -> Look:
-        """What `cell` gives away about the rows `members` of client `k`."""
+    def look(self, group: Group, members: Int, k: int, inside: float) -> Look:
+        """What `group` gives away about the samples `members` of client `k`."""
         x: NDArray[Any] = self.table.x[members].astype(np.float64)
         others = self.table.x[self.others(k, int(self.table.y[members[0]]))]
-        rows = recovered_rows(cell)
-        if rows is not None and len(rows) and len(hits := members[_matched(rows, x)]):
-            return "exact rows", hits, None
-        span = None if cell.spread is None else in_span(cell.mean, cell.spread, np.concatenate([x, others]), inside)
+        samples = recovered_rows(group)
+        if samples is not None and len(samples) and len(hits := members[_matched(samples, x)]):
+            return "exact samples", hits, None
+        span = None if group.spread is None else in_span(group.mean, group.spread, np.concatenate([x, others]), inside)
         if span is None:
-            scores = likelihood_ratio(cell, np.concatenate([x, others]))
+            scores = likelihood_ratio(group, np.concatenate([x, others]))
         elif len(others) and span[: len(x)].all() and not span[len(x) :].any():
             return "span", members[:0], 1.0
         else:
@@ -191,7 +192,7 @@ class _Held(NamedTuple):
         return _membership(scores[: len(x)], scores[len(x) :])
 
     def told(self, members: Float, sure: Float, k: int, c: int) -> Look:
-        """What the model gives away by being surer of its `members` than of rows it has not seen."""
+        """What the model gives away by being surer of its `members` than of samples it has not seen."""
         return _membership(members, sure[self.others(k, c)])
 
 
@@ -204,20 +205,20 @@ def _membership(members: Float, others: Float) -> Look:
     return ("membership" if sure else "nothing found"), none, found
 
 
-def _matched(rows: Float, x: Float) -> Bool:
-    """Which of the rows `x` are among the recovered `rows`."""
-    far = np.linalg.norm(x[:, None] - rows[None], axis=2).min(axis=1)
+def _matched(samples: Float, x: Float) -> Bool:
+    """Which of the samples `x` are among the recovered `samples`."""
+    far = np.linalg.norm(x[:, None] - samples[None], axis=2).min(axis=1)
     return np.asarray(far <= _SAME * np.linalg.norm(x, axis=1))
 
 
-def _solved(total: Message, table: EmbeddingTable, seed: int) -> Model:
-    name = "ncm" if total.kind == "means" else "lda"
-    whole = MessageTotal(total.count, total.sum, total.second, total.center)
-    params = solved_head(resolve_solved(name, {}), name, whole, task_of(table), seed)
+def _solved(total: SiteStatistics, table: EmbeddingTable, seed: int) -> Model:
+    name = "ncm" if total.kind == "none" else "lda"
+    whole = FederationStatistics(total.count, total.sum, total.second, total.center)
+    params = one_shot_head(resolve_closed_form(name, {}), name, whole, task_of(table), seed)
     return Model(params, "linear", table.dimension, table.class_names, {})
 
 
 def _sureness(model: Model, table: EmbeddingTable) -> Float:
-    """(N,): the log of the probability that the model gives each row's own class."""
+    """(N,): the log of the probability that the model gives each sample's own class."""
     found = model.probabilities(table)[np.arange(len(table)), table.y]
     return np.log(np.maximum(found.astype(np.float64), 1e-38))

@@ -9,20 +9,20 @@ from pydantic import TypeAdapter, ValidationError
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import write_bytes
 from ggeur.experiment.audit import Audit
-from ggeur.runs.sealed import sealed, unsealed
+from ggeur.runs.checksums import sealed, unsealed
 
 FILE = "audit.json"
 _SCHEMA = 1
 
 
-def save(found: Audit, folder: str | os.PathLike[str]) -> Path:
+def save_audit(found: Audit, folder: str | os.PathLike[str]) -> Path:
     """Write it into a `folder`, whole or not at all; its path."""
     path = Path(folder) / FILE
     write_bytes(path, sealed({"schema": _SCHEMA, "audit": _reader().dump_python(found, mode="json")}))
     return path
 
 
-def load(folder: str | os.PathLike[str]) -> Audit | None:
+def load_audit(folder: str | os.PathLike[str]) -> Audit | None:
     """What the file of a `folder` holds; None where there is none."""
     path = Path(folder) / FILE
     try:

@@ -1,4 +1,4 @@
-"""The cells of a stack, computed: heads trained over rounds in one program, or solved, and scored."""
+"""The trials of a stack, computed: heads trained over rounds in one program, or solved, and scored."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ggeur.core.custom import blaming
 from ggeur.core.errors import Unavailable
-from ggeur.core.names import blaming
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
-from ggeur.experiment.bounds import central_run, local_runs
-from ggeur.experiment.cost import bytes_before_training, bytes_of_solving
-from ggeur.experiment.dealing import Dealer, task_of
+from ggeur.experiment.cost import bytes_before_training, bytes_of_one_shot
 from ggeur.experiment.evaluation import TestSet, mean_accuracy
+from ggeur.experiment.references import central_run, local_runs
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.stacks import Work
+from ggeur.experiment.trial_data import TrialData, task_of
 from ggeur.heads import resolve as resolve_head
-from ggeur.methods.algorithm import Bound, Chosen, Given, Solved
+from ggeur.methods.algorithm import ClosedForm, Reference, Selection, ZeroShot
 from ggeur.runs.checkpoint import Snapshot
 from ggeur.runs.folder import RunFolder
 from ggeur.runs.interrupt import check
 from ggeur.settings.choices import RANDOM
 
 
-def run_stack(number: int, stack: list[Work], folder: RunFolder | None, dealer: Dealer) -> None:
-    """Compute the cells of a `stack`, the `number`-th of a run; what one needs and is not there leaves it out."""
+def run_stack(number: int, stack: list[Work], folder: RunFolder | None, trial_data: TrialData) -> None:
+    """Compute the trials of a `stack`, the `number`-th of a run; what one needs and is not there leaves it out."""
     try:
         if stack[0].setup.trained is None:
-            _solve(stack[0], dealer)
+            _solve(stack[0], trial_data)
         else:
             with blaming(stack[0].setup.settings.train.method, "method"):
-                _train(number, stack, folder, dealer)
+                _train(number, stack, folder, trial_data)
     except Unavailable as error:
         for work in stack:
-            work.tracker.cell.status, work.tracker.cell.message = "unavailable", str(error)
+            work.tracker.trial.status, work.tracker.trial.message = "unavailable", str(error)
 
 
 class _Job(NamedTuple):
-    """A cell, what it trains (one run, or one per client for the bound `local`) and what it is scored on."""
+    """A trial, what it trains (one run, or one per client for the bound `local`) and what it is scored on."""
 
     work: Work
     runs: list[Run]
@@ -47,31 +47,31 @@ class _Job(NamedTuple):
     test: TestSet
 
 
-def _jobs(cells: list[Work], dealer: Dealer) -> list[_Job]:
+def _jobs(trials: list[Work], trial_data: TrialData) -> list[_Job]:
     jobs: list[_Job] = []
     first = 0
-    laid = {}  # kept while the stack is laid out: cells of a sweep share their noise, however large
-    for work in cells:
-        setup, seed = work.setup.of_task(dealer.task(work.setup.settings.data)), work.tracker.seed
+    laid = {}  # kept while the stack is laid out: trials of a sweep share their noise, however large
+    for work in trials:
+        setup, seed = work.setup.of_task(trial_data.task(work.setup.settings.data)), work.tracker.seed
         key = (setup.dealt, seed)
         if key not in laid:
-            laid[key] = dealer.augmented(setup, seed)
-        runs = _runs(setup, dealer.run(setup, seed, laid[key]))
+            laid[key] = trial_data.augmented(setup, seed)
+        runs = _runs(setup, trial_data.run(setup, seed, laid[key]))
         jobs.append(
-            _Job(Work(work.tracker, setup), runs, slice(first, first + len(runs)), dealer.test_set(setup, seed))
+            _Job(Work(work.tracker, setup), runs, slice(first, first + len(runs)), trial_data.test_set(setup, seed))
         )
         first += len(runs)
     return jobs
 
 
 def _runs(setup: Setup, run: Run) -> list[Run]:
-    if not isinstance(setup.algorithm, Bound):
+    if not isinstance(setup.algorithm, Reference):
         return [run]
     return local_runs(run) if setup.algorithm.alone else [central_run(run)]
 
 
 def _in_flight(number: int, stack: list[Work], folder: RunFolder | None) -> tuple[list[Work], Snapshot | None]:
-    """The cells that an earlier process was at and where it stopped, or else those that are not done."""
+    """The trials that an earlier process was at and where it stopped, or else those that are not done."""
     todo = [work for work in stack if not work.tracker.done]
     if folder is None:
         return todo, None
@@ -79,24 +79,24 @@ def _in_flight(number: int, stack: list[Work], folder: RunFolder | None) -> tupl
     snapshot = folder.snapshot_of(number, numbers, [work.tracker.number for work in todo])
     if snapshot is None:
         return todo, None
-    held = {cell.number for cell in snapshot.cells}
+    held = {trial.number for trial in snapshot.trials}
     return [work for work in stack if work.tracker.number in held], snapshot
 
 
-def _train(number: int, cells: list[Work], folder: RunFolder | None, dealer: Dealer) -> None:
+def _train(number: int, trials: list[Work], folder: RunFolder | None, trial_data: TrialData) -> None:
     began = time.perf_counter()
-    cells, snapshot = _in_flight(number, cells, folder)
-    stack = _jobs(cells, dealer)
+    trials, snapshot = _in_flight(number, trials, folder)
+    stack = _jobs(trials, trial_data)
     simulation = _simulation(stack)
-    first = cells[0].setup.settings
+    first = trials[0].setup.settings
     state = simulation.start()
     if snapshot is not None:
         state = snapshot.state(state)
-        for work, memory in zip(cells, snapshot.cells, strict=True):
+        for work, memory in zip(trials, snapshot.trials, strict=True):
             work.tracker.recall(memory)
     else:
         for job in stack:
-            _begin(job, [n for run in simulation.local_steps[job.mine] for n in run], dealer)
+            _begin(job, [n for run in simulation.local_steps[job.mine] for n in run], trial_data)
     every, rounds = first.run.checkpoint_every, []
     for result in simulation.rounds(state):
         check()
@@ -104,22 +104,24 @@ def _train(number: int, cells: list[Work], folder: RunFolder | None, dealer: Dea
         state = result.state
         for job in stack:
             tracker, heads = job.work.tracker, result.params[job.mine]
-            if not isinstance(job.work.setup.algorithm, Bound):  # there, nobody sends anything as a federation would
-                tracker.cell.bytes_up += result.bytes_up[job.mine.start]
-                tracker.cell.bytes_down += result.bytes_down[job.mine.start]
+            if not isinstance(
+                job.work.setup.algorithm, Reference
+            ):  # there, nobody sends anything as a federation would
+                tracker.trial.bytes_up += result.bytes_up[job.mine.start]
+                tracker.trial.bytes_down += result.bytes_down[job.mine.start]
             loss = float(np.mean(result.loss[job.mine]))
             if tracker.trained(state.round, heads, loss):
                 tracker.score(state.round, job.test.mean_accuracy(heads), loss)
         if folder is not None and (state.round % every == 0 or state.round == first.train.rounds):
-            folder.checkpoint(number, state, [work.tracker.memory() for work in cells])
+            folder.checkpoint(number, state, [work.tracker.memory() for work in trials])
     ends, seconds = simulation.heads(state), time.perf_counter() - began
-    steps = sum(sum(work.tracker.cell.local_steps) for work in cells)
+    steps = sum(sum(work.tracker.trial.local_steps) for work in trials)
     later = float(np.mean(rounds[1:])) if len(rounds) > 1 else None  # the first compiles
     for job in stack:
-        cell = job.work.tracker.cell
-        share = sum(cell.local_steps) / steps
-        cell.round_seconds = None if later is None else share * later
-        _finish(job, ends[job.mine], seconds * share, dealer)
+        trial = job.work.tracker.trial
+        share = sum(trial.local_steps) / steps
+        trial.round_seconds = None if later is None else share * later
+        _finish(job, ends[job.mine], seconds * share, trial_data)
 
 
 def _simulation(stack: list[_Job]) -> Simulation:
@@ -129,54 +131,54 @@ def _simulation(stack: list[_Job]) -> Simulation:
     return Simulation(runs, [s.trained for s in setups if s.trained is not None], [s.training for s in setups])
 
 
-def _begin(job: _Job, steps: list[int], dealer: Dealer) -> None:
-    """What is known of a cell before its first round."""
-    setup, cell = job.work.setup, job.work.tracker.cell
+def _begin(job: _Job, steps: list[int], trial_data: TrialData) -> None:
+    """What is known of a trial before its first round."""
+    setup, trial = job.work.setup, job.work.tracker.trial
     if setup.settings.train.start != RANDOM:
-        cell.start_avg = mean_accuracy(job.test.accuracy(job.runs[0].params))
-    cell.local_steps = steps
-    if not isinstance(setup.algorithm, Bound):
-        cell.bytes_up, cell.bytes_down = bytes_before_training(
-            setup, dealer.rows(setup, job.work.tracker.seed)[0], job.runs[0]
+        trial.start_avg = mean_accuracy(job.test.accuracy(job.runs[0].params))
+    trial.local_steps = steps
+    if not isinstance(setup.algorithm, Reference):
+        trial.bytes_up, trial.bytes_down = bytes_before_training(
+            setup, trial_data.samples(setup, job.work.tracker.seed)[0], job.runs[0]
         )
-        cell.bytes_first = cell.bytes_up + cell.bytes_down
+        trial.bytes_first = trial.bytes_up + trial.bytes_down
 
 
-def _finish(job: _Job, heads: list[object], seconds: float, dealer: Dealer) -> None:
+def _finish(job: _Job, heads: list[object], seconds: float, trial_data: TrialData) -> None:
     tracker = job.work.tracker
-    one = heads[0] if len(heads) == 1 and tracker.cell.status == "ok" else None
+    one = heads[0] if len(heads) == 1 and tracker.trial.status == "ok" else None
     by_class = None if one is None else job.test.by_class(one)
-    table, units = dealer.rows(job.work.setup, tracker.seed)
-    tracker.cell.same_data = dealer.same_data(job.work.setup)
-    tracker.finish(one, by_class, seconds, table, units, job.test.rows, job.work.setup.own_head)
+    table, units = trial_data.samples(job.work.setup, tracker.seed)
+    tracker.trial.same_data = trial_data.same_data(job.work.setup)
+    tracker.finish(one, by_class, seconds, table, units, job.test.samples, job.work.setup.method_head)
 
 
-def _solve(work: Work, dealer: Dealer) -> None:
+def _solve(work: Work, trial_data: TrialData) -> None:
     """A head that needs no training: one solution, scored as round 0."""
     began, setup, tracker = time.perf_counter(), work.setup, work.tracker
     algorithm, seed, name = setup.algorithm, tracker.seed, setup.settings.train.method
-    table, units = dealer.rows(setup, seed)
+    table, units = trial_data.samples(setup, seed)
     head: str | None = None
     choice, folds = None, None
-    if isinstance(algorithm, Chosen):
+    if isinstance(algorithm, Selection):
         algorithm = algorithm.of_task(task_of(table))
-        choice, folds = dealer.choice(algorithm, setup, seed)
+        choice, folds = trial_data.choice(algorithm, setup, seed)
         candidates = algorithm.candidates
         name, algorithm = candidates[choice.taken].name, candidates[choice.taken].solved
-    if isinstance(algorithm, Given):
+    if isinstance(algorithm, ZeroShot):
         params, head = algorithm.solve(task_of(table)), algorithm.head
     else:
-        assert isinstance(algorithm, Solved)
-        params, head = dealer.solved(algorithm, name, setup, seed), algorithm.head
-    tracker.cell.bytes_up, tracker.cell.bytes_down = bytes_of_solving(setup, algorithm, table, params, folds)
-    tracker.cell.bytes_first = tracker.cell.bytes_up + tracker.cell.bytes_down
+        assert isinstance(algorithm, ClosedForm)
+        params, head = trial_data.solved(algorithm, name, setup, seed), algorithm.head
+    tracker.trial.bytes_up, tracker.trial.bytes_down = bytes_of_one_shot(setup, algorithm, table, params, folds)
+    tracker.trial.bytes_first = tracker.trial.bytes_up + tracker.trial.bytes_down
     own = head not in (None, setup.settings.train.head)
-    test = dealer.test_set(setup, seed, resolve_head(str(head)) if own else None)
+    test = trial_data.test_set(setup, seed, resolve_head(str(head)) if own else None)
     by_class = None
     if tracker.trained(0, [params], 0.0):
         tracker.score(0, test.accuracy(params), 0.0)
         by_class = test.by_class(params)
     if choice is not None:
         tracker.chose(choice, candidates)
-    tracker.cell.same_data = dealer.same_data(setup)
-    tracker.finish(params, by_class, time.perf_counter() - began, table, units, test.rows, head if own else None)
+    tracker.trial.same_data = trial_data.same_data(setup)
+    tracker.finish(params, by_class, time.perf_counter() - began, table, units, test.samples, head if own else None)

@@ -19,26 +19,26 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from ggeur.core.custom import blaming
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import KINDS, Message, Statistics, Total, largest
-from ggeur.core.names import blaming
+from ggeur.core.site_statistics import COVARIANCES, Covariance, FederationStatistics, SiteStatistics, largest
 from ggeur.core.types import Float, Int
 from ggeur.data.files import write_bytes
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.dealing import Dealer, task_of
 from ggeur.experiment.partitions import client_names, clients_of
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.sites import Site as GivenSite
 from ggeur.experiment.solution import Solution, together
-from ggeur.federation.choosing import choose, row_folds
-from ggeur.federation.left_out import SimulatedFolds
-from ggeur.federation.settlement import about_center
-from ggeur.federation.simulated import Clients
-from ggeur.federation.start import solved_head
+from ggeur.experiment.trial_data import TrialData, task_of
+from ggeur.federation.augmentation_plan import about_center
+from ggeur.federation.cross_validation import LocalFolds
+from ggeur.federation.local_clients import Clients
+from ggeur.federation.selection_rule import sample_folds, select_solver
+from ggeur.federation.start import one_shot_head
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import double_logits
-from ggeur.methods.algorithm import Chosen, Solved, Task
-from ggeur.runs.sealed import sealed, unsealed
+from ggeur.methods.algorithm import ClosedForm, Selection, Task
+from ggeur.runs.checksums import sealed, unsealed
 from ggeur.runs.site_files import CONTRIBUTIONS as FILE
 from ggeur.settings.schema import Partition, Settings
 
@@ -46,11 +46,11 @@ FOLDS = 4  # one of them is left out
 _SCHEMA = 1
 
 
-class Site(NamedTuple):
+class SiteSamples(NamedTuple):
     """The statistics that a site sends of all samples but some, and those."""
 
     name: str
-    messages: Sequence[tuple[int, Message]]  # each with its domain
+    messages: Sequence[tuple[int, SiteStatistics]]  # each with its domain
     x: NDArray[Any]  # (m, p) validation samples
     y: Int
 
@@ -83,7 +83,11 @@ OnHead = Callable[[int, int], None]  # called with the heads that are solved, an
 
 
 def contributions(
-    sites: Sequence[Site], solved: Solved, task: Task, name: str = "", on_head: OnHead = lambda done, total: None
+    sites: Sequence[SiteSamples],
+    solved: ClosedForm,
+    task: Task,
+    name: str = "",
+    on_head: OnHead = lambda done, total: None,
 ) -> Contributions:
     """Solve the head of all `sites` and the head without each of them, and compare these at every site.
 
@@ -100,7 +104,7 @@ def contributions(
         messages = [one for i in members for one in sent[i]]
         if not any(message.count.any() for _, message in messages):  # nobody is left: a guess among the classes
             return [np.full(len(site.y), 1 / len(task.class_names)) for site in sites]
-        params = solved_head(solved, name, Total.of(messages, solved.apart), task, 0)
+        params = one_shot_head(solved, name, FederationStatistics.of(messages, solved.apart), task, 0)
         found = []
         for site in sites:
             logits = double_logits(head, params, site.x)
@@ -108,40 +112,42 @@ def contributions(
             found.append((logits.argmax(axis=1) == site.y).astype(np.float64))
         return found
 
-    whole, rows = correct(range(n)), []
+    whole, samples = correct(range(n)), []
     on_head(1, n + 1)
     for i, site in enumerate(sites):
         held = any(message.count.any() for _, message in sent[i])
         without = correct([j for j in range(n) if j != i]) if held else whole
         added = [_estimate(a - b) for a, b in zip(whole, without, strict=True)]
-        rows.append(
+        samples.append(
             Contribution(site.name, len(site.y), _estimate(whole[i]), added[i], _mean(added[:i] + added[i + 1 :]))
         )
         on_head(i + 2, n + 1)
-    return Contributions(name, tuple(rows))
+    return Contributions(name, tuple(samples))
 
 
-def sites_of(clients: Clients, names: Sequence[str], solved: Solved, seed: int) -> list[Site]:
+def sites_of(clients: Clients, names: Sequence[str], solved: ClosedForm, seed: int) -> list[SiteSamples]:
     """The `clients` of a table as sites: of the samples of every class and domain at each, one fold is left out."""
     kind, kept, left = _kind(solved), [], []
-    for k, rows in enumerate(clients.parts):
-        out = row_folds(clients.y[rows], clients.domains[rows], FOLDS, seed, k) == 0
-        kept.append(rows[~out])
-        left.append(rows[out])
+    for k, samples in enumerate(clients.parts):
+        out = sample_folds(clients.y[samples], clients.domains[samples], FOLDS, seed, k) == 0
+        kept.append(samples[~out])
+        left.append(samples[out])
 
-    def messages(rows: Int, center: Float | None) -> Iterator[tuple[int, Message]]:
-        for domain in np.unique(clients.domains[rows]).tolist():
-            yield domain, clients.message(rows[clients.domains[rows] == domain], kind, center)
+    def messages(samples: Int, center: Float | None) -> Iterator[tuple[int, SiteStatistics]]:
+        for domain in np.unique(clients.domains[samples]).tolist():
+            yield domain, clients.message(samples[clients.domains[samples] == domain], kind, center)
 
-    center = about_center(lambda given: Total.of(one for rows in kept for one in messages(rows, given))).center
+    center = about_center(
+        lambda given: FederationStatistics.of(one for samples in kept for one in messages(samples, given))
+    ).center
     return [
-        Site(name, list(messages(rows, center)), clients.x[out], clients.y[out])
-        for name, rows, out in zip(names, kept, left, strict=True)
+        SiteSamples(name, list(messages(samples, center)), clients.x[out], clients.y[out])
+        for name, samples, out in zip(names, kept, left, strict=True)
     ]
 
 
 def contributions_of_table(
-    table: EmbeddingTable, partition: Partition, method: Solved | Chosen, seed: int, name: str = ""
+    table: EmbeddingTable, partition: Partition, method: ClosedForm | Selection, seed: int, name: str = ""
 ) -> Contributions:
     """Those of the clients of a `table` dealt out by `partition` and `seed`; a `method` that chooses does so first.
 
@@ -149,10 +155,10 @@ def contributions_of_table(
     """
     table = table.split(seed)
     clients, task = clients_of(table, partition, seed), replace(task_of(table), key=jax.random.key(seed))
-    if isinstance(method, Chosen):
+    if isinstance(method, Selection):
         method = method.of_task(task)
-        folds = SimulatedFolds.of(clients, method, seed)
-        taken = method.candidates[choose(method, folds.count(), folds, task, seed).taken]
+        folds = LocalFolds.of(clients, method, seed)
+        taken = method.candidates[select_solver(method, folds.count(), folds, task, seed).taken]
         name, method = taken.label, taken.solved
     return contributions(sites_of(clients, client_names(table, clients.parts), method, seed), method, task, name)
 
@@ -160,12 +166,13 @@ def contributions_of_table(
 def contributions_of_point(point: Settings, seed: int, name: str) -> Contributions:
     """Those of a point of a grid, dealt out as its run did; its method must be solved from statistics."""
     setup = Setup.of(point)
-    if point.privacy.secure_sum:
+    if point.privacy.secure_aggregation:
         raise GgeurError(
-            "Under [privacy] secure_sum contributions are not computed: a total without one site shows what it added."
+            "Under [privacy] secure_aggregation contributions are not computed: a total without one site shows what "
+            "it added."
         )
-    table, _ = Dealer().rows(setup, seed)
-    assert isinstance(setup.algorithm, Solved | Chosen), f"{name} is trained"
+    table, _ = TrialData().samples(setup, seed)
+    assert isinstance(setup.algorithm, ClosedForm | Selection), f"{name} is trained"
     return contributions_of_table(table, point.partition, setup.algorithm, seed, name)
 
 
@@ -178,13 +185,13 @@ def contributions_to_solution(sites: Sequence[GivenSite], solution: Solution, on
         return contributions(apart, solution.solved, task, solution.called, on_head)
 
 
-def _kind(solved: Solved) -> Statistics:
+def _kind(solved: ClosedForm) -> Covariance:
     """The statistics that the head needs, merged or by domain."""
     return largest([solved.needs, solved.apart and solved.apart.kind]) or solved.needs
 
 
-def _of_kind(message: Message, kind: Statistics) -> Message:
-    return message.of_kind(kind) if KINDS.index(message.kind) > KINDS.index(kind) else message
+def _of_kind(message: SiteStatistics, kind: Covariance) -> SiteStatistics:
+    return message.of_kind(kind) if COVARIANCES.index(message.kind) > COVARIANCES.index(kind) else message
 
 
 def _estimate(values: Float) -> Estimate | None:
@@ -205,14 +212,14 @@ def _mean(each: Sequence[Estimate | None]) -> Estimate | None:
 # ---------------------------------------------------------------- the file
 
 
-def save(found: Contributions, folder: str | os.PathLike[str]) -> Path:
+def save_contributions(found: Contributions, folder: str | os.PathLike[str]) -> Path:
     """Write `contributions.json` with a checksum into a `folder`, whole or not at all; return its path."""
     path = Path(folder) / FILE
     write_bytes(path, sealed({"schema": _SCHEMA, **found._asdict()}))
     return path
 
 
-def load(folder: str | os.PathLike[str]) -> Contributions | None:
+def load_contributions(folder: str | os.PathLike[str]) -> Contributions | None:
     """Read `contributions.json` of a `folder`, every value checked; None where there is none."""
     path = Path(folder) / FILE
     try:

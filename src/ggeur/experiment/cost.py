@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from ggeur.core.message import Statistics, message_bytes
+from ggeur.core.site_statistics import Covariance, statistics_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.stack import Run
 from ggeur.engine.trees import size_in_bytes
 from ggeur.experiment.setup import Setup
-from ggeur.federation.left_out import SimulatedFolds
+from ggeur.federation.cross_validation import LocalFolds
 from ggeur.heads.head import Params
-from ggeur.methods.algorithm import Algorithm, Solved
+from ggeur.methods.algorithm import Algorithm, ClosedForm
 
 
 def shape_bytes(shapes: str, classes: int, p: int, rank: int | None = None) -> int:
@@ -18,7 +18,7 @@ def shape_bytes(shapes: str, classes: int, p: int, rank: int | None = None) -> i
     return 4 * {"none": 0, "one": min(classes, 1), "per-class": classes}[shapes] * each
 
 
-def units_bytes(setup: Setup, needs: Statistics | None, p: int) -> tuple[int, int]:
+def units_bytes(setup: Setup, needs: Covariance | None, p: int) -> tuple[int, int]:
     """Bytes up and down per client of the federation's units: sums up; down with what asks for statistics, and sets."""
     return (8 * (p + 2), 8 * (p + 1) * (1 + (needs is not None))) if setup.standardise else (0, 0)
 
@@ -30,20 +30,20 @@ def bytes_before_training(setup: Setup, table: EmbeddingTable, run: Run) -> tupl
     """
     classes, p, down, a = table.n_classes, table.dimension, 0, setup.augmentation
     for s in run.sets:
-        of_one_domain = len(np.unique(table.domains[s.row[: s.originals]])) == 1
+        of_one_domain = len(np.unique(table.domains[s.sample[: s.originals]])) == 1
         others = len(run.prototypes) - classes if of_one_domain and len(run.prototypes) else 0
         down += shape_bytes(a.shapes, len(np.unique(s.y[s.originals :])), p, a.rank) + 4 * others * p
     units_up, units_down = units_bytes(setup, setup.needs, p)
-    return message_bytes(setup.needs, classes, p) + units_up, down // len(run.sets) + units_down
+    return statistics_bytes(setup.needs, classes, p) + units_up, down // len(run.sets) + units_down
 
 
-def bytes_of_solving(
-    setup: Setup, taken: Algorithm, table: EmbeddingTable, head: Params, choosing: SimulatedFolds | None = None
+def bytes_of_one_shot(
+    setup: Setup, taken: Algorithm, table: EmbeddingTable, head: Params, choosing: LocalFolds | None = None
 ) -> tuple[int, int]:
     """The same for a head that is solved or given, or what was `taken` of several: statistics up, the head down."""
-    needs = taken.needs if isinstance(taken, Solved) else None
+    needs = taken.needs if isinstance(taken, ClosedForm) else None
     units_up, units_down = units_bytes(setup, needs, table.dimension)
-    up, down = message_bytes(needs, table.n_classes, table.dimension), size_in_bytes(head)
-    if choosing is not None:  # its sums of folds add up to those of all rows
+    up, down = statistics_bytes(needs, table.n_classes, table.dimension), size_in_bytes(head)
+    if choosing is not None:  # its sums of folds add up to those of all samples
         up, down = choosing.bytes_up, down + choosing.bytes_down
     return up + units_up, down + units_down

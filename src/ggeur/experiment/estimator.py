@@ -14,53 +14,54 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import Message, Statistics, largest
+from ggeur.core.site_statistics import Covariance, SiteStatistics, largest
 from ggeur.core.statistics import ClassStatistics
 from ggeur.core.types import Float
 from ggeur.core.validate import check_all, check_is
-from ggeur.experiment.sites import GivenSite, Site, check_labels, class_names_of, read_sites, site_of_rows
+from ggeur.experiment.sites import GivenSite, Site, check_site_labels, class_names_of, read_sites, site_of_rows
 from ggeur.experiment.solution import Solution, check_method, decide
-from ggeur.federation.sums import Sums
+from ggeur.federation.stored_statistics import StoredStatistics
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads import sizes
 from ggeur.heads.head import double_logits
 from ggeur.methods import kind_of
-from ggeur.methods.algorithm import Chosen
+from ggeur.methods.algorithm import Selection
 
 _ALONE = "all"  # the one site, where none are named
 
 
-class OneMessageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A head solved from counts, sums and second moments, which sites send once; no rounds, no seed to tune.
 
     Parameters
     ----------
-    method : a solved head (`ggeur methods`), or "auto", which chooses one by leaving rows and cells out.
+    method : a one-shot classifier (`ggeur methods`), or "auto", which chooses one by leaving samples and trials out.
     parameters : those of the method, such as {"shrinkage": 0.5}; default: its own defaults.
-    statistics : "per-class" second moments, or "pooled" ones, of which one matrix travels for all classes.
+    covariance : "per-class" second moments, or "pooled" ones, of which one matrix travels for all classes.
     seed : of the folds of "auto", and of heads that draw.
 
     >>> x, y = np.random.default_rng(0).normal(size=(60, 4)), np.repeat(["ant", "bee", "cat"], 20)
     >>> x[np.arange(60), np.repeat([0, 1, 2], 20)] += 5
-    >>> OneMessageClassifier("lda").fit_sites([(x[::2], y[::2]), (x[1::2], y[1::2])]).score(x, y)
+    >>> OneShotClassifier("lda").fit_sites([(x[::2], y[::2]), (x[1::2], y[1::2])]).score(x, y)
     1.0
     """
 
     def __init__(
         self,
-        method: str = "limit",
+        method: str = "ggeur-limit",
         *,
         parameters: Mapping[str, Any] | None = None,
-        statistics: Statistics = "per-class",
+        covariance: Covariance = "per-class",
         seed: int = 0,
     ) -> None:
         self.method = method
         self.parameters = parameters
-        self.statistics = statistics
+        self.covariance = covariance
         self.seed = seed
 
     def fit(self, X: Any, y: Any, sites: ArrayLike | None = None) -> Self:
-        """Solve the head for rows `X` (n, p) of classes `y` (n,); `sites` (n,) says whose each row is, default: one's.
+        """Solve the head for samples `X` (n, p) of classes `y` (n,); `sites` (n,) says whose each sample is, default:
+        one's.
 
         Every site is a domain of its own.
         """
@@ -68,8 +69,8 @@ class OneMessageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         whose = np.full(len(y), _ALONE) if sites is None else column_or_1d(sites)
         check_consistent_length(y, whose)
         with _value_errors():
-            check_labels(y, "y")
-            check_labels(whose, "sites")
+            check_site_labels(y, "y")
+            check_site_labels(whose, "sites")
             check_classification_targets(y)
             each = [site_of_rows(str(s), X[whose == s], y[whose == s]) for s in np.unique(whose).tolist()]
             return self.solve_sites(each)
@@ -83,7 +84,7 @@ class OneMessageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             return self.solve_sites(read_sites(sites, encoder))
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, site: str = _ALONE) -> Self:
-        """Add rows `X` (n, p) of classes `y` (n,) to what is there, as those of `site`, and solve again.
+        """Add samples `X` (n, p) of classes `y` (n,) to what is there, as those of `site`, and solve again.
 
         `classes` are all that will come; others may come too, as long as the head is asked only for what it has seen.
         The method may have changed since, as long as what was summed up for the one before does for it.
@@ -93,16 +94,16 @@ class OneMessageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         with _value_errors():
             given: Any = classes if first else vars(self)["classes_"]
             known = [] if given is None else np.asarray(given).tolist()
-            check_labels([*known, *np.asarray(y).tolist()], "y or classes")
+            check_site_labels([*known, *np.asarray(y).tolist()], "y or classes")
             check_classification_targets(y)
             self._check_given("partial_fit")
-            solution = Solution.given(self.method, self.parameters or {}, self.statistics, self.seed)
-            before: dict[str, Sums] = {} if first else {s.name: s for s in self.sums_}
+            solution = Solution.given(self.method, self.parameters or {}, self.covariance, self.seed)
+            before: dict[str, StoredStatistics] = {} if first else {s.name: s for s in self.sums_}
             kind = _kind_to_send(solution, before.values())
             self.solution_, self.classes_ = solution, np.union1d(known, y) if known else np.unique(y)
             names, new = tuple(map(str, self.classes_.tolist())), site_of_rows(site, X, y).sums(kind)
             before[site] = before[site].joined(new, names) if site in before else new
-            self.sums_: tuple[Sums, ...] = tuple(before.values())
+            self.sums_: tuple[StoredStatistics, ...] = tuple(before.values())
             seen = self.solution_.whole(self.sums_, names).message.present.sum()
             return self._solve(self.sums_, names) if seen > 1 else self  # of one class, there is nothing to tell yet
 
@@ -112,7 +113,7 @@ class OneMessageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         statistics: Sequence[ClassStatistics] | Mapping[str, ClassStatistics],
         *,
         classes: ArrayLike | None = None,
-        method: str = "limit",
+        method: str = "ggeur-limit",
         parameters: Mapping[str, Any] | None = None,
     ) -> Self:
         """The classifier of what sites sent: their `statistics`, of one domain each, by name or in order.
@@ -127,52 +128,55 @@ class OneMessageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 named = {f"site-{i:06d}": s for i, s in enumerate(several)}
             for name, s in named.items():
                 check_is(f"What {name} sent", s, ClassStatistics, "statistics")
-            each = {str(name): Message(s.count, s.sum, s.second, s.center) for name, s in named.items()}
+            each = {str(name): SiteStatistics(s.count, s.sum, s.second, s.center) for name, s in named.items()}
             if not each:
                 raise GgeurError("There are no statistics to solve a head from.")
             first = next(iter(each.values()))
             kind, shape = first.kind, first.sum.shape
             if any(m.kind != kind or m.sum.shape != shape for m in each.values()):
                 raise GgeurError("The statistics differ in kind, classes or dimensions; all sites must send alike.")
-            found = cls(method, parameters=parameters, statistics=kind)
+            found = cls(method, parameters=parameters, covariance=kind)
             found._check_given("from_statistics")
             found.classes_ = np.arange(shape[0]) if classes is None else np.asarray(classes)
-            check_labels(found.classes_, "classes")
+            check_site_labels(found.classes_, "classes")
             if found.classes_.shape != shape[:1] or len(set(found.classes_.tolist())) < shape[0]:
                 raise GgeurError(f"The statistics are of {shape[0]} classes; name as many, none of them twice.")
             found.n_features_in_ = shape[1]
             found.solution_ = Solution.given(method, parameters or {}, kind)
             names = tuple(map(str, found.classes_.tolist()))
-            return found._solve([Sums(n, names, kind, {n: m}) for n, m in each.items()], names)
+            return found._solve([StoredStatistics(n, names, kind, {n: m}) for n, m in each.items()], names)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """(n,): the class of each row of `X` (n, p)."""
+        """(n,): the class of each sample of `X` (n, p)."""
         logits = self._logits(X)  # which says whether there is a head
         return np.asarray(self.classes_[logits.argmax(axis=1)])
 
     def predict_proba(self, X: ArrayLike) -> Float:
-        """(n, C): the probability of each class, in the order of `classes_`, of each row of `X` (n, p)."""
+        """(n, C): the probability of each class, in the order of `classes_`, of each sample of `X` (n, p)."""
         t = getattr(self, "calibration_", {}).get("temperature", 1.0)  # which `ggeur.fit` has fitted
         return np.asarray(softmax(self._logits(X) / t, axis=1))
 
     def solve_sites(self, sites: Sequence[Site], min_count: int = 0) -> Self:
         """Choose where that is asked for, sum up and solve, for `sites` as `read_sites` gives them.
 
-        What is summed up to choose has at least `min_count` rows of a cell; whether `sites` have, is theirs to see to.
+        What is summed up to choose has at least `min_count` samples of a trial; whether `sites` have, is theirs to see
+        to.
         """
-        self.solution_ = decide(sites, self.method, self.parameters or {}, self.statistics, self.seed, min_count)
+        self.solution_ = decide(sites, self.method, self.parameters or {}, self.covariance, self.seed, min_count)
         names = class_names_of([s.class_names for s in sites])
         label = {str(label): label for s in sites for label in s.labels}
         self.classes_, self.n_features_in_ = np.array([label[name] for name in names]), sites[0].x.shape[1]
         return self._solve([s.sums(self.solution_.kind) for s in sites], names)
 
     def _check_given(self, what: str) -> None:
-        """GgeurError where the method is one that must see rows more than once."""
+        """GgeurError where the method is one that must see samples more than once."""
         check_method(self.method, "pooled")
-        if kind_of(self.method) is Chosen:
-            raise GgeurError(f"'{self.method}' chooses by leaving rows out, which {what} has not got: name a method.")
+        if kind_of(self.method) is Selection:
+            raise GgeurError(
+                f"'{self.method}' chooses by leaving samples out, which {what} has not got: name a method."
+            )
 
-    def _solve(self, sums: Sequence[Sums], names: tuple[str, ...]) -> Self:
+    def _solve(self, sums: Sequence[StoredStatistics], names: tuple[str, ...]) -> Self:
         self.sums_ = tuple(sorted(sums, key=lambda s: s.name))
         self.params_ = self.solution_.head(self.solution_.whole(self.sums_, names))
         return self
@@ -185,13 +189,13 @@ class OneMessageClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return np.asarray(double_logits(head, params, x))
 
 
-def _kind_to_send(solution: Solution, before: Iterable[Sums]) -> Statistics:
-    """What new rows are summed up to: as much as those `before` were, which must do for the method of today."""
+def _kind_to_send(solution: Solution, before: Iterable[StoredStatistics]) -> Covariance:
+    """What new samples are summed up to: as much as those `before` were, which must do for the method of today."""
     kinds = {s.kind for s in before}
     if short := [kind for kind in kinds if largest([kind, solution.kind]) != kind]:
         raise GgeurError(
-            f"'{solution.method}' needs {solution.kind} second moments, and the rows so far were summed up to "
-            f"{short[0]}: fit it to all rows anew."
+            f"'{solution.method}' needs {solution.kind} second moments, and the samples so far were summed up to "
+            f"{short[0]}: fit it to all samples anew."
         )
     return largest([*kinds, solution.kind]) or solution.kind
 

@@ -1,4 +1,4 @@
-"""Accuracy of the global head on every domain's test rows, and what is read off the rounds at the end."""
+"""Accuracy of the global head on every domain's test samples, and what is read off the rounds at the end."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
@@ -19,8 +19,8 @@ ByClass = tuple[list[float | None], float | None]  # recall of each class, macro
 
 
 @lru_cache(maxsize=16)
-def predict(head: Head) -> Any:
-    """(params, x) -> the class of each row, compiled; of a head in float64 by NumPy."""
+def predicted_labels(head: Head) -> Any:
+    """(params, x) -> the class of each sample, compiled; of a head in float64 by NumPy."""
     compiled = jax.jit(lambda params, x: jnp.argmax(head.logits(params, x.astype(jnp.float32)), axis=-1))
 
     def classes(params: Params, x: Any) -> Any:
@@ -32,24 +32,24 @@ def predict(head: Head) -> Any:
 
 
 class TestSet:
-    """The test rows of a split table, ready to score heads on."""
+    """The test samples of a split table, ready to score heads on."""
 
     def __init__(self, table: EmbeddingTable, head: Head) -> None:
-        rows = np.flatnonzero(table.test) if table.test is not None else np.zeros(0, int)
-        if not len(rows):
-            raise GgeurError("The table has no test rows: its test mask must mark some.")
-        self._x, self._y, self._domain = jnp.asarray(table.x[rows]), table.y[rows], table.domains[rows]
+        samples = np.flatnonzero(table.test) if table.test is not None else np.zeros(0, int)
+        if not len(samples):
+            raise GgeurError("The table has no test samples: its test mask must mark some.")
+        self._x, self._y, self._domain = jnp.asarray(table.x[samples]), table.y[samples], table.domains[samples]
         self._head, self._n_classes = head, table.n_classes
         self._names = {d: table.domain_names[d] for d in np.unique(self._domain)}
 
     @property
-    def rows(self) -> dict[str, int]:
+    def samples(self) -> dict[str, int]:
         """How many there are of each domain."""
         return {name: int((self._domain == d).sum()) for d, name in self._names.items()}
 
     def accuracy(self, params: Params) -> dict[str, float]:
-        """Percent right in each domain that has test rows."""
-        right = np.asarray(predict(self._head)(params, self._x)) == self._y
+        """Percent right in each domain that has test samples."""
+        right = np.asarray(predicted_labels(self._head)(params, self._x)) == self._y
         return {name: 100 * float(right[self._domain == d].mean()) for d, name in self._names.items()}
 
     def mean_accuracy(self, heads: Sequence[Params]) -> dict[str, float]:
@@ -57,9 +57,9 @@ class TestSet:
         scores = [self.accuracy(params) for params in heads]
         return {name: float(np.mean([s[name] for s in scores])) for name in scores[0]}
 
-    def cells(self, params: Params) -> dict[str, dict[int, tuple[int, int]]]:
-        """Of each domain, by class: how many rows are right, and how many there are."""
-        right = np.asarray(predict(self._head)(params, self._x)) == self._y
+    def groups(self, params: Params) -> dict[str, dict[int, tuple[int, int]]]:
+        """Of each domain, by class: how many samples are right, and how many there are."""
+        right = np.asarray(predicted_labels(self._head)(params, self._x)) == self._y
         found: dict[str, dict[int, tuple[int, int]]] = {}
         for d, name in self._names.items():
             own = [(c, right[(self._domain == d) & (self._y == c)]) for c in range(self._n_classes)]
@@ -68,7 +68,7 @@ class TestSet:
 
     def by_class(self, params: Params) -> ByClass:
         """Recall of each class and macro-F1."""
-        predicted = np.asarray(predict(self._head)(params, self._x))
+        predicted = np.asarray(predicted_labels(self._head)(params, self._x))
         return by_class(confusion(self._y, predicted, self._n_classes))
 
 
@@ -80,7 +80,7 @@ def confusion(y: Int, predicted: Int, n_classes: int) -> Int:
 
 
 def by_class(confusion: Int) -> ByClass:
-    """Recall of each class in percent (None without test rows), and macro-F1 over classes that occur."""
+    """Recall of each class in percent (None without test samples), and macro-F1 over classes that occur."""
     hit, true, said = np.diag(confusion), confusion.sum(axis=1), confusion.sum(axis=0)
     recall = [100 * float(h / t) if t else None for h, t in zip(hit, true, strict=True)]
     occurs = true + said > 0
@@ -93,17 +93,19 @@ def mean_accuracy(domains: dict[str, float]) -> float:
     return float(np.mean(list(domains.values())))
 
 
-def test_deviation(domains: Mapping[str, float], rows: Mapping[str, int]) -> float:
-    """How much AVG moves, as a standard deviation, when the test rows of every domain are drawn anew with replacement.
+def test_deviation(domains: Mapping[str, float], samples: Mapping[str, int]) -> float:
+    """How much AVG moves, as a standard deviation, when the test samples of every domain are drawn anew with
+    replacement.
 
-    The bootstrap needs no draws here: of n rows with a share a right, a redraw's share deviates by sqrt(a (1 - a) / n).
+    The bootstrap needs no draws here: of n samples with a share a right, a redraw's share deviates by sqrt(a (1 - a) /
+    n).
     """
-    variance = [a * (100 - a) / rows[name] for name, a in domains.items() if rows.get(name)]
+    variance = [a * (100 - a) / samples[name] for name, a in domains.items() if samples.get(name)]
     return float(np.sqrt(np.sum(variance)) / max(len(variance), 1))
 
 
 class Summary(NamedTuple):
-    """The paper's figures of a cell: each domain's mean over the last rounds, their mean and their spread."""
+    """The paper's figures of a group: each domain's mean over the last rounds, their mean and their spread."""
 
     domains: dict[str, float]
     avg: float
@@ -111,7 +113,7 @@ class Summary(NamedTuple):
     rounds_to_95: int | None
 
 
-def summarise(rounds: Sequence[dict[str, float]]) -> Summary:
+def summarise_scores(rounds: Sequence[dict[str, float]]) -> Summary:
     """From the per-round accuracies; `std` is the population's over domains, None where there is one.
 
     A domain that nobody scored in some rounds, its site being away, counts in those in which somebody did.

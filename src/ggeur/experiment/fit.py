@@ -9,19 +9,19 @@ from contextlib import ExitStack
 from typing import Any
 
 from ggeur.core.errors import GgeurError, GgeurWarning
-from ggeur.core.message import KINDS as STATISTICS
-from ggeur.core.message import Statistics
+from ggeur.core.site_statistics import COVARIANCES as STATISTICS
+from ggeur.core.site_statistics import Covariance
 from ggeur.core.validate import check_choice, check_is, check_path, check_whole
 from ggeur.data.files import CannotWrite, cannot
-from ggeur.experiment.calibrating import calibrated
-from ggeur.experiment.contributions import Contributions, OnHead, contributions_to_solution, save
-from ggeur.experiment.estimator import OneMessageClassifier
-from ggeur.experiment.fitted import Fitted, check_new, claim, keep, scores
+from ggeur.experiment.calibrated import calibrated
+from ggeur.experiment.contributions import Contributions, OnHead, contributions_to_solution, save_contributions
+from ggeur.experiment.estimator import OneShotClassifier
+from ggeur.experiment.fitted import Fitted, check_new_model, claim, keep, scores
 from ggeur.experiment.sites import GivenSite, OnPictures, Site, named_sites, read_sites
 from ggeur.experiment.solution import Solution
 from ggeur.federation.ledger import Entry, Ledger
-from ggeur.runs.change import Command
 from ggeur.runs.site_files import check_site_name
+from ggeur.runs.transaction import Command
 
 
 def fit(
@@ -29,7 +29,7 @@ def fit(
     *,
     method: str = "auto",
     parameters: Mapping[str, Any] | None = None,
-    statistics: Statistics = "per-class",
+    covariance: Covariance = "per-class",
     encoder: str | None = None,
     min_count: int = 0,
     seed: int = 0,
@@ -38,28 +38,28 @@ def fit(
     calibrate: bool = True,
     on_head: OnHead = lambda done, total: None,
     on_pictures: OnPictures = lambda site, done, total, computed: None,
-) -> OneMessageClassifier:
-    """Solve one head for several sites from the sums of each, and say how well it does on their test rows, if any.
+) -> OneShotClassifier:
+    """Solve one head for several sites from the sums of each, and say how well it does on their test samples, if any.
 
     Parameters
     ----------
     sites : pairs (x, y), embedding tables, or paths to tables and folders of pictures; or a mapping of names to them.
-    method : a solved head, or "auto", which chooses one by leaving rows and cells out.
+    method : a one-shot classifier, or "auto", which chooses one by leaving samples and trials out.
     parameters : those of the method; default: its own defaults.
-    statistics : "per-class" second moments, or "pooled" ones.
+    covariance : "per-class" second moments, or "pooled" ones.
     encoder : what embeds folders of pictures: builtin, onnx:PATH, or a Hugging Face model's name or folder.
-    min_count : how many rows of a class a site must have to share them; 10 is what we recommend.
+    min_count : how many samples of a class a site must have to share them; 10 is what we recommend.
     seed : of the folds of "auto", and of heads that draw.
     out : a model folder to write, with what `ggeur add` and `ggeur forget` need beside the model.
     contributions : estimate what each site adds, by heads without it; kept in the model folder as contributions.json.
     on_head : called for each of these heads, with how many are solved and how many there will be.
     on_pictures : called while folders are embedded, with the site, pictures done, of how many, and how many of those
         were not in the cache.
-    calibrate : fit a temperature for the probabilities, on rows left out of heads that are solved for this alone.
+    calibrate : fit a temperature for the probabilities, on samples left out of heads that are solved for this alone.
 
-    The classifier's `solution_` says what was chosen and why, `metrics_` the accuracy on rows that tables mark as test,
-    `contributions_` what each site adds, where that was asked for and there are samples to tell by, and `calibration_`
-    the temperature of its probabilities with what rows say of them.
+    The classifier's `solution_` says what was chosen and why, `metrics_` the accuracy on samples that tables mark as
+    test, `contributions_` what each site adds, where that was asked for and there are samples to tell by, and
+    `calibration_` the temperature of its probabilities with what samples say of them.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -70,7 +70,7 @@ def fit(
     """
     folder = None if out is None else check_path("out", out)
     check_is("method", method, str, "a method's name")
-    check_choice("statistics", statistics, STATISTICS)
+    check_choice("statistics", covariance, STATISTICS)
     check_whole("seed", seed, least=0)
     check_whole("min_count", min_count, least=0)
     if not callable(on_head) or not callable(on_pictures):
@@ -79,11 +79,11 @@ def fit(
         check_is("parameters", parameters, Mapping, "a mapping of names to values")
     named = named_sites(sites)
     if folder is not None:
-        check_new(folder)
+        check_new_model(folder)
         for name in named:
             check_site_name(name)
     read = [site.shared(min_count) for site in read_sites(named, encoder, on_pictures)]
-    found = OneMessageClassifier(method, parameters=parameters, statistics=statistics, seed=seed)
+    found = OneShotClassifier(method, parameters=parameters, covariance=covariance, seed=seed)
     found.solve_sites(read, min_count)
     solution, names = found.solution_, tuple(map(str, found.classes_.tolist()))
     found.metrics_ = scores(read, names, solution, found.params_)
@@ -91,7 +91,7 @@ def fit(
     with ExitStack() as held:
         if folder is not None:
             claim(folder, held)
-            settings = {"method": method, "statistics": statistics, "seed": seed, "min_count": min_count}
+            settings = {"method": method, "covariance": covariance, "seed": seed, "min_count": min_count}
             settings |= {} if calibrate else {"calibrate": False}
             encoders = {site.name: site.encoder for site in read}
             ledger = Ledger.of(Entry.of(sums, encoders[sums.name]) for sums in found.sums_)
@@ -103,7 +103,7 @@ def fit(
         found.contributions_ = _contributions(read, solution, on_head) if contributions else None
         if folder is not None and found.contributions_ is not None:
             with cannot(f"write {folder}", CannotWrite):
-                save(found.contributions_, folder)
+                save_contributions(found.contributions_, folder)
     return found
 
 

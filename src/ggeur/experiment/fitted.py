@@ -1,4 +1,6 @@
-"""A head that was solved for sites: scored on their test rows, and kept as a folder that sites can join and leave."""
+"""A head that was solved for sites: scored on their test samples, and kept as a folder that sites can join and
+leave.
+"""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -14,12 +16,11 @@ from ggeur.experiment.evaluation import TestSet, mean_accuracy
 from ggeur.experiment.sites import Site
 from ggeur.experiment.solution import Solution, together
 from ggeur.federation.ledger import Ledger
-from ggeur.federation.sums import Sums, Whole
+from ggeur.federation.stored_statistics import MergedStatistics, StoredStatistics
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads import sizes
 from ggeur.heads.head import Params
 from ggeur.runs.card import card
-from ggeur.runs.change import LOCK, NEXT, PART, Command, drop, locked, pending, staged
 from ggeur.runs.interrupt import uninterrupted
 from ggeur.runs.model import Model
 from ggeur.runs.site_files import (
@@ -31,6 +32,7 @@ from ggeur.runs.site_files import (
     settle,
     write_receipt,
 )
+from ggeur.runs.transaction import LOCK, NEXT, PART, Command, drop, locked, pending, staged
 
 
 class Fitted(NamedTuple):
@@ -38,11 +40,13 @@ class Fitted(NamedTuple):
 
     solution: Solution
     params: Params
-    whole: Whole
+    whole: MergedStatistics
     encoder: Mapping[str, Any]
     settings: Mapping[str, Any]
     metrics: Mapping[str, Any]
-    calibration: Mapping[str, Any]  # none where a site has joined or left, and the rows of the others are not at hand
+    calibration: Mapping[
+        str, Any
+    ]  # none where a site has joined or left, and the samples of the others are not at hand
 
     @property
     def model(self) -> Model:
@@ -64,34 +68,34 @@ class Fitted(NamedTuple):
 
 
 def scores(sites: Sequence[Site], names: tuple[str, ...], solution: Solution, params: Params) -> dict[str, Any]:
-    """Percent right on the test rows of `sites`, by domain and on average; nothing where there are none.
+    """Percent right on the test samples of `sites`, by domain and on average; nothing where there are none.
 
-    `cells` are how many rows of each domain and class are right, and how many there are.
+    `groups` are how many samples of each domain and class are right, and how many there are.
     """
     tested = [s for s in sites if s.test.any()]
     if not tested:
         return {}
-    rows = together(tested, names, test=True)
-    c = rows.clients
+    samples = together(tested, names, test=True)
+    c = samples.clients
     table = EmbeddingTable(
         x=c.x,
         y=c.y,
         domain=c.domains,
         test=np.ones(len(c.y), np.bool_),
-        class_names=rows.class_names,
-        domain_names=rows.domain_names,
+        class_names=samples.class_names,
+        domain_names=samples.domain_names,
     )
     kind = solution.solved.head
     tests = TestSet(table, resolve_head(kind, **sizes(kind, params)))
     domains = tests.accuracy(params)
-    cells = {d: {names[k]: list(n) for k, n in own.items()} for d, own in tests.cells(params).items()}
-    return {"domains": domains, "avg": mean_accuracy(domains), "test_rows": len(c.y), "cells": cells}
+    groups = {d: {names[k]: list(n) for k, n in own.items()} for d, own in tests.groups(params).items()}
+    return {"domains": domains, "avg": mean_accuracy(domains), "test_rows": len(c.y), "groups": groups}
 
 
 def keep(
     folder: Path,
     fitted: Fitted,
-    changed: Sequence[Sums],
+    changed: Sequence[StoredStatistics],
     ledger: Ledger,
     command: Command,
     more: Mapping[str, Any] | None = None,
@@ -117,7 +121,7 @@ def keep(
     return command
 
 
-def check_new(path: Path) -> None:
+def check_new_model(path: Path) -> None:
     """GgeurError where something lies there already, other than what a fit that was cut short has left."""
     if path.exists() and not path.is_dir():
         raise GgeurError(f"{path} is not a folder; name a new one with --out.")
@@ -135,6 +139,6 @@ def claim(folder: Path, held: ExitStack) -> None:
     with cannot(f"write {folder}", CannotWrite):
         folder.mkdir(parents=True, exist_ok=True)
     held.enter_context(locked(folder))
-    check_new(folder)
+    check_new_model(folder)
     with cannot(f"write {folder}", CannotWrite):
         drop(folder, WRITTEN)

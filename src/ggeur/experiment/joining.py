@@ -9,21 +9,21 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from ggeur.core.custom import is_custom, one_line
 from ggeur.core.errors import GgeurError
-from ggeur.core.names import is_own, one_line
-from ggeur.experiment.calibrating import calibrated
+from ggeur.experiment.calibrated import calibrated
 from ggeur.experiment.fitted import Fitted, keep, scores
 from ggeur.experiment.sites import Site, check_alike, class_names_of, name_of_path, read_sites
 from ggeur.experiment.solution import Solution, decide
 from ggeur.federation.ledger import Entry, Ledger
-from ggeur.federation.sums import Sums
+from ggeur.federation.stored_statistics import StoredStatistics
 from ggeur.heads.head import Params
 from ggeur.methods import kind_of
-from ggeur.methods.algorithm import Solved
-from ggeur.runs.change import Command, current, locked
+from ggeur.methods.algorithm import ClosedForm
 from ggeur.runs.model import Model
-from ggeur.runs.own_encoder import encoder_of
+from ggeur.runs.model_encoder import encoder_of
 from ggeur.runs.site_files import LEDGER, load_ledger, load_sums, settle
+from ggeur.runs.transaction import Command, current, locked
 
 
 class Opened(NamedTuple):
@@ -42,9 +42,10 @@ class Opened(NamedTuple):
         The head's numbers are not read: it is solved again, and where they are damaged that is what mends them.
         """
         model = Model.load(folder, own=own, numbers=False)
-        if model.privacy.get("secure_sum"):
+        if model.privacy.get("secure_aggregation"):
             raise GgeurError(
-                f"The model at {folder} was made under secure sums, of which only the total was ever seen: no single "
+                f"The model at {folder} was made under secure aggregation, of which only the total was ever seen: no "
+                f"single "
                 "site can join it or be forgotten; run again, with at least three sites more or fewer."
             )
         if "chosen_by" in model.algorithm and not current(folder, LEDGER).exists():  # which `fit` alone writes
@@ -58,23 +59,23 @@ class Opened(NamedTuple):
         except (KeyError, TypeError) as error:
             raise GgeurError(f"{folder / 'model.json'} does not say how it was solved: {one_line(error)}.") from error
         _check_own(solution.method, own)
-        if kind_of(solution.method) is not Solved:
-            raise GgeurError(f"{folder / 'model.json'} says '{solution.method}', which is no solved head.")
+        if kind_of(solution.method) is not ClosedForm:
+            raise GgeurError(f"{folder / 'model.json'} says '{solution.method}', which is no one-shot classifier.")
         return cls(folder, model, ledger, solution, own)
 
     @property
     def min_count(self) -> int:
-        """How many rows of a class a site must have to share them."""
+        """How many samples of a class a site must have to share them."""
         return int(self.model.settings.get("min_count", 0))
 
     def read(self, paths: Sequence[Path], encoder: str | None) -> list[Site]:
-        """The sites at `paths`, whose rows must come from the model's encoder, with what they share of them."""
+        """The sites at `paths`, whose samples must come from the model's encoder, with what they share of them."""
         tower = encoder_of(self.model, encoder) if any(path.is_dir() for path in paths) else None
         sites = [site.shared(self.min_count) for site in read_sites(paths, tower)]
         check_alike(sites, self.model.encoder, self.model.dimension)
         return sites
 
-    def sums(self, ledger: Ledger, again: Sequence[Site]) -> list[Sums]:
+    def sums(self, ledger: Ledger, again: Sequence[Site]) -> list[StoredStatistics]:
         """What all in the `ledger` sent: kept here or, where they are given, sent `again` and held to their hashes."""
         if not again:
             return [load_sums(self.folder, entry) for entry in ledger.entries]
@@ -87,7 +88,7 @@ class Opened(NamedTuple):
         each = [found[e.name].sums(e.kind) for e in ledger.entries]
         for entry, sums in zip(ledger.entries, each, strict=True):
             if not entry.holds(sums):
-                raise GgeurError(f"The sums of '{entry.name}' do not match their hash: these rows were never added.")
+                raise GgeurError(f"The sums of '{entry.name}' do not match their hash: these samples were never added.")
         return each
 
 
@@ -109,7 +110,7 @@ def add_site(
         opened = Opened.at(folder, own)
         if cut is not None and cut.is_for("add", name, choose_again) and name in opened.ledger.names:
             (new,), entry = opened.read([site], encoder), opened.ledger.entry(name)
-            if entry.holds(new.sums(entry.kind)):  # and not other rows under the same name
+            if entry.holds(new.sums(entry.kind)):  # and not other samples under the same name
                 return folder / cut.receipt
         opened.ledger.check_new(name)
         (new,) = opened.read([site], encoder)
@@ -161,13 +162,13 @@ def _settle(
     ledger = Ledger(tuple(e._replace(encoder=given[e.name].encoder) if e.name in given else e for e in ledger.entries))
     if choose_again:
         if not again:
-            raise GgeurError(f"To choose again takes the rows of all: name the tables of {_list(ledger)}.")
+            raise GgeurError(f"To choose again takes the samples of all: name the tables of {_list(ledger)}.")
         if not solution.chosen_by:
             raise GgeurError(f"'{solution.method}' was given and not chosen, so there is nothing to choose again.")
         for method in solution.candidates:
             _check_own(method, opened.own)
         sites = sorted(given.values(), key=lambda s: s.name)
-        solution = decide(sites, "auto", solution.asked, solution.statistics, solution.seed, opened.min_count)
+        solution = decide(sites, "auto", solution.asked, solution.covariance, solution.seed, opened.min_count)
         before, changed = [], [site.sums(solution.kind) for site in sites]
         ledger = Ledger(())
     ledger = Ledger.of([*ledger.entries, *(Entry.of(sums, given[sums.name].encoder) for sums in changed)])
@@ -175,7 +176,7 @@ def _settle(
     whole = solution.whole([*before, *changed], names)
     params = solution.head(whole)
     calibration: dict[str, Any] = {}
-    if set(ledger.names) == set(given) and model.settings.get("calibrate", True):  # the rows of all are here
+    if set(ledger.names) == set(given) and model.settings.get("calibrate", True):  # the samples of all are here
         sites = sorted(given.values(), key=lambda s: s.name)
         calibration = calibrated(sites, names, solution, params, opened.min_count)
     fitted = Fitted(
@@ -199,8 +200,8 @@ def _settle(
 
 def _check_own(method: str, own: bool) -> None:
     """GgeurError where a model names a `method` whose module its reader has not allowed to be imported."""
-    if is_own(method) and not own:
-        raise GgeurError(f"The model names your own '{method}' to solve its head; if you trust it, say --own.")
+    if is_custom(method) and not own:
+        raise GgeurError(f"The model names your own '{method}' to solve its head; if you trust it, say --custom.")
 
 
 def _note(name: str, solution: Solution, choose_again: bool) -> str:
@@ -210,7 +211,7 @@ def _note(name: str, solution: Solution, choose_again: bool) -> str:
     if not solution.chosen_by:
         return ""
     part = "took part" if name in solution.chosen_by else "took no part"
-    return f"its rows {part} in choosing the constants, which are kept"
+    return f"its samples {part} in choosing the constants, which are kept"
 
 
 def head_hash(params: Params) -> str:

@@ -1,4 +1,6 @@
-"""Who holds which rows of a table; and, with [partition] left_out, which of them are scored in place of test rows."""
+"""Who holds which samples of a table; and, with [partition] validation, which of them are scored in place of test
+samples.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,19 +11,19 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.types import Int
 from ggeur.data import partition
 from ggeur.data.table import EmbeddingTable
-from ggeur.federation.held_back import HeldBack, hold_back
-from ggeur.federation.simulated import Clients
+from ggeur.federation.local_clients import Clients
+from ggeur.federation.validation_split import ValidationSplit, validation_split
 from ggeur.settings.schema import Partition
 
 
 def partition_rows(table: EmbeddingTable, p: Partition, seed: int) -> list[Int]:
-    """Each client's rows of a table that has been split, without those that are left out."""
+    """Each client's samples of a table that has been split, without those that are left out."""
     parts = client_rows(table, p, seed)
-    return held_back(table, parts, seed).kept if p.left_out else parts
+    return validation_of(table, parts, seed).kept if p.validation else parts
 
 
 def client_rows(table: EmbeddingTable, p: Partition, seed: int) -> list[Int]:
-    """Each client's rows of a table that has been split, with those that would be left out."""
+    """Each client's samples of a table that has been split, with those that would be left out."""
     if p.kind == "dirichlet":
         return partition.dirichlet(
             table.y, p.clients, p.beta, min_per_class=p.min_per_class, test=table.test, seed=seed
@@ -35,13 +37,17 @@ def client_rows(table: EmbeddingTable, p: Partition, seed: int) -> list[Int]:
 
 
 def clients_of(table: EmbeddingTable, p: Partition, seed: int, least: int = 0) -> Clients:
-    """The clients of a table that has been split, with classes of at `least` so many rows; one must hold something."""
+    """The clients of a table that has been split, with classes of at `least` so many samples; one must hold
+    something.
+    """
     parts = partition_rows(table, p, seed)
-    if not any(len(rows) for rows in parts):
+    if not any(len(samples) for samples in parts):
         raise GgeurError(f"The federation has no training samples at all (seed {seed}).")
     clients = Clients.of(table.x, table.y, table.domains, table.n_classes, parts, least)
-    if not any(len(rows) for rows in clients.parts):
-        raise GgeurError(f"[privacy] min_count = {least} is above every cell: no class has so many rows at any client.")
+    if not any(len(samples) for samples in clients.parts):
+        raise GgeurError(
+            f"[privacy] min_count = {least} is above every group: no class has so many samples at any client."
+        )
     return clients
 
 
@@ -49,26 +55,26 @@ def client_names(table: EmbeddingTable, parts: Sequence[Int]) -> list[str]:
     """Each client's domain, where it has one and the table several, else its number."""
     names = [f"client {k}" for k in range(len(parts))]
     if table.n_domains > 1 and len(parts) == table.n_domains:
-        for k, rows in enumerate(parts):
-            homes = np.unique(table.domains[rows])
+        for k, samples in enumerate(parts):
+            homes = np.unique(table.domains[samples])
             if len(homes) <= 1:
                 names[k] = table.domain_names[homes[0] if len(homes) else k]
     return names
 
 
-def held_back(table: EmbeddingTable, parts: Sequence[Int], seed: int) -> HeldBack:
-    """What is taken from clients with these `parts` of the table's rows."""
-    return hold_back(table.y, table.domains, (table.n_domains, table.n_classes), parts, seed)
+def validation_of(table: EmbeddingTable, parts: Sequence[Int], seed: int) -> ValidationSplit:
+    """What is taken from clients with these `parts` of the table's samples."""
+    return validation_split(table.y, table.domains, (table.n_domains, table.n_classes), parts, seed)
 
 
-def cell_name(table: EmbeddingTable, domain: int, label: int) -> str:
+def group_name(table: EmbeddingTable, domain: int, label: int) -> str:
     """A class in a domain, as a score is kept under."""
     return f"{table.class_names[label]} of {table.domain_names[domain]}"
 
 
-def scored_by_cell(table: EmbeddingTable, rows: Int) -> EmbeddingTable:
-    """The table with these `rows` for test rows, and cells for domains."""
-    names = [cell_name(table, d, c) for d in range(table.n_domains) for c in range(table.n_classes)]
+def scored_by_group(table: EmbeddingTable, samples: Int) -> EmbeddingTable:
+    """The table with these `samples` for test samples, and groups for domains."""
+    names = [group_name(table, d, c) for d in range(table.n_domains) for c in range(table.n_classes)]
     test = np.zeros(len(table), np.bool_)
-    test[rows] = True
+    test[samples] = True
     return replace(table, test=test, domain=table.domains * table.n_classes + table.y, domain_names=tuple(names))

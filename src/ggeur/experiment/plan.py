@@ -10,10 +10,10 @@ import math
 from typing import NamedTuple
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import Statistics, matrices, message_bytes
+from ggeur.core.site_statistics import Covariance, matrices, statistics_bytes
 from ggeur.experiment.cost import shape_bytes
 
-KINDS: tuple[Statistics, ...] = ("per-class", "pooled", "means")
+COVARIANCES: tuple[Covariance, ...] = ("per-class", "pooled", "none")
 
 
 class Plan(NamedTuple):
@@ -35,7 +35,7 @@ class Plan(NamedTuple):
 
 
 def plan(
-    kind: Statistics, clients: int, classes: int, dim: int, *, client_mbit: float, server_mbit: float, patience: float
+    kind: Covariance, clients: int, classes: int, dim: int, *, client_mbit: float, server_mbit: float, patience: float
 ) -> Plan:
     """The cost of `clients` sites with `classes` classes and `dim` dimensions.
 
@@ -48,8 +48,8 @@ def plan(
     if not all(0 < value < math.inf for value in (client_mbit, server_mbit, patience)):
         raise GgeurError("Bandwidths and patience must be positive and finite.")
     shapes = "one" if kind == "pooled" else "per-class"
-    up, down = message_bytes(kind, classes, dim), shape_bytes(shapes, classes, dim)
-    upwards = max(up, message_bytes("per-class", classes, dim)) if kind == "means" else up  # between nodes
+    up, down = statistics_bytes(kind, classes, dim), shape_bytes(shapes, classes, dim)
+    upwards = max(up, statistics_bytes("per-class", classes, dim)) if kind == "none" else up  # between nodes
 
     def seconds(size: int, mbit: float) -> float:
         return 8 * size / (1e6 * mbit)
@@ -61,7 +61,7 @@ def plan(
     for _ in range(levels):
         below = math.ceil(below / fan)
         nodes += below
-    held = matrices("per-class" if kind == "means" else kind, classes)
+    held = matrices("per-class" if kind == "none" else kind, classes)
     total = 8 * (classes * (1 + dim) + held * dim * dim)
     return Plan(
         kind,
@@ -70,7 +70,7 @@ def plan(
         down,
         4 * classes * (dim + 1),
         total + up,
-        message_bytes("per-class" if kind == "means" else kind, classes, dim) / 8 * clients,
+        statistics_bytes("per-class" if kind == "none" else kind, classes, dim) / 8 * clients,
         9.0 * dim**3 * held,  # a symmetric eigenproblem takes about 9 p^3
         seconds(up + down, client_mbit),
         fan,

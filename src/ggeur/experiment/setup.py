@@ -5,18 +5,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import Statistics, largest
-from ggeur.core.parameters import positional
+from ggeur.core.hyperparameters import positional
+from ggeur.core.site_statistics import Covariance, largest
 from ggeur.data.image_table import ImageTable
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.training import LocalOptimiser, Training
 from ggeur.federation.augmentation import Augmentation
-from ggeur.federation.noisy import Guard
+from ggeur.federation.noisy_statistics import Guard
 from ggeur.heads import IMAGES
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import Head
-from ggeur.methods import has_own_head, resolve, resolve_solved
-from ggeur.methods.algorithm import Algorithm, Bound, Chosen, Given, Solved, Task, Trained
+from ggeur.methods import has_own_head, resolve, resolve_closed_form
+from ggeur.methods.algorithm import Algorithm, ClosedForm, Iterative, Reference, Selection, Task, ZeroShot
 from ggeur.methods.auto import in_public
 from ggeur.settings.schema import Settings
 
@@ -36,23 +36,24 @@ class Setup:
         t = settings.train
         head = resolve_head(t.head, softmax=t.softmax, **settings.head_parameters)
         algorithm = _algorithm(settings, head)
-        if isinstance(algorithm, Chosen) and settings.privacy.mechanism is not None:
+        if isinstance(algorithm, Selection) and settings.privacy.mechanism is not None:
             algorithm = in_public()
         made = cls(settings, head, algorithm, settings.augment.build(), training_of(settings))
-        if settings.privacy.secure_sum:
+        if settings.privacy.secure_aggregation:
             made._check_sums()
         return made
 
     def _check_sums(self) -> None:
-        """Raise where what is sent does not add up, so that [privacy] secure_sum cannot be had."""
+        """Raise where what is sent does not add up, so that [privacy] secure_aggregation cannot be had."""
         name = self.settings.train.method
         for solved in (self.algorithm, self.start):
-            if isinstance(solved, Solved) and solved.apart is not None and solved.apart.of == "client":
-                raise GgeurError(f"'{name}' needs the means of every client, which [privacy] secure_sum hides.")
+            if isinstance(solved, ClosedForm) and solved.apart is not None and solved.apart.of == "client":
+                raise GgeurError(f"'{name}' needs the means of every client, which [privacy] secure_aggregation hides.")
         method = None if self.trained is None else self.trained.method
         if method is not None and "every" in (*method.adds.values(), *method.prepared_adds.values()):
             raise GgeurError(
-                f"'{name}' needs every client's own message, which [privacy] secure_sum hides; take a method whose "
+                f"'{name}' needs every client's own message, which [privacy] secure_aggregation hides; take a method "
+                f"whose "
                 "messages add up, such as fedavg."
             )
 
@@ -64,12 +65,12 @@ class Setup:
         if self.trained is None or "task" not in positional(self.trained.recipe.build):
             return self
         found = _algorithm(self.settings, self.head, task)
-        assert isinstance(found, Trained)
+        assert isinstance(found, Iterative)
         own = found.method.own
         return replace(self, algorithm=found, head=self.head if own is None else resolve_head(own.name))
 
     @property
-    def own_head(self) -> str | None:
+    def method_head(self) -> str | None:
         """The name of the head that a method has of its own, which is scored and saved in place of [train]'s."""
         found = None if self.trained is None else self.trained.method.own
         return None if found is None else found.name
@@ -82,23 +83,23 @@ class Setup:
 
     @property
     def standardise(self) -> bool:
-        """Whether rows are taken in the federation's own units; what is compared with text is taken as it is."""
-        by_text = isinstance(self.algorithm, Given) or has_own_head(self.settings.train.method)
+        """Whether samples are taken in the federation's own units; what is compared with text is taken as it is."""
+        by_text = isinstance(self.algorithm, ZeroShot) or has_own_head(self.settings.train.method)
         return self.settings.data.standardise and not by_text
 
-    def rows(self, seed: int) -> Hashable:
-        """Equal for cells of the same rows in the same units, whatever their test mask."""
+    def samples(self, seed: int) -> Hashable:
+        """Equal for trials of the same samples in the same units, whatever their test mask."""
         s = self.settings
         lies = s.data, s.privacy.ball
         return (*lies, s.partition, s.privacy.least_rows, seed) if self.standardise else lies
 
-    def guard(self, kind: Statistics, seed: int | None) -> Guard | None:
+    def guard(self, kind: Covariance, seed: int | None) -> Guard | None:
         """How clients protect a message of that `kind`; simulated ones by the seed."""
         p = self.settings.privacy
         return None if p.mechanism is None else Guard(p.mechanism, kind, p.min_count, seed)
 
     def check_rows(self, table: EmbeddingTable) -> None:
-        """Raise where the head takes other rows than the table has."""
+        """Raise where the head takes other samples than the table has."""
         pictures, head = isinstance(table, ImageTable), self.settings.train.head
         if pictures and not self.head.images:
             raise GgeurError(
@@ -112,32 +113,41 @@ class Setup:
             )
 
     @property
-    def trained(self) -> Trained | None:
+    def trained(self) -> Iterative | None:
         """What is trained, if anything is; of a bound FedAvg."""
-        found = self.algorithm.trained if isinstance(self.algorithm, Bound) else self.algorithm
-        return found if isinstance(found, Trained) else None
+        found = self.algorithm.trained if isinstance(self.algorithm, Reference) else self.algorithm
+        return found if isinstance(found, Iterative) else None
 
     @cached_property
-    def needs(self) -> Statistics | None:
+    def needs(self) -> Covariance | None:
         """What clients must send before training, for augmentation and first head."""
         start, own = self.start, self.augmentation.needs
         return own if start is None else largest([own, start.needs])
 
     @property
-    def start(self) -> Solved | None:
+    def start(self) -> ClosedForm | None:
         """What solves the head that training starts from, where it is not a random one."""
         name, s = self.settings.train.solver, self.settings
-        return None if name is None else resolve_solved(name, s.method.get(name, {}), s.augment.statistics)
+        return None if name is None else resolve_closed_form(name, s.method.get(name, {}), s.augment.covariance)
 
 
 def _algorithm(settings: Settings, head: Head, task: Task | None = None) -> Algorithm:
-    t, statistics = settings.train, settings.augment.statistics
+    t, statistics = settings.train, settings.augment.covariance
     return resolve(t.method, head, settings.method.get(t.method, {}), statistics, task=task, rounds=t.rounds)
 
 
 def training_of(settings: Settings) -> Training:
     """[train] as the engine takes it."""
     t = settings.train
-    alike = ("rounds", "batch", "rate", "local_epochs", "local_steps", "clients_per_round", "broadcast", "storage")
+    alike = (
+        "rounds",
+        "batch_size",
+        "learning_rate",
+        "local_epochs",
+        "local_steps",
+        "clients_per_round",
+        "broadcast",
+        "storage",
+    )
     optimiser = LocalOptimiser(t.optimiser, t.momentum, t.weight_decay)
     return Training(optimiser=optimiser, **{name: getattr(t, name) for name in alike})

@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ggeur.core.errors import GgeurError, GgeurWarning
-from ggeur.core.message import Statistics
+from ggeur.core.site_statistics import Covariance
 from ggeur.core.types import Bool, Int
 from ggeur.core.validate import as_array, check_embeddings, check_is
 from ggeur.data.readers import folder_name, image_folder
 from ggeur.data.table import EmbeddingTable
 from ggeur.encode.encoder import Encoder, load_encoder
 from ggeur.encode.job import embed
-from ggeur.federation.sums import Sums, number_of, sums_of, union_of_classes
-from ggeur.privacy.threshold import large_cells
+from ggeur.federation.stored_statistics import StoredStatistics, number_of, stored_statistics, union_of_classes
+from ggeur.privacy.threshold import large_groups
 
 GivenSite = Any  # a path, an EmbeddingTable, or a pair (x, y)
 _UNNAMED = ("all", "0")  # what a table calls its only domain where nobody gave it a name
@@ -30,7 +30,7 @@ OnPictures = Callable[[str, int, int, int], None]  # site, pictures done, of how
 
 
 class Site(NamedTuple):
-    """A site's rows, with its own classes and the federation's names of its domains."""
+    """A site's samples, with its own classes and the federation's names of its domains."""
 
     name: str
     x: NDArray[Any]
@@ -39,27 +39,29 @@ class Site(NamedTuple):
     labels: tuple[Any, ...]  # the classes as they were given
     domain: Int
     domain_names: tuple[str, ...]
-    test: Bool  # rows that are left out, and scored
+    test: Bool  # samples that are left out, and scored
     encoder: Mapping[str, Any]
 
     def shared(self, min_count: int) -> "Site":
-        """Without training rows of a class and domain of which it has fewer than `min_count`."""
+        """Without training samples of a class and domain of which it has fewer than `min_count`."""
         if not min_count:
             return self
         own = np.flatnonzero(~self.test)
-        kept = own[large_cells(self.y[own], self.domain[own], min_count)]
+        kept = own[large_groups(self.y[own], self.domain[own], min_count)]
         if not len(kept):
             raise GgeurError(
-                f"min_count = {min_count} is above every cell of the site '{self.name}', which then has nothing to "
+                f"min_count = {min_count} is above every group of the site '{self.name}', which then has nothing to "
                 "share: leave it out, or take a smaller one."
             )
-        rows = np.sort(np.concatenate([kept, np.flatnonzero(self.test)]))
-        return self._replace(x=self.x[rows], y=self.y[rows], domain=self.domain[rows], test=self.test[rows])
+        samples = np.sort(np.concatenate([kept, np.flatnonzero(self.test)]))
+        return self._replace(x=self.x[samples], y=self.y[samples], domain=self.domain[samples], test=self.test[samples])
 
-    def sums(self, kind: Statistics) -> Sums:
-        """What it sends of its training rows."""
+    def sums(self, kind: Covariance) -> StoredStatistics:
+        """What it sends of its training samples."""
         t = ~self.test
-        return sums_of(self.name, self.x[t], self.y[t], self.class_names, self.domain[t], self.domain_names, kind)
+        return stored_statistics(
+            self.name, self.x[t], self.y[t], self.class_names, self.domain[t], self.domain_names, kind
+        )
 
 
 def read_sites(
@@ -119,26 +121,28 @@ def _site(
     try:
         x, labels = one
     except (TypeError, ValueError) as error:
-        raise GgeurError("A site is a path, an EmbeddingTable or a pair (x, y) of rows and labels.") from error
+        raise GgeurError("A site is a path, an EmbeddingTable or a pair (x, y) of samples and labels.") from error
     return site_of_rows(name, x, labels)
 
 
 def site_of_rows(name: str, x: Any, labels: Any) -> Site:
-    """The site `name` of rows `x` (n, p), whose classes are its `labels` (n,) in order."""
+    """The site `name` of samples `x` (n, p), whose classes are its `labels` (n,) in order."""
     x, labels = check_embeddings(x), as_array("labels", labels)
     if labels.shape != (len(x),) or not len(x):
-        raise GgeurError(f"The site {name} has labels of shape {labels.shape}; its rows need ({len(x)},), one or more.")
-    check_labels(labels, f"The site {name}")
+        raise GgeurError(
+            f"The site {name} has labels of shape {labels.shape}; its samples need ({len(x)},), one or more."
+        )
+    check_site_labels(labels, f"The site {name}")
     known, y = np.unique(labels, return_inverse=True)
     names, none = tuple(map(str, known.tolist())), np.zeros(len(x), np.int64)
     return Site(name, x, y, names, tuple(known.tolist()), none, (name,), np.zeros(len(x), np.bool_), {})
 
 
-def check_labels(labels: ArrayLike, whose: str) -> None:
+def check_site_labels(labels: ArrayLike, whose: str) -> None:
     """GgeurError where a label is missing, or where numbers stand among names, so that they have no order."""
     found = np.asarray(labels, dtype=object).ravel().tolist()  # as they are: no number becomes a name
     if any(label is None or (isinstance(label, float) and math.isnan(label)) for label in found):
-        raise GgeurError(f"{whose} has missing labels (None or nan): leave their rows out.")
+        raise GgeurError(f"{whose} has missing labels (None or nan): leave their samples out.")
     if len({isinstance(label, str) for label in found}) > 1:
         raise GgeurError(f"{whose} has names and numbers as labels: use one or the other.")
 
@@ -146,7 +150,7 @@ def check_labels(labels: ArrayLike, whose: str) -> None:
 def _of_table(name: str, table: EmbeddingTable) -> Site:
     test = np.zeros(len(table), np.bool_) if table.test is None else table.test
     if not (~test).any():
-        raise GgeurError(f"The site '{name}' has no rows to learn from.")
+        raise GgeurError(f"The site '{name}' has no samples to learn from.")
     domains = table.domain_names if table.n_domains > 1 or table.domain_names[0] not in _UNNAMED else (name,)
     encoder = {key: table.meta[key] for key in _ENCODER if key in table.meta}
     names = table.class_names
@@ -165,19 +169,19 @@ def _embedded(path: Path, tower: Encoder, on_pictures: Callable[[int, int, int],
 
 
 def check_alike(sites: Iterable[Site], encoder: Mapping[str, Any] | None = None, dimension: int | None = None) -> None:
-    """GgeurError unless rows of all sites, and of a model with this `encoder` and `dimension`, come from one map."""
+    """GgeurError unless samples of all sites, and of a model with this `encoder` and `dimension`, come from one map."""
     known, p, first = dict(encoder or {}), dimension, "the model"
     for site in sites:
         if p is not None and site.x.shape[1] != p:
             raise GgeurError(
-                f"The rows of '{site.name}' have {site.x.shape[1]} dimensions and those of {first} {p}: use one "
+                f"The samples of '{site.name}' have {site.x.shape[1]} dimensions and those of {first} {p}: use one "
                 "encoder for all."
             )
         keys = ("weights", "preprocessing") if "weights" in known and "weights" in site.encoder else ("encoder",)
         other = [key for key in keys if key in known and key in site.encoder and known[key] != site.encoder[key]]
         if other:
             raise GgeurError(
-                f"The rows of '{site.name}' are of the encoder '{site.encoder.get('encoder')}', those of {first} of "
+                f"The samples of '{site.name}' are of the encoder '{site.encoder.get('encoder')}', those of {first} of "
                 f"'{known.get('encoder')}' with another {other[0]}: use one encoder for all."
             )
         if p is None:

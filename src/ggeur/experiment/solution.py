@@ -9,31 +9,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError, GgeurWarning
-from ggeur.core.message import Statistics, largest
-from ggeur.core.parameters import parameters as declared_by
+from ggeur.core.hyperparameters import declared_parameters as declared_by
+from ggeur.core.site_statistics import Covariance, largest
 from ggeur.core.validate import check_is
 from ggeur.experiment.sites import Site, class_names_of
-from ggeur.federation.choosing import choose
-from ggeur.federation.left_out import SimulatedFolds
-from ggeur.federation.simulated import Clients
-from ggeur.federation.start import solved_head
+from ggeur.federation.cross_validation import LocalFolds
+from ggeur.federation.local_clients import Clients
+from ggeur.federation.selection_rule import select_solver
+from ggeur.federation.start import one_shot_head
+from ggeur.federation.stored_statistics import MergedStatistics, StoredStatistics, add_up
 from ggeur.federation.summary import digits_note
-from ggeur.federation.sums import Sums, Whole, add_up
 from ggeur.heads.head import Params
-from ggeur.methods import SOLVED, checked_parameters, factory, kind_of, resolve_solved
-from ggeur.methods.algorithm import Chosen, Solved, Task
+from ggeur.methods import SOLVED, checked_parameters, factory, kind_of, resolve_closed_form
+from ggeur.methods.algorithm import ClosedForm, Selection, Task
 from ggeur.methods.auto import auto
 
-KINDS = ("per-class", "pooled")
+COVARIANCES = ("per-class", "pooled")
 
 
 @dataclass(frozen=True)
 class Solution:
-    """A solved head's method and all its constants; where `auto` took it, which sites it was chosen by."""
+    """A one-shot classifier's method and all its constants; where `auto` took it, which sites it was chosen by."""
 
     method: str
     constants: Mapping[str, Any]
-    statistics: Statistics = "per-class"
+    covariance: Covariance = "per-class"
     seed: int = 0  # of the folds by which it was chosen, and of heads that draw
     chosen_by: tuple[str, ...] = ()
     asked: Mapping[str, Any] = field(default_factory=dict)  # the parameters of `auto`
@@ -42,17 +42,18 @@ class Solution:
     label: str = ""  # which of these candidates it is
 
     @classmethod
-    def given(cls, method: str, parameters: Mapping[str, Any], statistics: Statistics, seed: int = 0) -> Self:
-        """The solved head `method` with these `parameters`, and its defaults for others."""
+    def given(cls, method: str, parameters: Mapping[str, Any], covariance: Covariance, seed: int = 0) -> Self:
+        """The one-shot classifier `method` with these `parameters`, and its defaults for others."""
         check_is("parameters", parameters, Mapping, "a mapping of names to values")
-        if resolve_solved(method, parameters, statistics).by_text:  # which says what is wrong with them
+        if resolve_closed_form(method, parameters, covariance).by_text:  # which says what is wrong with them
             raise GgeurError(
-                f"'{method}' goes by text, and fit, add and forget know rows alone: use it with `ggeur run` or `ggeur "
+                f"'{method}' goes by text, and fit, add and forget know samples alone: use it with `ggeur run` or "
+                f"`ggeur "
                 "federate`."
             )
         plain = {k: p.default for k, p in declared_by(factory(method)).items() if k != "statistics"}
         plain = {k: v for k, v in plain.items() if isinstance(v, bool | int | float | str)}
-        return cls(method, plain | dict(parameters), statistics, seed)
+        return cls(method, plain | dict(parameters), covariance, seed)
 
     @classmethod
     def from_json(cls, tree: Mapping[str, Any]) -> Self:
@@ -75,37 +76,37 @@ class Solution:
         return [one if isinstance(one, str) else str(one.get("method", "")) for one in asked]
 
     @property
-    def solved(self) -> Solved:
+    def solved(self) -> ClosedForm:
         """The head itself."""
-        return resolve_solved(self.method, self.constants, self.statistics)
+        return resolve_closed_form(self.method, self.constants, self.covariance)
 
     @property
-    def kind(self) -> Statistics:
+    def kind(self) -> Covariance:
         """What sites must send for it."""
         solved = self.solved
         found = largest([solved.needs, None if solved.apart is None else solved.apart.kind])
         assert found is not None
         return found
 
-    def whole(self, sites: Sequence[Sums], names: tuple[str, ...]) -> Whole:
+    def whole(self, sites: Sequence[StoredStatistics], names: tuple[str, ...]) -> MergedStatistics:
         """What the sums of `sites` come to, of the classes `names`."""
         return add_up(sites, names, self.solved.needs, self.solved.apart)
 
-    def head(self, whole: Whole) -> Params:
+    def head(self, whole: MergedStatistics) -> Params:
         """The parameters of the head, solved from the total."""
         check_several(whole.message.count, whole.class_names)
         total = whole.total
         if note := digits_note(total):
             warnings.warn(note, GgeurWarning, stacklevel=2)
-        return solved_head(self.solved, self.method, total, Task(total.dimension, whole.class_names), self.seed)
+        return one_shot_head(self.solved, self.method, total, Task(total.dimension, whole.class_names), self.seed)
 
 
-def check_method(method: str, statistics: str) -> None:
+def check_method(method: str, covariance: str) -> None:
     """GgeurError unless a head of that name can be solved from such sums."""
     check_is("method", method, str, "a method's name")
-    if statistics not in KINDS:
-        raise GgeurError(f"The statistics are '{statistics}'; they can be {' or '.join(KINDS)}.")
-    if kind_of(method) not in (Solved, Chosen):
+    if covariance not in COVARIANCES:
+        raise GgeurError(f"The statistics are '{covariance}'; they can be {' or '.join(COVARIANCES)}.")
+    if kind_of(method) not in (ClosedForm, Selection):
         raise GgeurError(
             f"'{method}' is trained over rounds, and fit, add and forget are of heads solved from sums: "
             f"auto, {', '.join(SOLVED)}."
@@ -113,10 +114,10 @@ def check_method(method: str, statistics: str) -> None:
 
 
 def check_several(count: NDArray[Any], names: tuple[str, ...]) -> None:
-    """GgeurError where `count` (C,) says that there are rows of one class only."""
+    """GgeurError where `count` (C,) says that there are samples of one class only."""
     if (count > 0).sum() < 2:
         raise GgeurError(
-            f"There are rows of one class only, '{names[int(count.argmax())]}'; a head needs two to tell apart."
+            f"There are samples of one class only, '{names[int(count.argmax())]}'; a head needs two to tell apart."
         )
 
 
@@ -124,29 +125,29 @@ def decide(
     sites: Sequence[Site],
     method: str,
     parameters: Mapping[str, Any],
-    statistics: Statistics,
+    covariance: Covariance,
     seed: int = 0,
     min_count: int = 0,
 ) -> Solution:
-    """What `method` comes to for these sites: itself or, of `auto`, what does best on their rows left out.
+    """What `method` comes to for these sites: itself or, of `auto`, what does best on their samples left out.
 
-    Each fold of these that has rows of a cell has at least `min_count`.
+    Each fold of these that has samples of a trial has at least `min_count`.
     """
-    check_method(method, statistics)
-    if kind_of(method) is Solved:
-        return Solution.given(method, parameters, statistics, seed)
+    check_method(method, covariance)
+    if kind_of(method) is ClosedForm:
+        return Solution.given(method, parameters, covariance, seed)
     check_is("parameters", parameters, Mapping, "a mapping of names to values")
-    chosen = auto(**checked_parameters("auto", parameters, statistics))
+    chosen = auto(**checked_parameters("auto", parameters, covariance))
     clients, names, _ = together(sites)
     check_several(np.bincount(clients.y, minlength=len(names)), names)
-    folds = SimulatedFolds.of(clients, chosen, seed, min_count)
-    choice = choose(chosen, folds.count(), folds, Task(clients.x.shape[1], names), seed)
+    folds = LocalFolds.of(clients, chosen, seed, min_count)
+    choice = select_solver(chosen, folds.count(), folds, Task(clients.x.shape[1], names), seed)
     taken = chosen.candidates[choice.taken]
-    found = Solution.given(taken.name, taken.parameters, statistics, seed)
+    found = Solution.given(taken.name, taken.parameters, covariance, seed)
     return Solution(
         found.method,
         found.constants,
-        statistics,
+        covariance,
         seed,
         tuple(s.name for s in sites),
         dict(parameters),
@@ -157,7 +158,7 @@ def decide(
 
 
 class Together(NamedTuple):
-    """The rows of several sites in one array, with classes and domains in common."""
+    """The samples of several sites in one array, with classes and domains in common."""
 
     clients: Clients
     class_names: tuple[str, ...]
@@ -165,14 +166,14 @@ class Together(NamedTuple):
 
 
 def together(sites: Sequence[Site], names: tuple[str, ...] | None = None, *, test: bool = False) -> Together:
-    """The training rows of the sites, or their `test` rows; the classes are `names`, or those of all of them."""
+    """The training samples of the sites, or their `test` samples; the classes are `names`, or those of all of them."""
     names = names or class_names_of([s.class_names for s in sites])
     domains = tuple(sorted({s.domain_names[d] for s in sites for d in np.unique(s.domain).tolist()}))
-    rows = [np.flatnonzero(s.test == test) for s in sites]
-    x = np.concatenate([s.x[r] for s, r in zip(sites, rows, strict=True)])
-    y = np.concatenate([_renamed(s.y[r], s.class_names, names) for s, r in zip(sites, rows, strict=True)])
-    d = np.concatenate([_renamed(s.domain[r], s.domain_names, domains) for s, r in zip(sites, rows, strict=True)])
-    parts = np.split(np.arange(len(x)), np.cumsum([len(r) for r in rows])[:-1])
+    samples = [np.flatnonzero(s.test == test) for s in sites]
+    x = np.concatenate([s.x[r] for s, r in zip(sites, samples, strict=True)])
+    y = np.concatenate([_renamed(s.y[r], s.class_names, names) for s, r in zip(sites, samples, strict=True)])
+    d = np.concatenate([_renamed(s.domain[r], s.domain_names, domains) for s, r in zip(sites, samples, strict=True)])
+    parts = np.split(np.arange(len(x)), np.cumsum([len(r) for r in samples])[:-1])
     return Together(Clients.of(x, y, d, len(names), parts), names, domains)
 
 

@@ -1,4 +1,4 @@
-"""Which cells are computed together: those that one compiled program serves, few enough to fit in memory.
+"""Which trials are computed together: those that one compiled program serves, few enough to fit in memory.
 
 Seeds share a program, and so do points of a grid that differ in how data is dealt out or augmented, or in numbers such
 as rates. The answer is a function of the settings alone, so that a resumed run stacks as before.
@@ -12,9 +12,9 @@ import jax
 
 from ggeur.core.errors import Unavailable
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.dealing import Dealer
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.tracker import Tracker
+from ggeur.experiment.trial_data import TrialData
 from ggeur.federation.augmentation import Augmentation
 from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Task
@@ -25,27 +25,27 @@ _STACK_CELLS = 10
 
 
 class Work(NamedTuple):
-    """A cell and what it is made of."""
+    """A trial and what it is made of."""
 
     tracker: Tracker
     setup: Setup
 
 
-def stacks(cells: Sequence[Work], dealer: Dealer) -> list[list[Work]]:
-    """The cells in groups; groups are in the order of their first cells."""
+def stacks(trials: Sequence[Work], trial_data: TrialData) -> list[list[Work]]:
+    """The trials in groups; groups are in the order of their first trials."""
     facts: dict[int, _Facts] = {}
     groups: list[list[Work]] = []
     filling: dict[Hashable, tuple[list[Work], dict[Hashable, int]]] = {}  # by program: its last group, what it holds
-    for work in cells:
+    for work in trials:
         setup, point = work.setup, work.setup.settings
         if setup.trained is None:
             groups.append([work])
             continue
         if id(setup) not in facts:
-            facts[id(setup)] = _Facts.of(setup, dealer.table(point.data), dealer.task(point.data))
+            facts[id(setup)] = _Facts.of(setup, trial_data.table(point.data), trial_data.task(point.data))
         program, noise, heads = facts[id(setup)]
-        program = program, setup.rows(work.tracker.seed)  # the cells of a stack share one table
-        # Noise is held once by the cells that share it.
+        program = program, setup.samples(work.tracker.seed)  # the trials of a stack share one table
+        # Noise is held once by the trials that share it.
         more: dict[Hashable, int] = {(setup.dealt, work.tracker.seed): noise, work.tracker.number: heads}
         group, held = filling.get(program, ([], {}))
         if not group or len(group) == _STACK_CELLS or sum((held | more).values()) > _STACK_BYTES:
@@ -58,7 +58,7 @@ def stacks(cells: Sequence[Work], dealer: Dealer) -> list[list[Work]]:
 
 
 class _Facts(NamedTuple):
-    """Of a point: what cells must agree in to be computed together, and what one of them holds, in bytes."""
+    """Of a point: what trials must agree in to be computed together, and what one of them holds, in bytes."""
 
     program: Hashable
     noise: int
@@ -99,13 +99,13 @@ def _noise_bytes(a: Augmentation, table: EmbeddingTable, clients: int) -> int:
         return 0
     if a.rank is not None:
         return 4 * table.n_classes * (1 + min(a.rank, table.dimension) * table.dimension)
-    row, rule = 4 * table.dimension, a.rule
+    sample, rule = 4 * table.dimension, a.rule
     prototypes = table.n_classes * table.n_domains * rule.per_prototype
     if rule.per_sample is None:
         around_own = table.n_classes * rule.target
         total = clients * (around_own + prototypes)
     else:
-        around_own = len(table) * rule.per_sample  # if one client held all rows
+        around_own = len(table) * rule.per_sample  # if one client held all samples
         total = around_own + clients * prototypes
     one = around_own + prototypes  # what one client draws is never shared
-    return min(row * total, max(row * one, a.bank_bytes))
+    return min(sample * total, max(sample * one, a.bank_bytes))

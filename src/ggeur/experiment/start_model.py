@@ -22,11 +22,11 @@ def model_start(path: str, setup: Setup, task: Task) -> Params:
         told = f" with {dict(model.parameters)}" if model.parameters else ""
         wrong = f"its head is '{model.head}'{told}, and [train] head is '{train.head}' with {given or 'its defaults'}"
     elif model.dimension != task.dimension:
-        wrong = f"it takes rows of {model.dimension} numbers, and the table has {task.dimension}"
+        wrong = f"it takes samples of {model.dimension} numbers, and the table has {task.dimension}"
     elif model.class_names != task.class_names:
         wrong = "its classes are not the table's, in its order"
     elif model.units is not None or model.ball is not None:
-        wrong = "it takes rows in units of its own"
+        wrong = "it takes samples in units of its own"
     if wrong:
         raise GgeurError(f"Training cannot start from {path}: {wrong}.")
     return to_train(model.params)

@@ -1,8 +1,8 @@
-"""Augmentations: what a client trains on besides its own rows. [augment] kind names one, here or in a user's module.
+"""Augmentations: what a client trains on besides its own samples. [augment] kind names one, here or in a user's module.
 
 The kinds differ in three things: how many draws, around what, and with which noise. The controls leave the noise out:
-Step 1 without it only repeats rows (`resample`), Steps 1 and 2 repeat rows and other domains' means (`prototypes`).
-`expected` repeats them too, and puts the draws' expected loss in place of their noise.
+Step 1 without it only repeats samples (`resample`), Steps 1 and 2 repeat samples and other domains' means
+(`prototypes`). `expected` repeats them too, and puts the draws' expected loss in place of their noise.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,14 +11,14 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 from ggeur.core.augment import DrawRule
+from ggeur.core.augmented_sets import BANK_BYTES
+from ggeur.core.custom import build_custom, load_custom
 from ggeur.core.errors import GgeurError
 from ggeur.core.geometry import Geometry, Scale
-from ggeur.core.message import KINDS as STATISTICS
-from ggeur.core.message import Statistics
-from ggeur.core.names import build_own, load_own
-from ggeur.core.parameters import Count, checked
+from ggeur.core.hyperparameters import Count, checked
+from ggeur.core.site_statistics import COVARIANCES as STATISTICS
+from ggeur.core.site_statistics import Covariance
 from ggeur.core.types import Float
-from ggeur.core.virtual import BANK_BYTES
 
 Noise = Callable[[Geometry], Float]  # (shapes of m classes) -> (m, p, p), which turn white noise into this noise
 
@@ -36,7 +36,7 @@ class Augmentation:
     """What readers of a report know it by."""
 
     rule: DrawRule | None = None
-    """How many draws; None leaves every client its own rows alone."""
+    """How many draws; None leaves every client its own samples alone."""
 
     prototypes: bool = False
     """Whether draws are also made around the class means of the other domains (Step 2)."""
@@ -47,7 +47,7 @@ class Augmentation:
     rank: int | None = None
     """Of the shapes in a bound of the draws' expected loss, which then takes their place; None draws them."""
 
-    statistics: Statistics = "per-class"
+    covariance: Covariance = "per-class"
     """What the shapes are estimated from."""
 
     guided: float = 1.0
@@ -60,11 +60,11 @@ class Augmentation:
     """Of noise vectors; beyond them clients share noise."""
 
     @property
-    def needs(self) -> Statistics | None:
+    def needs(self) -> Covariance | None:
         """What sites must send for it."""
         if self.noise is not None:
-            return "per-class" if self.statistics == "pooled" and self.guided < 1 else self.statistics
-        return "means" if self.prototypes else None
+            return "per-class" if self.covariance == "pooled" and self.guided < 1 else self.covariance
+        return "none" if self.prototypes else None
 
     @property
     def draws_noise(self) -> bool:
@@ -74,16 +74,16 @@ class Augmentation:
     @property
     def shapes(self) -> Literal["none", "one", "per-class"]:
         """How many shapes a site is sent."""
-        return "none" if self.noise is None else "one" if self.statistics == "pooled" else "per-class"
+        return "none" if self.noise is None else "one" if self.covariance == "pooled" else "per-class"
 
 
 def none() -> Augmentation:
-    """Every client its own rows."""
+    """Every client its own samples."""
     return Augmentation("no augmentation")
 
 
 def resample(*, target: int = 2000, per_sample: int | None = None) -> Augmentation:
-    """Own rows, repeated until each class a client holds has `target`, or each row `per_sample` times more."""
+    """Own samples, repeated until each class a client holds has `target`, or each sample `per_sample` times more."""
     return Augmentation("resample", DrawRule(target, per_sample))
 
 
@@ -93,10 +93,10 @@ def prototypes(
     target: int = 500,
     per_sample: int | None = None,
     per_prototype: int = 500,
-    empty_cell: Literal["all", "first"] = "all",
+    empty_group: Literal["all", "first"] = "all",
 ) -> Augmentation:
-    """`resample`, and other domains' class means `per_prototype` times; `empty_cell`: which of them a class gets."""
-    return Augmentation("prototypes", DrawRule(target, per_sample, per_prototype, empty_cell), prototypes=True)
+    """`resample`, and other domains' class means `per_prototype` times; `empty_group`: which of them a class gets."""
+    return Augmentation("prototypes", DrawRule(target, per_sample, per_prototype, empty_group), prototypes=True)
 
 
 def ggeur(
@@ -105,19 +105,19 @@ def ggeur(
     target: int = 2000,
     per_sample: int | None = None,
     per_prototype: int = 500,
-    empty_cell: Literal["all", "first"] = "all",
+    empty_group: Literal["all", "first"] = "all",
     scale: Scale = "sqrt-eigenvalue",
-    statistics: Statistics = "per-class",
+    covariance: Covariance = "per-class",
     guided: float = 1.0,
     bank_mib: int = BANK_BYTES // 2**20,
 ) -> Augmentation:
     """Algorithm 1 (`steps` = 1), or Algorithms 1 and 2: the same points with noise along each class's global shape."""
     return Augmentation(
         "GGEUR",
-        DrawRule(target, per_sample, per_prototype, empty_cell),
+        DrawRule(target, per_sample, per_prototype, empty_group),
         prototypes=steps == 2,
         noise=lambda geometry: geometry.factors(scale),
-        statistics=statistics,
+        covariance=covariance,
         guided=guided,
         unit_free=scale != "eigenvalue",
         bank_bytes=bank_mib * 2**20,
@@ -130,9 +130,9 @@ def expected(
     target: int = 2000,
     per_sample: int | None = None,
     per_prototype: int = 500,
-    empty_cell: Literal["all", "first"] = "all",
+    empty_group: Literal["all", "first"] = "all",
     scale: Scale = "sqrt-eigenvalue",
-    statistics: Statistics = "per-class",
+    covariance: Covariance = "per-class",
     guided: float = 1.0,
     rank: Count = 32,
 ) -> Augmentation:
@@ -142,15 +142,15 @@ def expected(
         target=target,
         per_sample=per_sample,
         per_prototype=per_prototype,
-        empty_cell=empty_cell,
+        empty_group=empty_group,
         scale=scale,
-        statistics=statistics,
+        covariance=covariance,
         guided=guided,
     )
     return replace(drawn, label=f"expected GGEUR, rank {rank}", rank=rank)
 
 
-KINDS: dict[str, Callable[..., Augmentation]] = {
+COVARIANCES: dict[str, Callable[..., Augmentation]] = {
     "none": none,
     "resample": resample,
     "prototypes": prototypes,
@@ -161,21 +161,21 @@ KINDS: dict[str, Callable[..., Augmentation]] = {
 
 def factory(kind: str) -> Callable[..., Any]:
     """The function that makes it, whose keywords are its numbers."""
-    return KINDS[kind] if kind in KINDS else load_own(kind, "augmentation", KINDS)
+    return COVARIANCES[kind] if kind in COVARIANCES else load_custom(kind, "augmentation", COVARIANCES)
 
 
 def steps_of(kind: str) -> tuple[int, ...]:
     """The values of [augment] steps that mean something to it; a user's own is not imported to find out."""
-    declared = KINDS[kind].__annotations__.get("steps") if kind in KINDS else None
+    declared = COVARIANCES[kind].__annotations__.get("steps") if kind in COVARIANCES else None
     return get_args(declared) or (1, 2)
 
 
 def build(kind: str, shared: Mapping[str, Any], own: Mapping[str, Any]) -> Augmentation:
     """The augmentation of that kind, from [augment]'s keys as far as it declares them, and parameters of its own."""
     make = partial(factory(kind), **checked(factory(kind), own, "augment.parameters", shared))
-    found = make() if kind in KINDS else build_own(kind, "augmentation", make)
+    found = make() if kind in COVARIANCES else build_custom(kind, "augmentation", make)
     if not isinstance(found, Augmentation):
         raise GgeurError(f"'{kind}' is not an augmentation: it must return a ggeur Augmentation.")
-    if found.statistics not in STATISTICS:
-        raise GgeurError(f"'{kind}' takes statistics = {found.statistics!r}; there are {', '.join(STATISTICS)}.")
+    if found.covariance not in STATISTICS:
+        raise GgeurError(f"'{kind}' takes statistics = {found.covariance!r}; there are {', '.join(STATISTICS)}.")
     return found

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.message import Message
+from ggeur.core.augmented_sets import BankLayout, BankPiece
+from ggeur.core.site_statistics import SiteStatistics
 from ggeur.core.types import Bool, Int
-from ggeur.core.virtual import BankLayout, BankPiece
 from ggeur.federation.augmentation import Augmentation
 
 
@@ -17,8 +17,8 @@ from ggeur.federation.augmentation import Augmentation
 class Layout:
     """Settled once for a run; a client that comes back finds its part again."""
 
-    count: Int  # (K, C) rows that clients hold
-    home: Int  # (K,) the domain of a client's rows, -1 where they mix or it has none
+    count: Int  # (K, C) samples that clients hold
+    home: Int  # (K,) the domain of a client's samples, -1 where they mix or it has none
     domains: Int  # (D,) those with prototypes
     prototypes: NDArray[Any]  # (D, C, p)
     present: Bool  # (D, C)
@@ -27,7 +27,7 @@ class Layout:
 
     @classmethod
     def of(
-        cls, count: Int, home: Sequence[int | None], by_home: Mapping[int, Message], p: int, a: Augmentation
+        cls, count: Int, home: Sequence[int | None], by_home: Mapping[int, SiteStatistics], p: int, a: Augmentation
     ) -> "Layout":
         """From who holds how much of what, and what the clients of each domain sent together, where Step 2 is taken."""
         n_clients, n_classes = count.shape
@@ -49,12 +49,12 @@ class Layout:
         """Whose prototypes client k draws around: all domains' but its own; nobody's if it mixes them."""
         return np.flatnonzero((self.domains != self.home[k]) & (self.home[k] >= 0))
 
-    def rows(self, k: int) -> int:
-        """How many rows client k trains on."""
+    def samples(self, k: int) -> int:
+        """How many samples client k trains on."""
         return int(self.count[k].sum() + self.draws[k].sum())
 
     def piece(self, k: int) -> BankPiece:
-        """The rows of the bank that client k draws."""
+        """The samples of the bank that client k draws."""
         return BankPiece(self.bank.offset[k], self.draws[k], self.bank.size)
 
 

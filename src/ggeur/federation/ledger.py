@@ -7,31 +7,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import Message, Statistics
-from ggeur.federation.sums import Sums
+from ggeur.core.site_statistics import Covariance, SiteStatistics
+from ggeur.federation.stored_statistics import StoredStatistics
 
 
 class Entry(NamedTuple):
-    """A site: its classes, how many rows it sent sums of, their kind, and the hash of salt and sums.
+    """A site: its classes, how many samples it sent sums of, their kind, and the hash of salt and sums.
 
     `encoder` is what its table says of the encoder, so that it leaves with the site; None in older ledgers.
     """
 
     name: str
     class_names: tuple[str, ...]
-    rows: int
-    kind: Statistics
+    samples: int
+    kind: Covariance
     salt: str
     hash: str
     encoder: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(cls, sums: Sums, encoder: Mapping[str, Any] | None = None) -> "Entry":
+    def of(cls, sums: StoredStatistics, encoder: Mapping[str, Any] | None = None) -> "Entry":
         """The entry of these `sums`, with a salt of its own."""
         salt = secrets.token_hex(16)
-        return cls(sums.name, sums.class_names, sums.rows, sums.kind, salt, digest_of_sums(sums, salt), encoder)
+        return cls(sums.name, sums.class_names, sums.samples, sums.kind, salt, digest_of_sums(sums, salt), encoder)
 
-    def holds(self, sums: Sums) -> bool:
+    def holds(self, sums: StoredStatistics) -> bool:
         """Whether the site sent these `sums`, to the bit."""
         return self.hash == digest_of_sums(sums, self.salt)
 
@@ -83,13 +83,13 @@ class Ledger(NamedTuple):
         return hashlib.sha256(json.dumps([[e.name, e.hash] for e in self.entries]).encode()).hexdigest()
 
 
-def digest_of_sums(sums: Sums, salt: str = "") -> str:
+def digest_of_sums(sums: StoredStatistics, salt: str = "") -> str:
     """A hash of `salt` and all that the `sums` say, to the last bit."""
-    about = [salt, sums.name, sums.class_names, sums.kind, list(sums.messages)]
+    about = [salt, sums.name, sums.class_names, {"none": "means"}.get(sums.kind, sums.kind), list(sums.messages)]
     return digest_of_messages(list(sums.messages.values()), json.dumps(about))
 
 
-def digest_of_messages(messages: Sequence[Message], about: str = "") -> str:
+def digest_of_messages(messages: Sequence[SiteStatistics], about: str = "") -> str:
     """A hash of the text `about` and of every number of the `messages`."""
     digest = hashlib.sha256(about.encode())
     for m in messages:

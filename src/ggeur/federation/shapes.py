@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ggeur.core.geometry import Geometry, units_note
 from ggeur.core.low_rank import LowRank, low_rank
 from ggeur.core.means import covariance_from_means
-from ggeur.core.message import Message
+from ggeur.core.site_statistics import SiteStatistics
 from ggeur.core.statistics import ClassStatistics
 from ggeur.core.types import Bool, Float, Int
 from ggeur.federation.augmentation import Augmentation
@@ -26,7 +26,7 @@ class Shapes(NamedTuple):
 
     factors: NDArray[np.float32]  # (m, p, p), or (m, r, p) of low rank
     rest: NDArray[np.float32]  # (m,) s: zero but for factors of low rank
-    factor_of: Int  # (C,) row of `factors`, -1 where a class has none
+    factor_of: Int  # (C,) sample of `factors`, -1 where a class has none
     largest: float  # eigenvalue, for the warning about units
 
     @classmethod
@@ -35,11 +35,11 @@ class Shapes(NamedTuple):
 
     def of(self, classes: Bool) -> "Shapes":
         """What a site that draws from these classes needs."""
-        rows = np.unique(self.factor_of[classes & (self.factor_of >= 0)])
+        samples = np.unique(self.factor_of[classes & (self.factor_of >= 0)])
         place = np.full(len(self.factors) + 1, -1)
-        place[rows] = np.arange(len(rows))
+        place[samples] = np.arange(len(samples))
         factor_of = np.where(classes, place[self.factor_of], -1)
-        return Shapes(self.factors[rows], self.rest[rows], factor_of, self.largest)
+        return Shapes(self.factors[samples], self.rest[samples], factor_of, self.largest)
 
     @property
     def by_class(self) -> LowRank | None:
@@ -50,9 +50,9 @@ class Shapes(NamedTuple):
         return LowRank(held[:, None, None] * self.factors[self.factor_of], held * self.rest[self.factor_of])
 
 
-def merged_shapes(total: Message, augmentation: Augmentation) -> Shapes:
+def merged_shapes(total: SiteStatistics, augmentation: Augmentation) -> Shapes:
     """From the total: a shape for each class that somebody holds, or one for all where moments are pooled."""
-    if augmentation.statistics == "pooled":
+    if augmentation.covariance == "pooled":
         covariances: Iterator[Float] = iter([total.within[None]])
         return _shapes(covariances, np.where(total.present, 0, -1), augmentation)
     held = np.flatnonzero(total.present)
@@ -67,7 +67,7 @@ def shapes_from_means(count: Float, mean: Float, domain: Int, augmentation: Augm
     return _shapes(iter([sigma]), np.where(count.sum(axis=0) > 0, np.arange(len(sigma)), -1), augmentation)
 
 
-def _covariances(s: Message, held: Int) -> Iterator[Float]:
+def _covariances(s: SiteStatistics, held: Int) -> Iterator[Float]:
     """Class by class, so that of all of them only the second moments are held."""
     for first in range(0, len(held), _AT_ONCE):
         some = held[first : first + _AT_ONCE]

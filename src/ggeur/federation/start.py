@@ -7,16 +7,18 @@ from typing import Any
 import jax
 import numpy as np
 
+from ggeur.core.custom import blaming, is_custom
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import Total
-from ggeur.core.names import blaming, is_own
 from ggeur.core.seeding import HEAD, stream
+from ggeur.core.site_statistics import FederationStatistics
 from ggeur.core.types import Float
 from ggeur.heads.head import Head, Params
-from ggeur.methods.algorithm import Solved, Task, Trained
+from ggeur.methods.algorithm import ClosedForm, Iterative, Task
 
 
-def random_head(head: Head, task: Task, seed: int, client: int | None = None, trained: Trained | None = None) -> Params:
+def random_head(
+    head: Head, task: Task, seed: int, client: int | None = None, trained: Iterative | None = None
+) -> Params:
     """The head that training starts from: the server's, shared by all arms of a seed, or one client's own.
 
     Of a method `trained` that has a head of its own, that.
@@ -29,24 +31,24 @@ def random_head(head: Head, task: Task, seed: int, client: int | None = None, tr
     return jax.tree.map(np.asarray, found)
 
 
-def solved_head(solved: Solved, name: str, total: Total, task: Task, seed: int) -> Params:
+def one_shot_head(solved: ClosedForm, name: str, total: FederationStatistics, task: Task, seed: int) -> Params:
     """The head that `solved`, which goes by `name`, makes of the total; it draws by seed and name."""
     with blaming(name, "method"):
         params = solved.solve(total, replace(task, key=jax.random.fold_in(jax.random.key(seed), stream(name))))
     expected = {"W": (len(task.class_names), task.dimension), "b": (len(task.class_names),)}
-    if is_own(name) and solved.head == "linear" and jax.tree.map(np.shape, params) != expected:
+    if is_custom(name) and solved.head == "linear" and jax.tree.map(np.shape, params) != expected:
         raise GgeurError(f"The method '{name}' must solve for a linear head of the shapes {expected}.")
-    if solved.head == "linear":  # its intercept in float64, which rows far from zero need
+    if solved.head == "linear":  # its intercept in float64, which samples far from zero need
         params = {"W": np.asarray(params["W"]), "b": np.asarray(params["b"], np.float64)}
     return params
 
 
 def to_train(params: Params) -> Params:
-    """A solved head as training starts from it: in float32, its intercept too."""
+    """A one-shot classifier as training starts from it: in float32, its intercept too."""
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), params)
 
 
-def client_weights(rows: Sequence[int], originals: Sequence[int], kind: str) -> Float:
-    """A client's weight in the mean: the rows it trains on, its original rows, or one."""
-    weights: dict[str, Any] = {"samples": rows, "original": originals, "equal": np.ones(len(rows))}
+def client_weights(samples: Sequence[int], originals: Sequence[int], kind: str) -> Float:
+    """A client's weight in the mean: the samples it trains on, its original samples, or one."""
+    weights: dict[str, Any] = {"samples": samples, "original": originals, "equal": np.ones(len(samples))}
     return np.asarray(weights[kind], np.float64)

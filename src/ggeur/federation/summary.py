@@ -1,4 +1,4 @@
-"""A site's half of round 0: its rows become a message; and what a server does first with messages."""
+"""A site's half of round 0: its samples become a message; and what a server does first with messages."""
 
 import warnings
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurWarning
 from ggeur.core.means import class_sums
-from ggeur.core.message import Message, Statistics
+from ggeur.core.site_statistics import Covariance, SiteStatistics
 from ggeur.core.types import Bool, Float, Int
 from ggeur.privacy.noise import Mechanism, Normals, system_normals
 
@@ -15,24 +15,28 @@ _FAR = 1e3  # mean over spread beyond which second moments about zero lose half 
 
 
 def summarise(
-    x: NDArray[np.floating], y: Int, n_classes: int, kind: Statistics, center: Float | None = None
-) -> Message:
-    """What a site with rows `x` (n, p) of classes `y` sends: moments of that `kind` about `center` (default: zero)."""
-    if kind == "means":
+    x: NDArray[np.floating], y: Int, n_classes: int, kind: Covariance, center: Float | None = None
+) -> SiteStatistics:
+    """What a site with samples `x` (n, p) of classes `y` sends: moments of that `kind` about `center` (default:
+    zero).
+    """
+    if kind == "none":
         p = x.shape[1]
-        return Message(*class_sums(x, y, n_classes), np.zeros((0, p, p)), np.zeros(p))
+        return SiteStatistics(*class_sums(x, y, n_classes), np.zeros((0, p, p)), np.zeros(p))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GgeurWarning)  # whether zero is too far off is the server's to see
-        message = Message.from_embeddings(x, y, n_classes, center=center)
+        message = SiteStatistics.from_embeddings(x, y, n_classes, center=center)
     return message if kind == "per-class" else message.of_kind(kind)
 
 
-def protect(message: Message, mechanism: Mechanism | None, clients: int, normals: Normals = system_normals) -> Message:
+def protect(
+    message: SiteStatistics, mechanism: Mechanism | None, clients: int, normals: Normals = system_normals
+) -> SiteStatistics:
     """What leaves a site, one of so many `clients`, in place of `message`: itself, or what noise makes of it."""
     return message if mechanism is None else mechanism.apply(message, clients, normals)
 
 
-def far_center(total: Message) -> Float | None:
+def far_center(total: SiteStatistics) -> Float | None:
     """The federation's mean, where it is so far above the spread that moments about it must be asked for."""
     n, p = float(total.count.sum()), total.dimension
     if not len(total.second) or n == 0:
@@ -42,9 +46,9 @@ def far_center(total: Message) -> Float | None:
     return mean if np.abs(mean).max() > _FAR * np.sqrt(max(square, 0.0)) else None
 
 
-def digits_note(total: Message) -> str:
+def digits_note(total: SiteStatistics) -> str:
     """What to say where a class is so far from the center, and so tight, that its covariance is half rounding."""
-    if total.kind == "means":
+    if total.kind == "none":
         return ""
     n = np.where(total.present, total.count, 1.0)
     far = ((total.sum / n[:, None]) ** 2).sum(axis=1)
@@ -59,7 +63,7 @@ def digits_note(total: Message) -> str:
 
 
 def guided(count: Int, share: float) -> Bool:
-    """(K, C): which clients give a class its shape; those with most of its rows, until they hold that share of it.
+    """(K, C): which clients give a class its shape; those with most of its samples, until they hold that share of it.
 
     The released scripts do so, class by class; a `share` of 1 takes everybody.
     """

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ggeur.core.custom import blaming, build_custom, load_custom
 from ggeur.core.errors import GgeurError
-from ggeur.core.names import blaming, build_own, load_own
-from ggeur.core.parameters import checked, parameters
+from ggeur.core.hyperparameters import checked, declared_parameters
 
 if TYPE_CHECKING:
     from ggeur.heads.head import Head
@@ -26,7 +26,7 @@ _BUILT: "dict[tuple[Callable[..., Any], str], Head]" = {}
 def factory(name: str) -> Callable[..., Any]:
     """The function that builds the head `name`: (*, parameters) -> Head."""
     if name not in (*HEADS, *_SOLVED):
-        return load_own(name, "head", HEADS)
+        return load_custom(name, "head", HEADS)
     found: Callable[..., Any] = getattr(_module(name), name)
     return found
 
@@ -56,7 +56,7 @@ def described(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
     Defaults too, so that a model stays what it is when a function's default becomes another.
     """
-    known = {key: p.default for key, p in parameters(factory(name)).items() if key != "softmax"}
+    known = {key: p.default for key, p in declared_parameters(factory(name)).items() if key != "softmax"}
     return {key: v for key, v in known.items() if isinstance(v, bool | int | float | str)} | dict(given)
 
 
@@ -76,7 +76,7 @@ def _build(name: str, make: Callable[[], Any]) -> "Head":
     from ggeur.heads.head import Head
 
     ours = name in (*HEADS, *_SOLVED)
-    found = make() if ours else build_own(name, "head", make)
+    found = make() if ours else build_custom(name, "head", make)
     if not isinstance(found, Head):
         raise GgeurError(f"'{name}' is not a head: called with its parameters it must return a ggeur Head.")
     parts: Any = {part: partial(_call, name, getattr(found, part)) for part in Head._fields[:4]}

@@ -1,4 +1,4 @@
-"""FedCLIP's head: a row, each feature weighted by attention, compared with a text of every class."""
+"""FedCLIP's head: a sample, each feature weighted by attention, compared with a text of every class."""
 
 import jax
 import jax.numpy as jnp

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from ggeur.core.parameters import Count
+from ggeur.core.hyperparameters import Count
 from ggeur.heads.head import Head, Params
 from ggeur.heads.linear import linear
 from ggeur.heads.mixture import log_sum_exp, mixture

@@ -14,7 +14,9 @@ import jax.numpy as jnp
 
 Transform = Callable[[Sequence[jax.Array]], Sequence[jax.Array]]
 Rest = tuple[jax.Array, jax.Array]
-_PLACES = 256  # of tiles, and so rows of a product, that are worked on at once: enough for one, few enough for a cache
+_PLACES = (
+    256  # of tiles, and so samples of a product, that are worked on at once: enough for one, few enough for a cache
+)
 
 
 def convolve(x: jax.Array, kernel: jax.Array, stride: int = 1) -> jax.Array:
@@ -98,7 +100,7 @@ def _spread(dy: jax.Array) -> jax.Array:
 
 
 def _both_ways(transform: Transform, grid: Any) -> jax.Array:
-    """The `transform` of every row of a `grid` of arrays, then of every column, one behind the other."""
-    rows = [transform(row) for row in grid]
-    columns = [transform(column) for column in zip(*rows, strict=True)]
-    return jnp.stack([cell for row in zip(*columns, strict=True) for cell in row])
+    """The `transform` of every sample of a `grid` of arrays, then of every column, one behind the other."""
+    samples = [transform(sample) for sample in grid]
+    columns = [transform(column) for column in zip(*samples, strict=True)]
+    return jnp.stack([cell for sample in zip(*columns, strict=True) for cell in sample])

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Params = Any  # a pytree of arrays
-_BLOCK = 2048  # rows in float64 at once
+_BLOCK = 2048  # samples in float64 at once
 _PICTURES = 64 * 3 * 32**2  # numbers at once: a network holds every layer's values, and nine times a layer's patches
 
 
@@ -33,23 +33,23 @@ class Head(NamedTuple):
     represent: Callable[[Params, jax.Array], jax.Array]
     shape: Callable[[Params], tuple[int, int]]  # (params) -> (classes, dimensions)
     linear: bool = False  # its parameters are W (C, p) and b (C,), for which a head can be solved
-    images: bool = False  # its rows are pictures, (S, S, 3) of 0 to 255 laid flat
+    images: bool = False  # its samples are pictures, (S, S, 3) of 0 to 255 laid flat
 
 
 def double_logits(head: Head, params: Params, x: Any) -> NDArray[np.float64] | None:
-    """The logits of rows `x` (n, p) in float64, where any numbers of `head` are: of a solved one its intercepts.
+    """The logits of samples `x` (n, p) in float64, where any numbers of `head` are: of a solved one its intercepts.
 
     Such a head takes NumPy's arrays as it does JAX's. None of any other, whose type is float32.
     """
     if not any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(params)):
         return None
-    rows, exact = np.asarray(x), jax.tree.map(np.asarray, params)
-    blocks: list[Any] = [rows[i : i + _BLOCK].astype(np.float64) for i in range(0, max(len(rows), 1), _BLOCK)]
+    samples, exact = np.asarray(x), jax.tree.map(np.asarray, params)
+    blocks: list[Any] = [samples[i : i + _BLOCK].astype(np.float64) for i in range(0, max(len(samples), 1), _BLOCK)]
     return np.concatenate([np.asarray(head.logits(exact, block)) for block in blocks])
 
 
 def in_blocks(head: Head, compute: Callable[[Any], Any], x: Any) -> Any:
-    """`compute` of rows `x`, which does not look across them: of pictures a few at a time, of others all at once."""
+    """`compute` of samples `x`, which does not look across them: of pictures a few at a time, of others all at once."""
     few = max(1, _PICTURES // np.shape(x)[1])
     if not head.images or len(x) <= few:
         return compute(x)

@@ -1,6 +1,6 @@
 """Networks on images, trained end to end: the benchmark's small CNN and its ResNets with a 3x3 stem.
 
-A row is a picture's bytes as a table has them, (S, S, 3) laid flat, 0 to 255; what normalises them is part of the
+A sample is a picture's bytes as a table has them, (S, S, 3) laid flat, 0 to 255; what normalises them is part of the
 network. Features are what the last layer sees, and what MOON and FedProto act on, as in their papers. Layers start as
 torch's do.
 
@@ -45,7 +45,7 @@ def side(p: int) -> int:
     if p != 3 * s * s or s < _SMALLEST:
         raise GgeurError(
             f"A network on images takes square pictures of {_SMALLEST} pixels a side or more, "
-            f"and rows of {p} numbers are none: make an image table with `ggeur embed --encoder pixels:32`."
+            f"and samples of {p} numbers are none: make an image table with `ggeur embed --encoder pixels:32`."
         )
     return s
 
@@ -145,7 +145,7 @@ def _network(
 
 
 def _normalised(x: jax.Array, whose: Normalisation) -> jax.Array:
-    """Rows as pictures (n, S, S, 3), about the mean of each colour and in units of its deviation."""
+    """Samples as pictures (n, S, S, 3), about the mean of each colour and in units of its deviation."""
     mean, deviation = colours(whose)
     s = side(x.shape[1])
     found: jax.Array = (x.reshape(len(x), s, s, 3) - mean) / deviation
@@ -197,6 +197,6 @@ def _convolved(layer: Params, x: jax.Array, stride: int = 1) -> jax.Array:
 
 
 def _pooled(x: jax.Array) -> jax.Array:
-    """The largest of every 2 x 2 places; an odd last row or column is left out."""
+    """The largest of every 2 x 2 places; an odd last sample or column is left out."""
     n, h, w, c = x.shape
     return x[:, : h // 2 * 2, : w // 2 * 2].reshape(n, h // 2, 2, w // 2, 2, c).max(axis=(2, 4))

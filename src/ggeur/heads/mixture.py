@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ggeur.core.parameters import Count
+from ggeur.core.hyperparameters import Count
 from ggeur.heads.head import Head, Params
 
 
 def site_scores(params: Params, x: jax.Array) -> jax.Array:
-    """(S, n, C): the log-likelihood, up to a constant, of every row in every class of every site."""
+    """(S, n, C): the log-likelihood, up to a constant, of every sample in every class of every site."""
     white = (x - params["center"]) @ params["whiten"].swapaxes(1, 2)  # (S, n, p)
     inner = white @ params["means"].swapaxes(1, 2)
     found: jax.Array = inner - (white**2).sum(axis=2, keepdims=True) / 2 + params["offset"][:, None]

@@ -1,8 +1,8 @@
 """The registry of algorithms: every name that [train] method knows, of which kind it is, and how to build it.
 
 `resolve("fedprox", head, {"mu": 0.1})`, or a user's own "package.module:name": a function (head, *, parameters) that
-returns a `Method`, or (*, parameters) that returns a `Solved`. An argument called `task` is given the `Task`; a method
-that takes it in place of a head has a head of its own.
+returns a `Method`, or (*, parameters) that returns a `ClosedForm`. An argument called `task` is given the `Task`; a
+method that takes it in place of a head has a head of its own.
 """
 
 import importlib
@@ -11,45 +11,45 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from ggeur.core.custom import build_custom, load_custom
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import KINDS as STATISTICS
-from ggeur.core.message import Statistics
-from ggeur.core.names import build_own, load_own
-from ggeur.core.parameters import checked, is_traced, positional, signature
-from ggeur.core.parameters import parameters as declared_by
-from ggeur.methods.algorithm import Algorithm, Bound, Chosen, Given, Recipe, Solved, Task, Trained
+from ggeur.core.hyperparameters import checked, is_traced, positional, signature
+from ggeur.core.hyperparameters import declared_parameters as declared_by
+from ggeur.core.site_statistics import COVARIANCES as STATISTICS
+from ggeur.core.site_statistics import Covariance
+from ggeur.methods.algorithm import Algorithm, ClosedForm, Iterative, Recipe, Reference, Selection, Task, ZeroShot
 
 if TYPE_CHECKING:
     from ggeur.heads.head import Head
 
 # Each is a function of that name, a plus written as an underscore, in the module of that name.
 _KINDS: dict[str, type[Algorithm]] = {
-    "fedavg": Trained,
-    "fedprox": Trained,
-    "scaffold": Trained,
-    "moon": Trained,
-    "feddyn": Trained,
-    "fedopt": Trained,
-    "fedproto": Trained,
-    "fedntd": Trained,
-    "fedmix": Trained,
-    "fedgen": Trained,
-    "fedfa": Trained,
-    "fedfa_gaussian": Trained,
-    "fedclip": Trained,
-    "fedtpg": Trained,
-    "ncm": Solved,
-    "lda": Solved,
-    "ridge": Solved,
-    "ccvr": Solved,
-    "limit": Solved,
-    "gated": Solved,
-    "limit+gated": Solved,
-    "text_prior": Solved,
-    "auto": Chosen,
-    "local": Bound,
-    "central": Bound,
-    "zeroshot": Given,
+    "fedavg": Iterative,
+    "fedprox": Iterative,
+    "scaffold": Iterative,
+    "moon": Iterative,
+    "feddyn": Iterative,
+    "fedopt": Iterative,
+    "fedproto": Iterative,
+    "fedntd": Iterative,
+    "fedmix": Iterative,
+    "fedgen": Iterative,
+    "fedfa": Iterative,
+    "fedfa_gaussian": Iterative,
+    "fedclip": Iterative,
+    "fedtpg": Iterative,
+    "ncm": ClosedForm,
+    "lda": ClosedForm,
+    "ridge": ClosedForm,
+    "ccvr": ClosedForm,
+    "ggeur-limit": ClosedForm,
+    "mixture": ClosedForm,
+    "blend": ClosedForm,
+    "text-prior": ClosedForm,
+    "auto": Selection,
+    "local": Reference,
+    "central": Reference,
+    "zeroshot": ZeroShot,
 }
 
 
@@ -61,8 +61,8 @@ def names(*kinds: type[Algorithm]) -> tuple[str, ...]:
     return tuple(name for name, kind in _KINDS.items() if not kinds or kind in kinds)
 
 
-SOLVED = names(Solved)  # what a first head can be solved by, too
-ON_EMBEDDINGS = ("fedmix", "fedgen", "fedfa", "fedfa_gaussian")  # which mix, make up or move rows as vectors
+SOLVED = names(ClosedForm)  # what a first head can be solved by, too
+ON_EMBEDDINGS = ("fedmix", "fedgen", "fedfa", "fedfa_gaussian")  # which mix, make up or move samples as vectors
 
 
 def kind_of(name: str) -> type[Algorithm]:
@@ -71,18 +71,18 @@ def kind_of(name: str) -> type[Algorithm]:
         return _KINDS[name]
     by_keyword = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
     takes_head = any(p.kind not in by_keyword for p in signature(factory(name)).parameters.values())
-    return Trained if takes_head else Solved
+    return Iterative if takes_head else ClosedForm
 
 
 def has_own_head(name: str) -> bool:
     """Whether it trains a head of its own, in place of [train] head: one of the task."""
-    return kind_of(name) is Trained and positional(factory(name)) == ["task"]
+    return kind_of(name) is Iterative and positional(factory(name)) == ["task"]
 
 
 def factory(name: str) -> Callable[..., Any]:
     """The function that builds it: (head or task, *, parameters) -> Method, or (*, parameters) -> Solved or Given."""
     if name not in _KINDS:
-        own = load_own(name, "method", _KINDS)
+        own = load_custom(name, "method", _KINDS)
         declared_by(own)  # raises where nobody can tell what it takes
         return own
     module, function = place_of(name)
@@ -93,8 +93,8 @@ def factory(name: str) -> Callable[..., Any]:
 def place_of(name: str) -> tuple[str, str]:
     """The module of one of ours, and the function in it that builds it."""
     kind = _KINDS[name]
-    room = "ggeur.methods.solved" if kind is Solved else "ggeur.methods"
-    name = "fedavg" if kind is Bound else name.replace("+", "_")
+    room = "ggeur.methods.oneshot" if kind is ClosedForm else "ggeur.methods"
+    name = "fedavg" if kind is Reference else name.replace("-", "_")
     return f"{room}.{name}", name
 
 
@@ -104,21 +104,21 @@ def parameters(name: str) -> dict[str, inspect.Parameter]:
 
 
 def checked_parameters(
-    name: str, given: Mapping[str, Any], statistics: Statistics = "per-class", rounds: int = 100
+    name: str, given: Mapping[str, Any], covariance: Covariance = "per-class", rounds: int = 100
 ) -> dict[str, Any]:
     """`given` converted to the types the method declares; unknown names and values are errors.
 
-    A method that can do with several kinds of `statistics` declares them as a keyword, and has [augment]'s; one that
+    A method that can do with several kinds of `covariance` declares them as a keyword, and has [augment]'s; one that
     must know how many `rounds` there are has [train]'s.
     """
-    return checked(factory(name), given, f"method.{name}", dict(zip(SHARED, (statistics, rounds), strict=True)))
+    return checked(factory(name), given, f"method.{name}", dict(zip(SHARED, (covariance, rounds), strict=True)))
 
 
 def resolve(
     name: str,
     head: "Head",
     given: Mapping[str, Any],
-    statistics: Statistics = "per-class",
+    covariance: Covariance = "per-class",
     *,
     task: Task | None = None,
     rounds: int = 100,
@@ -127,17 +127,17 @@ def resolve(
 
     Without a `task`, a method that asks for one is known by its kind alone, and cannot be built.
     """
-    values = tuple(sorted(checked_parameters(name, given, statistics, rounds).items()))
+    values = tuple(sorted(checked_parameters(name, given, covariance, rounds).items()))
     try:
         return _build(name, head, task, values, repr(values))
     except TypeError:  # a parameter that cannot be a key, such as a list
         return _build.__wrapped__(name, head, task, values, "")
 
 
-def resolve_solved(name: str, given: Mapping[str, Any], statistics: Statistics = "per-class") -> Solved:
+def resolve_closed_form(name: str, given: Mapping[str, Any], covariance: Covariance = "per-class") -> ClosedForm:
     """`resolve`, of what is solved, which takes no head."""
-    found = _without_head(name, checked_parameters(name, given, statistics))
-    assert isinstance(found, Solved), f"{name} is not solved"
+    found = _without_head(name, checked_parameters(name, given, covariance))
+    assert isinstance(found, ClosedForm), f"{name} is not solved"
     return found
 
 
@@ -145,30 +145,30 @@ def resolve_solved(name: str, given: Mapping[str, Any], statistics: Statistics =
 def _build(name: str, head: "Head", task: Task | None, values: tuple[tuple[str, Any], ...], text: str) -> Algorithm:
     """`text` is that of the values, so that 1, 1.0 and true, which are equal to Python, are three."""
     kind = kind_of(name)
-    if kind is Bound:
-        return Bound(_trained(name, head, task, dict(values)), alone=name == "local")
-    return _trained(name, head, task, dict(values)) if kind is Trained else _without_head(name, dict(values))
+    if kind is Reference:
+        return Reference(_trained(name, head, task, dict(values)), alone=name == "local")
+    return _trained(name, head, task, dict(values)) if kind is Iterative else _without_head(name, dict(values))
 
 
-def _without_head(name: str, values: Mapping[str, Any]) -> Solved | Chosen | Given:
+def _without_head(name: str, values: Mapping[str, Any]) -> ClosedForm | Selection | ZeroShot:
     make = partial(factory(name), **values)
-    found = make() if name in _KINDS else build_own(name, "method", make)
-    if not isinstance(found, Solved | Chosen | Given if name in _KINDS else Solved):
+    found = make() if name in _KINDS else build_custom(name, "method", make)
+    if not isinstance(found, ClosedForm | Selection | ZeroShot if name in _KINDS else ClosedForm):
         raise GgeurError(f"'{name}' is not a method: without a head it must return a ggeur Solved.")
-    if isinstance(found, Solved) and found.needs not in STATISTICS:
+    if isinstance(found, ClosedForm) and found.needs not in STATISTICS:
         raise GgeurError(f"'{name}' needs {found.needs!r}; a Solved may need {', '.join(STATISTICS)}.")
     return found
 
 
-def _trained(name: str, head: "Head", task: Task | None, values: Mapping[str, Any]) -> Trained:
+def _trained(name: str, head: "Head", task: Task | None, values: Mapping[str, Any]) -> Iterative:
     """The recipe around the numbers that are declared `Traced`; what cannot be a key makes a recipe of its own."""
     from ggeur.methods.method import Method
 
     build, known = factory(name), declared_by(factory(name))
     if name not in _KINDS:
-        from ggeur.methods.returned import checked
+        from ggeur.methods.returned import checked_method
 
-        build = checked(name, build)
+        build = checked_method(name, build)
     every = {key: p.default for key, p in known.items() if p.default is not p.empty} | dict(values)
     traced = {key: v for key, v in every.items() if is_traced(known[key]) and isinstance(v, float)}
     fixed = tuple((key, v) for key, v in every.items() if key not in traced)
@@ -177,10 +177,10 @@ def _trained(name: str, head: "Head", task: Task | None, values: Mapping[str, An
     except TypeError:
         build, fixed = partial(build, **dict(fixed)), ()
     asks = "task" in positional(build)
-    found = Trained(Recipe(build, head, fixed, task if asks else None), traced)
+    found = Iterative(Recipe(build, head, fixed, task if asks else None), traced)
     if asks and task is None:
         return found
-    method = found.method if name in _KINDS else build_own(name, "method", lambda: found.method)
+    method = found.method if name in _KINDS else build_custom(name, "method", lambda: found.method)
     if not isinstance(method, Method):
         raise GgeurError(f"'{name}' is not a method: called with a head it must return a ggeur Method.")
     return found

@@ -1,8 +1,8 @@
 """The kinds of algorithm that [train] method can name, each a type of its own.
 
 Trained: rounds over the clients. Solved: a head from the statistics that clients send once. Chosen: the best of several
-such heads, found by leaving rows out. Given: a head from the task itself, without a training row. Bound: FedAvg where
-there is no federation, for comparison.
+such heads, found by leaving samples out. Given: a head from the task itself, without a training sample. Bound: FedAvg
+where there is no federation, for comparison.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import Unavailable
-from ggeur.core.message import Apart, Statistics, Total, largest
-from ggeur.core.parameters import positional
+from ggeur.core.hyperparameters import positional
+from ggeur.core.site_statistics import Breakdown, Covariance, FederationStatistics, largest
 
 if TYPE_CHECKING:
     import jax
@@ -70,14 +70,14 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Trained:
+class Iterative:
     """A federated method: its recipe, and the numbers that compiled programs take as arguments."""
 
     recipe: Recipe
     numbers: Mapping[str, float]
 
     @classmethod
-    def of(cls, method: "Method") -> "Trained":
+    def of(cls, method: "Method") -> "Iterative":
         """A method as it is, with no numbers to come later."""
         return cls(Recipe(lambda head: method, None, ()), {})
 
@@ -87,33 +87,33 @@ class Trained:
         return self.recipe(self.numbers)
 
 
-class Solved(NamedTuple):
+class ClosedForm(NamedTuple):
     """A head, solved from what clients send in round 0.
 
     >>> def solve(total, task):
     ...     mean = total.mean  # (C, p), of every class
     ...     return {"W": mean, "b": -0.5 * (mean**2).sum(axis=1)}
-    >>> nearest_mean = Solved("means", solve)
+    >>> nearest_mean = ClosedForm("means", solve)
     >>> nearest_mean.head
     'linear'
     """
 
-    needs: Statistics
-    solve: "Callable[[Total, Task], Params]"
+    needs: Covariance
+    solve: "Callable[[FederationStatistics, Task], Params]"
     """(the total of all messages, task) -> parameters."""
 
-    apart: Apart | None = None  # what the total must hold of every domain, or client, beside the sum
+    apart: Breakdown | None = None  # what the total must hold of every domain, or client, beside the sum
     head: str = "linear"  # the head whose parameters are solved for
     under: "Under" = "levelled"  # what becomes of a total's directions that are under noise, where there is noise
     by_text: bool = False  # whether the task's text tells it of classes that nobody holds
 
 
 class Candidate(NamedTuple):
-    """A solved head among several."""
+    """A one-shot classifier among several."""
 
     name: str
     parameters: Mapping[str, Any]  # that are not its defaults
-    solved: Solved
+    solved: ClosedForm
 
     @property
     def label(self) -> str:
@@ -125,14 +125,16 @@ class Candidate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """That of several solved heads which does best on rows, and cells, that are left out of the statistics."""
+class Selection:
+    """That of several one-shot classifiers which does best on samples, and cells, that are left out of the
+    statistics.
+    """
 
     candidates: tuple[Candidate, ...]  # the simplest first
     folds: int  # how many parts are left out in turn
     by_text: tuple[Candidate, ...] = ()  # more of them, for a task that has text
 
-    def of_task(self, task: Task) -> "Chosen":
+    def of_task(self, task: Task) -> "Selection":
         """The same with all that this task can be chosen from."""
         return replace(self, candidates=self.candidates + self.by_text, by_text=()) if task.text else self
 
@@ -142,21 +144,21 @@ class Chosen:
         return any(c.solved.by_text for c in self.candidates + self.by_text)
 
     @property
-    def needs(self) -> Statistics:
+    def needs(self) -> Covariance:
         """What serves every candidate."""
         found = largest(c.solved.needs for c in self.candidates)
         assert found is not None
         return found
 
     @property
-    def apart(self) -> Apart | None:
+    def apart(self) -> Breakdown | None:
         """What serves every candidate, of every domain."""
         kind = largest(c.solved.apart.kind for c in self.candidates if c.solved.apart is not None)
-        return None if kind is None else Apart(kind)
+        return None if kind is None else Breakdown(kind)
 
 
-class Given(NamedTuple):
-    """A head that looks at no training row."""
+class ZeroShot(NamedTuple):
+    """A head that looks at no training sample."""
 
     solve: "Callable[[Task], Params]"
     """(task) -> parameters; `Unavailable` where the task lacks what it takes."""
@@ -165,11 +167,11 @@ class Given(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Bound:
+class Reference:
     """FedAvg with each client alone, or with all data in one place."""
 
-    trained: Trained
+    trained: Iterative
     alone: bool
 
 
-Algorithm = Trained | Solved | Chosen | Given | Bound
+Algorithm = Iterative | ClosedForm | Selection | ZeroShot | Reference

@@ -1,4 +1,4 @@
-"""The head that does best on what is left out of the statistics: rows of cells that are there, and whole cells."""
+"""The head that does best on what is left out of the statistics: samples of cells that are there, and whole cells."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import Statistics, largest
-from ggeur.methods.algorithm import Candidate, Chosen, Solved
+from ggeur.core.site_statistics import Covariance, largest
+from ggeur.methods.algorithm import Candidate, ClosedForm, Selection
 
 # The simplest first: what is as good as the best, as far as can be told, and comes before it is taken.
 CANDIDATES: tuple[Mapping[str, Any], ...] = (
@@ -16,20 +16,22 @@ CANDIDATES: tuple[Mapping[str, Any], ...] = (
     {"method": "ridge"},
     {"method": "ridge", "alpha": 0.1},
     {"method": "ridge", "alpha": 1.0},
-    {"method": "limit"},
-    {"method": "limit", "decay": 1e-2},
-    {"method": "limit", "scale": 2.0},
-    {"method": "gated"},
-    {"method": "gated", "tau": 1000.0, "shrinkage": 0.1},
-    {"method": "limit+gated"},
-    {"method": "limit+gated", "t": 0.1},
+    {"method": "ggeur-limit"},
+    {"method": "ggeur-limit", "decay": 1e-2},
+    {"method": "ggeur-limit", "scale": 2.0},
+    {"method": "mixture"},
+    {"method": "mixture", "tau": 1000.0, "shrinkage": 0.1},
+    {"method": "blend"},
+    {"method": "blend", "t": 0.1},
 )
 BY_TEXT: tuple[Mapping[str, Any], ...] = (  # where a table has text embeddings of the class names
-    {"method": "text_prior"},
-    {"method": "text_prior", "head": "ridge"},
+    {"method": "text-prior"},
+    {"method": "text-prior", "head": "ridge"},
 )
-_ENOUGH = 80.0  # rows of a class for each unit of noise in their sum, from which on second moments pay for their noise
-MOST_FOLDS = 20  # of fewer rows each, a fold's sums tell too much
+_ENOUGH = (
+    80.0  # samples of a class for each unit of noise in their sum, from which on second moments pay for their noise
+)
+MOST_FOLDS = 20  # of fewer samples each, a fold's sums tell too much
 Folds = Annotated[int, Field(ge=2, le=MOST_FOLDS)]
 
 
@@ -37,49 +39,54 @@ def auto(
     *,
     folds: Folds = 4,
     candidates: Sequence[str | dict[str, Any]] | None = None,
-    statistics: Statistics = "per-class",
-) -> Chosen:
+    covariance: Covariance = "per-class",
+) -> Selection:
     """`folds`: how many parts are left out in turn. `candidates`: what is chosen from, the simplest first.
 
     Each is a name, or a table such as {method = "lda", shrinkage = 0.5}.
-    `statistics` is that of [augment], and pooled where that would be means.
+    `covariance` is that of [augment], and pooled where that would be means.
     """
-    kind = largest([statistics, "pooled"]) or "pooled"
+    kind = largest([covariance, "pooled"]) or "pooled"
     found = [_candidate(one, kind) for one in (CANDIDATES if candidates is None else candidates)]
     if not found:
         raise GgeurError("[method.auto] candidates: name at least one.")
     by_text = [_candidate(one, kind) for one in BY_TEXT] if candidates is None else []
-    return Chosen(tuple(found), folds, tuple(by_text))
+    return Selection(tuple(found), folds, tuple(by_text))
 
 
-def _candidate(one: str | Mapping[str, Any], kind: Statistics) -> Candidate:
-    from ggeur.methods import SOLVED, kind_of, resolve_solved
+def _candidate(one: str | Mapping[str, Any], kind: Covariance) -> Candidate:
+    from ggeur.methods import SOLVED, kind_of, resolve_closed_form
 
     given = {"method": one} if isinstance(one, str) else dict(one)
     name = str(given.pop("method", ""))
-    if not name or kind_of(name) is not Solved:
-        raise GgeurError(f"[method.auto] candidates: '{name}' is not a solved head; there are {', '.join(SOLVED)}.")
-    return Candidate(name, given, resolve_solved(name, given, kind))
+    if not name or kind_of(name) is not ClosedForm:
+        raise GgeurError(
+            f"[method.auto] candidates: '{name}' is not a one-shot classifier; there are {', '.join(SOLVED)}."
+        )
+    return Candidate(name, given, resolve_closed_form(name, given, kind))
 
 
-def in_public() -> Chosen:
-    """What is chosen from where no row may be left out and scored: class means alone, or second moments, too."""
-    from ggeur.methods import resolve_solved
+def in_public() -> Selection:
+    """What is chosen from where no sample may be left out and scored: class means alone, or second moments, too."""
+    from ggeur.methods import resolve_closed_form
 
-    return Chosen(tuple(Candidate(name, {}, resolve_solved(name, {}, "pooled")) for name in ("ncm", "ridge")), 1)
+    return Selection(
+        tuple(Candidate(name, {}, resolve_closed_form(name, {}, "pooled")) for name in ("ncm", "ridge")), 1
+    )
 
 
-def by_rule(rows: int, classes: int, noise: float) -> tuple[int, str]:
-    """Which of these to take, and why: of so many `rows`, with that `noise` in a class's sum, in radii.
+def by_rule(samples: int, classes: int, noise: float) -> tuple[int, str]:
+    """Which of these to take, and why: of so many `samples`, with that `noise` in a class's sum, in radii.
 
-    Second moments bring more to learn from, and noise into everything, as a row then moves a message further. Where
+    Second moments bring more to learn from, and noise into everything, as a sample then moves a message further. Where
     that pays hangs on how far a class's sum stands out of the noise, and hardly on how many dimensions it has
     (`docs/privacy.md`).
     """
-    stands = rows / classes / noise
+    stands = samples / classes / noise
     taken = int(stands >= _ENOUGH)
     name, why = (("ncm", "class means alone"), ("ridge", "second moments too"))[taken]
     return taken, (
-        f"Took {name}, {why}, by a public rule: {rows:,} rows of {classes:,} classes are {stands:.3g} a class for each "
+        f"Took {name}, {why}, by a public rule: {samples:,} samples of {classes:,} classes are {stands:.3g} a class "
+        f"for each "
         f"unit of noise, and second moments pay from {_ENOUGH:g} on."
     )

@@ -6,8 +6,8 @@ For x ~ N(m, T_c) and a linear head, by Jensen,
     Q_cj = 1/2 (w_j - w_c)' T_c (w_j - w_c),    T_c = U_c U_c' + s_c I
 
 so it is the cross-entropy at m of logits to which Q_c is added: 0 for class c itself, more for every other. Q is one
-table of a step, whatever its rows: C p r products for one shape of rank r and C times that for one of every class, as
-each w_j meets each U_c, and C^2 r sums.
+table of a step, whatever its samples: C p r products for one shape of rank r and C times that for one of every class,
+as each w_j meets each U_c, and C^2 r sums.
 """
 
 import jax
@@ -31,9 +31,9 @@ def quadratic_table(W: jax.Array, shapes: LowRank) -> jax.Array:
 
 
 def widened(logits: jax.Array, params: Params, batch: Batch, share: jax.Array | float = 1.0) -> jax.Array:
-    """`logits` (B, C) of a linear head, plus Q_c on rows of class c that stand for draws; as they are, if none do.
+    """`logits` (B, C) of a linear head, plus Q_c on samples of class c that stand for draws; as they are, if none do.
 
-    Where a method takes but a `share` of each row, its draws spread by as much.
+    Where a method takes but a `share` of each sample, its draws spread by as much.
     """
     if batch.drawn is None or batch.shapes is None:
         return logits

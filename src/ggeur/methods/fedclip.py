@@ -8,9 +8,9 @@ Texts are those of classes, so that pictures of one class are each other's negat
     L = 1/2 mean_i [log sum_c m_c exp z_ic - z_iy] + 1/2 mean_i [log sum_j exp z_jy - z_iy],    y = y_i
 
 which is the contrastive loss term by term, for C columns in place of one for every picture. The optimiser is torch's
-Adam, whose decay is part of the gradient, made anew every round; a batch of one row, which has no contrast, is passed
-over. With `loss = "classes"`, the cross-entropy over all classes, it counts as any other. The server's mean is not
-weighted. Predicted is argmax_c z_c over all classes.
+Adam, whose decay is part of the gradient, made anew every round; a batch of one sample, which has no contrast, is
+passed over. With `loss = "classes"`, the cross-entropy over all classes, it counts as any other. The server's mean is
+not weighted. Predicted is argmax_c z_c over all classes.
 """
 
 from typing import Literal
@@ -19,14 +19,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ggeur.core.parameters import AtLeastZero, Positive, Traced
+from ggeur.core.hyperparameters import AtLeastZero, Positive, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.adapter import attend, random_adapter
 from ggeur.heads.cosine import cosines
 from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Task
-from ggeur.methods.method import Method, OwnHead, cross_entropy
-from ggeur.methods.parts import Batch, Parts, Sent
+from ggeur.methods.method import Method, MethodHead, cross_entropy
+from ggeur.methods.parts import Batch, Parts, Released
 
 
 def fedclip(
@@ -34,26 +34,26 @@ def fedclip(
     *,
     prompts: str = "fedclip",
     loss: Literal["contrastive", "classes"] = "contrastive",
-    rate: Traced[Positive] = 5e-5,
+    learning_rate: Traced[Positive] = 5e-5,
     weight_decay: Traced[AtLeastZero] = 0.2,
 ) -> Method:
     """`prompts`: which of the table's sets of text it takes. `loss`: as above, or cross-entropy over all classes.
 
-    `rate` and `weight_decay` are its own Adam's, in place of [train]'s.
+    `learning_rate` and `weight_decay` are its own Adam's, in place of [train]'s.
     """
 
     def init(params: Params, prepared: Parts, n_clients: int) -> tuple[Tree, Tree]:
         return {"params": params, "text": jnp.asarray(task.text_of(prompts, "fedclip"), params["W1"].dtype)}, ()
 
-    def objective(w: Params, batch: Batch, context: Sent, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
+    def objective(w: Params, batch: Batch, context: Released, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
         z = cosines(attend(w, batch.x), context["text"])
         return (contrast if loss == "contrastive" else cross_entropy)(z, batch.y, batch.mask), carry
 
-    def shown(sent: Sent, frozen: Tree) -> Params:
+    def shown(sent: Released, frozen: Tree) -> Params:
         return {**sent["params"], "text": sent["text"]}
 
     def adam(_: jax.Array) -> optax.GradientTransformation:
-        steps = optax.chain(optax.add_decayed_weights(weight_decay), optax.adam(rate, 0.9, 0.98, 1e-6))
+        steps = optax.chain(optax.add_decayed_weights(weight_decay), optax.adam(learning_rate, 0.9, 0.98, 1e-6))
         return _passing_over(steps) if loss == "contrastive" else steps
 
     return Method(
@@ -62,18 +62,20 @@ def fedclip(
         adds={"params": "equal"},
         constant=("text",),
         optimiser=adam,
-        own=OwnHead("adapter", lambda key: random_adapter(key, task.dimension), shown),
+        own=MethodHead("adapter", lambda key: random_adapter(key, task.dimension), shown),
     )
 
 
 def contrast(z: jax.Array, y: jax.Array, mask: jax.Array) -> jax.Array:
-    """L of logits `z` (B, C) against labels `y` (B,), over the rows where `mask` (B,) is 1; of a single row, zero."""
+    """L of logits `z` (B, C) against labels `y` (B,), over the samples where `mask` (B,) is 1; of a single sample,
+    zero.
+    """
     own = jax.nn.one_hot(y, z.shape[1], dtype=z.dtype) * mask[:, None]
     m, n = own.sum(axis=0), mask.sum()
-    rows = jax.nn.logsumexp(z, axis=1, b=m)  # log sum_c m_c exp z_ic
+    samples = jax.nn.logsumexp(z, axis=1, b=m)  # log sum_c m_c exp z_ic
     columns = jax.nn.logsumexp(z, axis=0, b=mask[:, None])  # log sum_j exp z_jc
     hits = (z * own).sum()
-    total: jax.Array = ((rows * mask).sum() + jnp.where(m > 0, columns * m, 0.0).sum()) / 2 - hits
+    total: jax.Array = ((samples * mask).sum() + jnp.where(m > 0, columns * m, 0.0).sum()) / 2 - hits
     return jnp.where(n > 1, total / jnp.maximum(n, 1), 0.0)
 
 

@@ -11,11 +11,11 @@ the mean of the g_k.
 import jax
 import jax.numpy as jnp
 
-from ggeur.core.parameters import Positive, Traced
+from ggeur.core.hyperparameters import Positive, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
 from ggeur.methods.method import Method, add_term, inner, squared_distance
-from ggeur.methods.parts import Batch, LocalWork, Parts, RoundFacts, Sent
+from ggeur.methods.parts import Batch, LocalWork, Parts, Released, RoundFacts
 
 
 def feddyn(head: Head, *, alpha: Traced[Positive] = 0.5) -> Method:
@@ -25,7 +25,7 @@ def feddyn(head: Head, *, alpha: Traced[Positive] = 0.5) -> Method:
         zero = jax.tree.map(jnp.zeros_like, params)
         return {"params": params, "h": zero, "N": jnp.asarray(float(n_clients))}, {"g": zero}
 
-    def regulariser(w: Params, batch: Batch, context: Sent) -> jax.Array:
+    def regulariser(w: Params, batch: Batch, context: Released) -> jax.Array:
         return alpha / 2 * squared_distance(w, context["params"]) - inner(context["client"]["g"], w)
 
     def upload(work: LocalWork) -> tuple[Parts, Tree]:

@@ -12,11 +12,11 @@ In round 1 nothing is known of other clients and gamma is 1 throughout.
 import jax
 import jax.numpy as jnp
 
-from ggeur.core.parameters import Fraction, Traced
+from ggeur.core.hyperparameters import Fraction, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
 from ggeur.methods.method import Method, batch_cross_entropy
-from ggeur.methods.parts import Batch, LocalWork, Parts, RoundFacts, Sent
+from ggeur.methods.parts import Batch, LocalWork, Parts, Released, RoundFacts
 
 MOMENTUM = 0.99
 
@@ -28,7 +28,7 @@ def fedfa(head: Head, *, probability: Traced[Fraction] = 0.5) -> Method:
         _, p = head.shape(params)
         return {"params": params, "gamma": jnp.ones(p)}, {"m": jnp.zeros(p)}
 
-    def loss(w: Params, batch: Batch, context: Sent, m: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
+    def loss(w: Params, batch: Batch, context: Released, m: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
         k_coin, k_eps = jax.random.split(key)
         count = jnp.maximum(jnp.sum(batch.mask), 1)
         mean = batch.mask @ batch.x / count

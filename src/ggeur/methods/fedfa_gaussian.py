@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
 from ggeur.methods.method import Method, batch_cross_entropy, cross_entropy
-from ggeur.methods.parts import Batch, ClientData, Parts, Sent
+from ggeur.methods.parts import Batch, ClientData, Parts, Released
 
 
 def fedfa_gaussian(head: Head) -> Method:
@@ -37,7 +37,7 @@ def fedfa_gaussian(head: Head) -> Method:
         sigma = jnp.sqrt(jnp.maximum(total["s2"] / n - mu**2, 0))
         return {"params": params, "mu": mu, "sigma": sigma, "exists": (total["n"] > 0).astype(mu.dtype)}, ()
 
-    def loss(w: Params, batch: Batch, context: Sent, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
+    def loss(w: Params, batch: Batch, context: Released, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
         k_class, k_eps = jax.random.split(key)
         c = jax.random.categorical(k_class, jnp.log(context["exists"]), shape=batch.y.shape)
         made = context["mu"][c] + context["sigma"][c] * jax.random.normal(k_eps, batch.x.shape)

@@ -12,7 +12,7 @@ The generator has one hidden layer z, normalised:
 
     G(y, eps) = W2 relu((z - m) / sqrt(v + 1e-5)) + b2,    z = W1 [eps, onehot(y)]
 
-The server trains it with m and v of the batch at hand, of B rows, and keeps running ones, from m' = 0 and v' = 1 on:
+The server trains it with m and v of the batch at hand, of B samples, and keeps running ones, from m' = 0 and v' = 1 on:
 
     m' <- 0.9 m' + 0.1 m,    v' <- 0.9 v' + 0.1 v B / (B - 1)
 
@@ -26,12 +26,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ggeur.core.parameters import AtLeastZero, Count, Positive, Traced
+from ggeur.core.hyperparameters import AtLeastZero, Count, Positive, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
 from ggeur.methods.expected import widened
 from ggeur.methods.method import Method, cross_entropy, row_mean, weighted_mean
-from ggeur.methods.parts import Batch, LocalWork, Parts, RoundFacts, Sent
+from ggeur.methods.parts import Batch, LocalWork, Parts, Released, RoundFacts
 
 DECAY = 0.98
 MOMENTUM = 0.1  # of the running statistics, as torch has it
@@ -46,10 +46,10 @@ def fedgen(
     hidden: Count = 256,
     server_steps: Count = 50,
     server_batch: Count = 128,
-    server_rate: Traced[Positive] = 3e-4,
+    server_learning_rate: Traced[Positive] = 3e-4,
 ) -> Method:
     """`a`, `b`: weights of the generated samples and of the distillation; the others are the generator's."""
-    adam = optax.chain(optax.add_decayed_weights(1e-2), optax.adam(server_rate))
+    adam = optax.chain(optax.add_decayed_weights(1e-2), optax.adam(server_learning_rate))
 
     def hidden_layer(g: Params, y: jax.Array, eps: jax.Array) -> jax.Array:
         n_classes = g["W1"].shape[1] - noise
@@ -77,7 +77,7 @@ def fedgen(
             "strength": jnp.zeros(()),  # the generator has no say until it has been trained once
         }, ()
 
-    def loss(w: Params, batch: Batch, context: Sent, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
+    def loss(w: Params, batch: Batch, context: Released, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
         logits = head.logits(w, batch.x)
         plain = cross_entropy(widened(logits, w, batch), batch.y, batch.mask)
         k_label, k_new, k_same = jax.random.split(key, 3)
@@ -87,7 +87,9 @@ def fedgen(
             z = hidden_layer(context["G"], y, jax.random.uniform(key, (n, noise)))
             return output(context["G"], z, **context["running"])
 
-        y_new = jax.random.categorical(k_label, jnp.log(context["labels"]), shape=(n,))  # one for each row of the batch
+        y_new = jax.random.categorical(
+            k_label, jnp.log(context["labels"]), shape=(n,)
+        )  # one for each sample of the batch
         generated = cross_entropy(head.logits(w, generate(y_new, k_new)), y_new, batch.mask)
         alike = generate(batch.y, k_same)
         teacher = jax.lax.stop_gradient(jax.nn.log_softmax(head.logits(w, alike)))
@@ -149,7 +151,7 @@ def updated(running: dict[str, jax.Array], z: jax.Array) -> dict[str, jax.Array]
 
 
 def distances(x: jax.Array) -> jax.Array:
-    """Mean absolute difference between every two rows."""
+    """Mean absolute difference between every two samples."""
     return jnp.mean(jnp.abs(x[:, None] - x[None]), axis=-1)
 
 

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ggeur.core.parameters import Fraction, Positive, Traced
+from ggeur.core.hyperparameters import Fraction, Positive, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
 from ggeur.methods.method import Method, cross_entropy_loss
@@ -30,13 +30,13 @@ def fedopt(
     head: Head,
     *,
     server: Literal["sgd", "adam", "yogi", "adagrad"] = "sgd",
-    server_rate: Traced[Positive] | None = None,
+    server_learning_rate: Traced[Positive] | None = None,
     momentum: Traced[Fraction] = 0.9,
     beta2: Traced[Fraction] = 0.99,
     tau: Traced[Positive] = 1e-3,
 ) -> Method:
-    """`server_rate`: eta, by default 0.5 for SGD, else 0.01; `momentum`: SGD's, or beta_1 of Adam and Yogi."""
-    eta = server_rate if server_rate is not None else 0.5 if server == "sgd" else 0.01
+    """`server_learning_rate`: eta, by default 0.5 for SGD, else 0.01; `momentum`: SGD's, or beta_1 of Adam and Yogi."""
+    eta = server_learning_rate if server_learning_rate is not None else 0.5 if server == "sgd" else 0.01
     if server == "sgd":
         server_optimiser = optax.sgd(eta, momentum)
     else:

@@ -1,21 +1,21 @@
 """FedProto (Tan et al., AAAI 2022), in the benchmark's form: class prototypes travel, and heads are averaged too.
 
-    C_k^c = mean of z over the client's rows of class c,    P^c = sum_k n_k^c C_k^c / sum_k n_k^c
+    C_k^c = mean of z over the client's samples of class c,    P^c = sum_k n_k^c C_k^c / sum_k n_k^c
     loss  = l_sup + lambda mean_i (z_i - P^{y_i})^2
 
 z is the hidden layer of an MLP head; a linear head on frozen embeddings has none of its own (the term would have no
-gradient), so z is then the logits. The square is averaged over rows and coordinates, and rows of a class without a
-prototype, among them all rows of round 1, have no such term.
+gradient), so z is then the logits. The square is averaged over samples and coordinates, and samples of a class without
+a prototype, among them all samples of round 1, have no such term.
 """
 
 import jax
 import jax.numpy as jnp
 
-from ggeur.core.parameters import AtLeastZero, Traced
+from ggeur.core.hyperparameters import AtLeastZero, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
 from ggeur.methods.method import Method, add_term, row_mean
-from ggeur.methods.parts import Batch, LocalWork, Parts, RoundFacts, Sent
+from ggeur.methods.parts import Batch, LocalWork, Parts, Released, RoundFacts
 
 
 def fedproto(head: Head, *, lam: Traced[AtLeastZero] = 2.0) -> Method:
@@ -27,7 +27,7 @@ def fedproto(head: Head, *, lam: Traced[AtLeastZero] = 2.0) -> Method:
         prototypes = jnp.zeros((n_classes, z.shape[1]), z.dtype)
         return {"params": params, "P": prototypes, "held": jnp.zeros(n_classes, z.dtype)}, ()
 
-    def pull(w: Params, batch: Batch, context: Sent) -> jax.Array:
+    def pull(w: Params, batch: Batch, context: Released) -> jax.Array:
         z = head.represent(w, batch.x)
         square = jnp.mean((z - context["P"][batch.y]) ** 2, axis=-1)
         return lam * row_mean(square * context["held"][batch.y], batch.mask)

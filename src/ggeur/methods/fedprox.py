@@ -3,7 +3,7 @@
 min_w  F_k(w) + mu/2 ||w - w_t||^2
 """
 
-from ggeur.core.parameters import AtLeastZero, Traced
+from ggeur.core.hyperparameters import AtLeastZero, Traced
 from ggeur.heads.head import Head
 from ggeur.methods.method import Method, add_term, squared_distance
 

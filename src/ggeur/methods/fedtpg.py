@@ -19,9 +19,9 @@ import numpy as np
 import optax
 
 from ggeur.core.errors import GgeurError, Unavailable
-from ggeur.core.parameters import AtLeastZero, Count, Fraction, Positive, Traced
+from ggeur.core.hyperparameters import AtLeastZero, Count, Fraction, Positive, Traced
 from ggeur.core.types import Tree
-from ggeur.encode.text_tower import Shape, Texts, affine, embed_tokens, lay_out, layer_norm, run
+from ggeur.encode.text_tower import Shape, Texts, affine, embed_tokens, lay_out, layer_norm, run_tower
 from ggeur.encode.text_weights import Stamps, load_tower, stamps, tower_hash
 from ggeur.encode.tokens import BytePairs
 from ggeur.heads.cosine import cosines, unit
@@ -29,8 +29,8 @@ from ggeur.heads.head import Params
 from ggeur.heads.linear import torch_linear
 from ggeur.methods.algorithm import Task
 from ggeur.methods.clip_folder import clip_folder
-from ggeur.methods.method import Method, OwnHead, cross_entropy
-from ggeur.methods.parts import Batch, LocalWork, Parts, Sent
+from ggeur.methods.method import Method, MethodHead, cross_entropy
+from ggeur.methods.parts import Batch, LocalWork, Parts, Released
 
 _HEADS = 4  # of the generator's attention
 _NEVER = -1e9  # the logit of a class that is not the client's
@@ -41,14 +41,14 @@ def fedtpg(
     *,
     clip: str = "",
     contexts: Count = 4,
-    rate: Traced[Positive] = 0.003,
+    learning_rate: Traced[Positive] = 0.003,
     momentum: Traced[Fraction] = 0.9,
     weight_decay: Traced[AtLeastZero] = 1e-5,
     rounds: Count = 100,
 ) -> Method:
     """`clip`: the folder of the CLIP model; by default where the hub's files of the table's encoder are kept.
 
-    `contexts`: m. `rate`, `momentum` and `weight_decay` are its own SGD's, in place of [train]'s. `rounds` are
+    `contexts`: m. `learning_rate`, `momentum` and `weight_decay` are its own SGD's, in place of [train]'s. `rounds` are
     [train]'s, over which the rate falls.
     """
     folder = clip_folder(task, clip)
@@ -59,20 +59,20 @@ def fedtpg(
 
     def texts(w: Params, frozen: Tree, own: jax.Array) -> jax.Array:
         shared = jnp.concatenate([frozen["start"], generate(w, frozen["E"], own)])
-        return run(words.shape, frozen["tower"], frozen["rows"], words.names, shared)
+        return run_tower(words.shape, frozen["tower"], frozen["samples"], words.names, shared)
 
-    def loss(w: Params, batch: Batch, context: Sent, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
+    def loss(w: Params, batch: Batch, context: Released, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
         own = context["data"].class_count > 0
         z = cosines(batch.x, texts(w, context["frozen"], own))
         return cross_entropy(jnp.where(own, z, _NEVER), batch.y, batch.mask), carry
 
-    def shown(sent: Sent, frozen: Tree) -> Params:
+    def shown(sent: Released, frozen: Tree) -> Params:
         return {"text": unit(texts(sent["params"], frozen, jnp.ones(len(task.class_names), bool)))}
 
     def sgd(_: jax.Array) -> optax.GradientTransformation:
         def update(g: Tree, memory: Tree, w: Tree = None) -> tuple[Tree, Tree]:
             v = jax.tree.map(lambda v, g, w: momentum * v + g + weight_decay * w, memory["v"], g, w)
-            return jax.tree.map(lambda v: -rate * memory["share"] * v, v), {**memory, "v": v}
+            return jax.tree.map(lambda v: -learning_rate * memory["share"] * v, v), {**memory, "v": v}
 
         return optax.GradientTransformation(lambda w: {"v": jax.tree.map(jnp.zeros_like, w), "share": 1.0}, update)
 
@@ -80,7 +80,7 @@ def fedtpg(
         zero = jax.tree.map(jnp.zeros_like, params)
         return {"params": params}, {"v": zero, "taken": jnp.zeros((), params["Q"].dtype)}
 
-    def recall(memory: Tree, context: Sent) -> Tree:
+    def recall(memory: Tree, context: Released) -> Tree:
         client = context["client"]
         return {"v": client["v"], "share": (1 + jnp.cos(jnp.pi * client["taken"] / rounds)) / 2}
 
@@ -94,7 +94,7 @@ def fedtpg(
         adds={"params": "equal"},
         optimiser=sgd,
         recall=recall,
-        own=OwnHead(
+        own=MethodHead(
             "cosine",
             lambda key: random_generator(key, task.dimension, contexts),
             shown,
@@ -131,10 +131,10 @@ def generate(w: Params, E: jax.Array, own: jax.Array) -> jax.Array:
     """(m, d): the context for the classes that `own` (C,) marks, whose names are embedded as `E` (C, d)."""
     d = E.shape[1]
     weight, bias = w["qkv"]["weight"], w["qkv"]["bias"]
-    rows = (layer_norm(w["Q"], w["ln_q"]), *[layer_norm(E, w["ln_e"])] * 2)
+    samples = (layer_norm(w["Q"], w["ln_q"]), *[layer_norm(E, w["ln_e"])] * 2)
     q, k, v = (
         (x @ weight[i * d : (i + 1) * d].T + bias[i * d : (i + 1) * d]).reshape(len(x), _HEADS, -1)
-        for i, x in enumerate(rows)
+        for i, x in enumerate(samples)
     )
     scores = jnp.where(own, jnp.einsum("mhd,chd->hmc", q, k) * q.shape[-1] ** -0.5, -jnp.inf)
     A = jnp.einsum("hmc,chd->mhd", jax.nn.softmax(scores), v).reshape(len(w["Q"]), d)
@@ -185,7 +185,7 @@ def _words_of(folder: str, stamps: Stamps, class_names: tuple[str, ...], m: int)
         raise GgeurError(f"the text tower in {folder} gives embeddings of class names that are NaN or infinite.")
     frozen = {
         "tower": tower._replace(tokens=()),
-        "rows": tower.tokens[names.ids],
+        "samples": tower.tokens[names.ids],
         "start": tower.tokens[np.array([tokens.start])],
         "E": E,
     }

@@ -14,10 +14,10 @@ from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
 from ggeur.methods import parts
 from ggeur.methods.expected import widened
-from ggeur.methods.parts import Batch, LossFunction, Sent, Term
+from ggeur.methods.parts import Batch, LossFunction, Released, Term
 
 
-class OwnHead(NamedTuple):
+class MethodHead(NamedTuple):
     """What a method trains where that is not [train] head, and as what it is scored and saved."""
 
     name: str
@@ -87,7 +87,7 @@ class Method(NamedTuple):
     recall: parts.Recall = lambda memory, context: memory
     """(memory, context) -> the optimiser's memory at the first step of a round, where it is not a fresh one."""
 
-    own: OwnHead | None = None
+    own: MethodHead | None = None
     """What is trained, where it is not [train] head."""
 
     @property
@@ -118,12 +118,12 @@ def squared_distance(a: Tree, b: Tree) -> jax.Array:
 
 
 def row_mean(each: jax.Array, mask: jax.Array) -> jax.Array:
-    """Mean of `each` (B,) over the real rows of a batch, where `mask` (B,) is 1."""
+    """Mean of `each` (B,) over the real samples of a batch, where `mask` (B,) is 1."""
     return jnp.sum(each * mask) / jnp.maximum(jnp.sum(mask), 1)
 
 
 def cross_entropy(logits: jax.Array, y: jax.Array, mask: jax.Array) -> jax.Array:
-    """Mean over the real rows of a batch, where `mask` (B,) is 1, of `logits` (B, C) against labels `y` (B,).
+    """Mean over the real samples of a batch, where `mask` (B,) is 1, of `logits` (B, C) against labels `y` (B,).
 
     One-hot labels compile far better than a gather, and reductions over a leading axis better than over a trailing one.
     """
@@ -133,14 +133,16 @@ def cross_entropy(logits: jax.Array, y: jax.Array, mask: jax.Array) -> jax.Array
 
 
 def batch_cross_entropy(head: Head, params: Params, batch: Batch) -> jax.Array:
-    """The mean cross-entropy of `head` on a `batch`; on rows that stand for draws, a bound of what to expect of it."""
+    """The mean cross-entropy of `head` on a `batch`; on samples that stand for draws, a bound of what to expect of
+    it.
+    """
     return cross_entropy(widened(head.logits(params, batch.x), params, batch), batch.y, batch.mask)
 
 
 def cross_entropy_loss(head: Head) -> LossFunction:
     """The mean cross-entropy of `head`: FedAvg's local objective, and the first term of most others'."""
 
-    def loss(params: Params, batch: Batch, context: Sent, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
+    def loss(params: Params, batch: Batch, context: Released, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
         return batch_cross_entropy(head, params, batch), carry
 
     return loss
@@ -149,7 +151,7 @@ def cross_entropy_loss(head: Head) -> LossFunction:
 def add_term(head: Head, term: Term) -> LossFunction:
     """The cross-entropy of `head`, plus `term(params, batch, context)`."""
 
-    def loss(params: Params, batch: Batch, context: Sent, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
+    def loss(params: Params, batch: Batch, context: Released, carry: Tree, key: jax.Array) -> tuple[jax.Array, Tree]:
         return batch_cross_entropy(head, params, batch) + term(params, batch, context), carry
 
     return loss

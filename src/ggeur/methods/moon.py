@@ -10,11 +10,11 @@ term is constant.
 import jax
 import jax.numpy as jnp
 
-from ggeur.core.parameters import AtLeastZero, Positive, Traced
+from ggeur.core.hyperparameters import AtLeastZero, Positive, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
 from ggeur.methods.method import Method, add_term, row_mean
-from ggeur.methods.parts import Batch, LocalWork, Parts, Sent
+from ggeur.methods.parts import Batch, LocalWork, Parts, Released
 
 
 def moon(head: Head, *, mu: Traced[AtLeastZero] = 1.0, tau: Traced[Positive] = 0.5) -> Method:
@@ -23,11 +23,11 @@ def moon(head: Head, *, mu: Traced[AtLeastZero] = 1.0, tau: Traced[Positive] = 0
     def init(params: Params, prepared: Parts, n_clients: int) -> tuple[Tree, Tree]:
         return {"params": params}, {"previous": params}
 
-    def contrast(w: Params, batch: Batch, context: Sent) -> jax.Array:
+    def contrast(w: Params, batch: Batch, context: Released) -> jax.Array:
         z, z_glob, z_prev = (
             head.represent(params, batch.x) for params in (w, context["params"], context["client"]["previous"])
         )
-        towards, away = cosine(z, z_glob) / tau, cosine(z, z_prev) / tau
+        towards, away = cosine_similarity(z, z_glob) / tau, cosine_similarity(z, z_prev) / tau
         return mu * row_mean(jnp.logaddexp(towards, away) - towards, batch.mask)
 
     def upload(work: LocalWork) -> tuple[Parts, Tree]:
@@ -36,7 +36,7 @@ def moon(head: Head, *, mu: Traced[AtLeastZero] = 1.0, tau: Traced[Positive] = 0
     return Method(loss=add_term(head, contrast), init=init, upload=upload)
 
 
-def cosine(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Row by row; the small constant keeps the gradient finite at zero, as in torch."""
+def cosine_similarity(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Row by sample; the small constant keeps the gradient finite at zero, as in torch."""
     norms = jnp.sqrt(jnp.maximum(jnp.sum(a * a, -1) * jnp.sum(b * b, -1), 1e-16))
     return jnp.sum(a * b, -1) / norms

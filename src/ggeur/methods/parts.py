@@ -15,7 +15,7 @@ from ggeur.core.low_rank import LowRank
 from ggeur.core.types import Tree
 from ggeur.heads.head import Params
 
-Sent = dict[str, Tree]
+Released = dict[str, Tree]
 Parts = dict[str, Tree]  # a message, by the names of its parts
 
 Sum = Literal["weighted", "equal", "sum", "every"]
@@ -30,23 +30,23 @@ PreparedSum = Literal["sum", "every"]
 
 
 class Batch(NamedTuple):
-    """Rows of one step; a short last batch is filled up, and `mask` is 0 on the filling."""
+    """Samples of one step; a short last batch is filled up, and `mask` is 0 on the filling."""
 
     x: jax.Array  # (B, p)
     y: jax.Array  # (B,)
     mask: jax.Array  # (B,)
-    drawn: jax.Array | None = None  # (B,) 1 on rows that stand for draws around them, where none are made
+    drawn: jax.Array | None = None  # (B,) 1 on samples that stand for draws around them, where none are made
     shapes: LowRank | None = None  # of those draws
 
 
 class ClientData(NamedTuple):
     """All that a client holds, without holding it at once."""
 
-    n: jax.Array  # rows
-    width: int  # rows as padded: a bound on n that is known when compiling
+    n: jax.Array  # samples
+    width: int  # samples as padded: a bound on n that is known when compiling
     class_count: jax.Array  # (C,)
-    take: Callable[[jax.Array], Batch]  # positions -> rows; masked out from n on
-    fold: Callable[[Callable[[Tree, Batch], Tree], Tree], Tree]  # (f, start) -> f over all batches of its rows
+    take: Callable[[jax.Array], Batch]  # positions -> samples; masked out from n on
+    fold: Callable[[Callable[[Tree, Batch], Tree], Tree], Tree]  # (f, start) -> f over all batches of its samples
 
 
 class LocalWork(NamedTuple):
@@ -55,10 +55,10 @@ class LocalWork(NamedTuple):
     start: Params  # the head before the first step
     end: Params  # the head after the last
     data: ClientData  # what it was trained on
-    context: Sent  # what the server sent, and under "client" the state that the client began with
+    context: Released  # what the server sent, and under "client" the state that the client began with
     carry: Tree  # what the loss carried, after the last step
     steps: jax.Array  # how many local steps were taken
-    rate: jax.Array  # [train] rate, of those steps
+    learning_rate: jax.Array  # [train] rate, of those steps
     key: jax.Array  # random, of this client and round
     memory: Tree = ()  # the optimiser's, after the last step
 
@@ -76,7 +76,7 @@ class LossFunction(Protocol):
     """What the local steps minimise."""
 
     def __call__(
-        self, params: Params, batch: Batch, context: Sent, carry: Tree, key: jax.Array, /
+        self, params: Params, batch: Batch, context: Released, carry: Tree, key: jax.Array, /
     ) -> tuple[jax.Array, Tree]:
         """The loss of `params` on one `batch`, and what is carried to the next step; `key` is random, of this step."""
 
@@ -84,7 +84,7 @@ class LossFunction(Protocol):
 class Term(Protocol):
     """What a method adds to the cross-entropy."""
 
-    def __call__(self, params: Params, batch: Batch, context: Sent, /) -> jax.Array:
+    def __call__(self, params: Params, batch: Batch, context: Released, /) -> jax.Array:
         """The term at `params` on one `batch`."""
 
 
@@ -109,28 +109,28 @@ class Init(Protocol):
 class Broadcast(Protocol):
     """What the server sends at the start of a round."""
 
-    def __call__(self, server: Tree, /) -> Sent:
+    def __call__(self, server: Tree, /) -> Released:
         """Of the `server`'s state; "params" of it is what is evaluated, and where local training starts."""
 
 
 class Begin(Protocol):
     """What the loss carries from step to step."""
 
-    def __call__(self, context: Sent, /) -> Tree:
+    def __call__(self, context: Released, /) -> Tree:
         """The carry at the first step of a round."""
 
 
 class MakeOptimiser(Protocol):
     """The local optimiser of a method that may not use [train]'s."""
 
-    def __call__(self, rate: jax.Array, /) -> optax.GradientTransformation:
-        """The optimiser with [train] `rate`."""
+    def __call__(self, learning_rate: jax.Array, /) -> optax.GradientTransformation:
+        """The optimiser with [train] `learning_rate`."""
 
 
 class Recall(Protocol):
     """What the optimiser of a client remembers from round to round."""
 
-    def __call__(self, memory: Tree, context: Sent, /) -> Tree:
+    def __call__(self, memory: Tree, context: Released, /) -> Tree:
         """Its memory at the first step of a round; `memory` is a fresh one."""
 
 
@@ -144,7 +144,7 @@ class InitOwn(Protocol):
 class Shown(Protocol):
     """What a method of its own head comes to."""
 
-    def __call__(self, sent: Sent, frozen: Tree, /) -> Params:
+    def __call__(self, sent: Released, frozen: Tree, /) -> Params:
         """The head that is scored and saved, of what the server sends and what is frozen."""
 
 

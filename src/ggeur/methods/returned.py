@@ -44,7 +44,7 @@ def _forms(tree: Any) -> Any:
 
 
 @lru_cache(maxsize=64)  # one for each, as programs are kept by what builds their method
-def checked(name: str, build: Callable[..., Any]) -> Callable[..., Any]:
+def checked_method(name: str, build: Callable[..., Any]) -> Callable[..., Any]:
     """Return `build`, which makes the method `name`, such that wrong returns of its functions raise a GgeurError."""
 
     def check(part: str, function: Any) -> Any:

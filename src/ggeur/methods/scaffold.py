@@ -13,26 +13,26 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ggeur.core.parameters import Positive, Traced
+from ggeur.core.hyperparameters import Positive, Traced
 from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
 from ggeur.methods.method import Method, add_term, inner
-from ggeur.methods.parts import Batch, LocalWork, Parts, RoundFacts, Sent
+from ggeur.methods.parts import Batch, LocalWork, Parts, Released, RoundFacts
 
 
-def scaffold(head: Head, *, server_rate: Traced[Positive] = 0.25) -> Method:
-    """`server_rate`: eta_g, the step of the server along the mean update."""
+def scaffold(head: Head, *, server_learning_rate: Traced[Positive] = 0.25) -> Method:
+    """`server_learning_rate`: eta_g, the step of the server along the mean update."""
 
     def init(params: Params, prepared: Parts, n_clients: int) -> tuple[Tree, Tree]:
         zero = jax.tree.map(jnp.zeros_like, params)
         return {"params": params, "c": zero, "N": jnp.asarray(float(n_clients))}, {"c_i": zero}
 
-    def correction(y: Params, batch: Batch, context: Sent) -> jax.Array:
+    def correction(y: Params, batch: Batch, context: Released) -> jax.Array:
         """Linear in y: its gradient is c - c_i."""
         return inner(jax.tree.map(jnp.subtract, context["c"], context["client"]["c_i"]), y)
 
     def upload(work: LocalWork) -> tuple[Parts, Tree]:
-        x, y, K, eta = work.start, work.end, work.steps, work.rate
+        x, y, K, eta = work.start, work.end, work.steps, work.learning_rate
         c, c_i = work.context["c"], work.context["client"]["c_i"]
         new = jax.tree.map(lambda c_i, c, x, y: c_i - c + (x - y) / (K * eta), c_i, c, x, y)
         message = {"dy": jax.tree.map(jnp.subtract, y, x), "dc": jax.tree.map(jnp.subtract, new, c_i)}
@@ -41,7 +41,7 @@ def scaffold(head: Head, *, server_rate: Traced[Positive] = 0.25) -> Method:
     def aggregate(server: Tree, total: Parts, facts: RoundFacts) -> Tree:
         share = facts.participants / server["N"]
         return {
-            "params": jax.tree.map(lambda x, dy: x + server_rate * dy, server["params"], total["dy"]),
+            "params": jax.tree.map(lambda x, dy: x + server_learning_rate * dy, server["params"], total["dy"]),
             "c": jax.tree.map(lambda c, dc: c + share * dc, server["c"], total["dc"]),
             "N": server["N"],
         }

@@ -11,7 +11,7 @@ from ggeur.data.datasets_paper import DATASETS
 from ggeur.data.image_table import load_any
 from ggeur.encode.encoder import DEFAULT
 from ggeur.encode.extras import installed, missing_extra
-from ggeur.paper.paper_tables import Part, PartEmbeddings, Table
+from ggeur.paper.paper_tables import PartEmbeddings, Table, TablePart
 
 
 class PartState(NamedTuple):
@@ -27,7 +27,7 @@ def part_states(table: Table, data: Path | None, encoder: str = DEFAULT) -> list
     return [PartState(part.name, missing(part, data, encoder), _is_local(part, data)) for part in table.parts]
 
 
-def missing(part: Part, data: Path | None, encoder: str = DEFAULT) -> str:
+def missing(part: TablePart, data: Path | None, encoder: str = DEFAULT) -> str:
     """What this machine lacks to embed a `part`, with native files below `data` and this `encoder`; else nothing."""
     below, wants = root(data), []
     dataset = DATASETS[part.dataset]
@@ -40,7 +40,7 @@ def missing(part: Part, data: Path | None, encoder: str = DEFAULT) -> str:
     return "; ".join(wants)
 
 
-def _is_local(part: Part, data: Path | None) -> bool:
+def _is_local(part: TablePart, data: Path | None) -> bool:
     return all(find(source, root(data)) for source in DATASETS[part.dataset].sources)
 
 

@@ -6,11 +6,11 @@ import jax
 import numpy as np
 
 from ggeur.data.image_table import ImageTable
-from ggeur.experiment.dealing import Dealer
 from ggeur.experiment.partitions import partition_rows
+from ggeur.experiment.trial_data import TrialData
 from ggeur.heads import resolve
 from ggeur.heads.head import Head
-from ggeur.paper.paper_tables import Part, PartEmbeddings
+from ggeur.paper.paper_tables import PartEmbeddings, TablePart
 from ggeur.settings.grid import Experiment
 
 _PASSES = 3  # a step costs about three times what the network costs forwards
@@ -18,12 +18,12 @@ _MORE = {"moon": 5 / 3, "fedntd": 4 / 3}  # which also ask other networks
 _BATCH, _TIMES, _LONGEST = 8, 50, 1.0  # pictures in a batch that is timed, so often, or for so many seconds
 
 
-def image_notes(part: Part, source: PartEmbeddings, network: str | None) -> list[str]:
+def image_notes(part: TablePart, source: PartEmbeddings, network: str | None) -> list[str]:
     """What a reader must know of these rows on the pictures of `source`, trained by another `network` if named."""
     assert isinstance(source.table, ImageTable)
     head, pixels, theirs = network or part.images["head"], source.table.pixels, part.images["pixels"]
     benchmark = part.images.get("benchmark", part.images["head"])
-    notes = [f"{part.name}: rows (images) have GroupNorm for the benchmark's BatchNorm, and our test rows."]
+    notes = [f"{part.name}: rows (images) have GroupNorm for the benchmark's BatchNorm, and our test samples."]
     if head != benchmark:
         notes.append(f"{part.name}: rows (images) are of {head}, in the place of the benchmark's {benchmark}.")
     if pixels != theirs:
@@ -36,13 +36,13 @@ def estimated_seconds(experiment: Experiment) -> float:
 
     It is a guess within a factor of two or three; it tells minutes from days.
     """
-    dealer, seconds = Dealer(), 0.0
+    trial_data, seconds = TrialData(), 0.0
     forwards: dict[tuple[str, str, int, int], float] = {}  # networks are timed once
     for point in experiment.points:
         head = resolve(point.train.head, **point.head_parameters)
         if not head.images:
             continue
-        table = dealer.split(point.data, experiment.seeds[0])
+        table = trial_data.split(point.data, experiment.seeds[0])
         rows = sum(map(len, partition_rows(table, point.partition, experiment.seeds[0])))
         network = (point.train.head, str(point.head_parameters), table.dimension, table.n_classes)
         if network not in forwards:

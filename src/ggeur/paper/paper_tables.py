@@ -18,7 +18,7 @@ NAMES = tuple(f"table{i}" for i in (1, 2, 3, 4, 5, 6, 7, 10, 11))
 STAND_INS = ("standin7",)  # a table's construction on other data, where its own cannot be had
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """One row of a table; `published` is the paper's row it stands beside, if its name is another."""
 
     name: str
@@ -35,13 +35,19 @@ class Row(NamedTuple):
 
 # Ours, in every table of accuracies: heads that are solved from the first message of the clients.
 ONE_MESSAGE = tuple(
-    Row(f"{name}, one message", method, control=True)
-    for name, method in (("LDA", "lda"), ("Ridge", "ridge"), ("limit", "limit"), ("gated", "gated"), ("auto", "auto"))
+    TableRow(f"{name}, one message", method, control=True)
+    for name, method in (
+        ("LDA", "lda"),
+        ("Ridge", "ridge"),
+        ("ggeur-limit", "ggeur-limit"),
+        ("mixture", "mixture"),
+        ("auto", "auto"),
+    )
 )
 
 
 @dataclass(frozen=True)
-class Part:
+class TablePart:
     """One dataset of a table. Its columns are the values of one setting, or its domains with AVG and STD."""
 
     name: str
@@ -64,8 +70,8 @@ class Table(BaseModel):
 
     name: str
     title: str
-    rows: tuple[Row, ...] = Field(alias="row")
-    parts: tuple[Part, ...] = Field(alias="part")
+    rows: tuple[TableRow, ...] = Field(alias="row")
+    parts: tuple[TablePart, ...] = Field(alias="part")
     method: dict[str, dict[str, Any]] = {}
     measure: str = "accuracy"
 
@@ -106,7 +112,7 @@ def match_tables(table: Table, given: Sequence[Path]) -> dict[str, PartEmbedding
     return found
 
 
-def _fits(part: Part, embeddings: EmbeddingTable) -> bool:
+def _fits(part: TablePart, embeddings: EmbeddingTable) -> bool:
     """As many classes, and domains of which at least one is the paper's, or one domain where it has one."""
     if part.classes != embeddings.n_classes or bool(part.domains) != (embeddings.n_domains > 1):
         return False
@@ -123,7 +129,7 @@ def names_images(patterns: Sequence[str]) -> bool:
     return any("(images)" in pattern.lower() for pattern in patterns)
 
 
-def select_rows(table: Table, patterns: Sequence[str]) -> tuple[Row, ...]:
+def select_rows(table: Table, patterns: Sequence[str]) -> tuple[TableRow, ...]:
     """The rows of a `table` that any of the `patterns` names, as in "FedAvg*", whatever the case; all without them."""
     wanted = [pattern.strip().lower() for pattern in patterns]
     for pattern in wanted:

@@ -11,10 +11,10 @@ from ggeur.core.errors import GgeurError, Unavailable
 from ggeur.data.image_table import ImageTable
 from ggeur.data.readers import plain_name
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.dealing import task_of
+from ggeur.experiment.trial_data import task_of
 from ggeur.methods.clip_folder import clip_folder
 from ggeur.paper.image_rows import image_notes
-from ggeur.paper.paper_tables import Part, PartEmbeddings, Row, Table
+from ggeur.paper.paper_tables import PartEmbeddings, Table, TablePart, TableRow
 from ggeur.paper.reproduction import AbsentRow, Arm, Column, Reproduction
 from ggeur.settings.grid import Experiment, override
 from ggeur.settings.schema import PROTOCOLS, Train
@@ -28,11 +28,11 @@ _NOT_TUNED = "protocol tuned does not cover rows on images; run them under anoth
 _ONLY_NAMED = "it takes long, and runs only when named, as in --rows '*(images)*'"
 
 
-def prepare(
+def prepare_table(
     table: Table,
     sources: Mapping[str, PartEmbeddings],
     *,
-    rows: Sequence[Row] | None = None,
+    rows: Sequence[TableRow] | None = None,
     seeds: int = 3,
     rounds: int | None = None,
     protocol: str = "paper",
@@ -96,7 +96,7 @@ def prepare(
     ), reading
 
 
-def _why_not(row: Row, protocol: str, embeddings: EmbeddingTable, given: Mapping[str, Any]) -> str:
+def _why_not(row: TableRow, protocol: str, embeddings: EmbeddingTable, given: Mapping[str, Any]) -> str:
     """Why a row cannot run on these embeddings, or nothing; `given` are the parameters of methods."""
     task, own = task_of(embeddings), given.get(row.method or "", {})
     try:
@@ -116,7 +116,7 @@ def _why_not(row: Row, protocol: str, embeddings: EmbeddingTable, given: Mapping
 
 
 def _overrides(
-    row: Row, part: Part, source: PartEmbeddings, protocol: str, rounds: int | None, notes: list[str]
+    row: TableRow, part: TablePart, source: PartEmbeddings, protocol: str, rounds: int | None, notes: list[str]
 ) -> dict[str, Any]:
     assert source.table is not None
     augment: dict[str, Any] = {"kind": row.augment} | ({"steps": row.steps} if row.steps else {})
@@ -151,7 +151,7 @@ def _overrides(
     return tree
 
 
-def _columns(table: Table, part: Part, embeddings: EmbeddingTable | None, notes: list[str]) -> list[Column]:
+def _columns(table: Table, part: TablePart, embeddings: EmbeddingTable | None, notes: list[str]) -> list[Column]:
     """The paper's columns and where their numbers are; a domain that is not the paper's is noted."""
     pictures = isinstance(embeddings, ImageTable)
     if embeddings is not None and not pictures and CLIP not in str(embeddings.meta.get("encoder", "")):

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from ggeur.core.custom import one_line
 from ggeur.core.errors import GgeurError
-from ggeur.core.names import one_line
 from ggeur.data.files import write_bytes
 
 FILE = "reproduction.json"

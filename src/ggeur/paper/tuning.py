@@ -1,8 +1,9 @@
-"""Protocol `tuned`: each row's one or two numbers that matter, chosen on training rows left out, for all alike.
+"""Protocol `tuned`: each row's one or two numbers that matter, chosen on training samples left out, for all alike.
 
 Every row of a table, with GGEUR and without, tries what `tuned.toml` has for its method: 20 rounds, one seed, one
-column of each part. What is left out is a fifth of the rows and, where cells are unseen, a quarter of the cells
-([partition] left_out). The best score is taken; of equal ones the first, which is the paper's own if it is among them.
+column of each part. What is left out is a fifth of the rows and, where trials are unseen, a quarter of the trials
+([partition] validation). The best score is taken; of equal ones the first, which is the paper's own if it is among
+them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,11 +13,11 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.packaged import packaged_toml
-from ggeur.experiment.dealing import Dealer
-from ggeur.experiment.partitions import cell_name
+from ggeur.experiment.partitions import group_name
 from ggeur.experiment.setup import Setup
-from ggeur.paper.paper_tables import Part, PartEmbeddings, Row, Table
-from ggeur.paper.reproduce import prepare
+from ggeur.experiment.trial_data import TrialData
+from ggeur.paper.paper_tables import PartEmbeddings, Table, TablePart, TableRow
+from ggeur.paper.reproduce import prepare_table
 from ggeur.paper.reproduction import AbsentRow, Arm, ChosenNumbers, Reproduction
 from ggeur.runs.result import Result
 from ggeur.settings.grid import Experiment
@@ -38,7 +39,7 @@ class Choosing(NamedTuple):
 def prepare_choice(
     table: Table,
     sources: Mapping[str, PartEmbeddings],
-    rows: Sequence[Row] | None,
+    rows: Sequence[TableRow] | None,
     rounds: int | None = None,
     changes: Sequence[str] = (),
 ) -> Choosing | None:
@@ -49,7 +50,7 @@ def prepare_choice(
     if table.measure != "accuracy":
         raise GgeurError(f"{table.name} measures {table.measure}, for which no number is tuned; use another protocol.")
     length = min(ROUNDS, rounds or ROUNDS)
-    whole, reading = prepare(table, sources, rows=rows, seeds=1, rounds=length, protocol="tuned", changes=changes)
+    whole, reading = prepare_table(table, sources, rows=rows, seeds=1, rounds=length, protocol="tuned", changes=changes)
     known, parts = packaged_toml("paper", "tuned.toml"), {part.name: part for part in table.parts}
     arms = {arm.arm: arm for arm in reading.arms}
     tried: list[dict[str, Any]] = []
@@ -72,10 +73,10 @@ def _arms(experiment: Experiment) -> list[dict[str, Any]]:
     return list(tree["arm"])
 
 
-def _candidate(tree: Mapping[str, Any], name: str, numbers: Numbers, part: Part) -> dict[str, Any]:
+def _candidate(tree: Mapping[str, Any], name: str, numbers: Numbers, part: TablePart) -> dict[str, Any]:
     """An arm with these numbers, on one column, trained without what is left out."""
     arm = with_numbers(tree, numbers) | {"name": name}
-    arm["partition"] = {**arm["partition"], "left_out": True}
+    arm["partition"] = {**arm["partition"], "validation": True}
     if part.vary is not None:
         section, key = part.vary.split(".")
         arm[section] = {**arm[section], key: part.values[0] if part.tuned_on is None else part.tuned_on}
@@ -84,30 +85,34 @@ def _candidate(tree: Mapping[str, Any], name: str, numbers: Numbers, part: Part)
 
 def with_numbers(tree: Mapping[str, Any], numbers: Numbers) -> dict[str, Any]:
     """An arm of an experiment with these numbers in place of its own."""
-    train, own = dict(tree["train"]), {key: value for key, value in numbers.items() if key != "rate"}
-    if "rate" in numbers:
-        train["rate"] = float(f"{train['rate'] * numbers['rate']:.6g}")
+    train, own = dict(tree["train"]), {key: value for key, value in numbers.items() if key != "learning_rate"}
+    if "learning_rate" in numbers:
+        train["learning_rate"] = float(f"{train['learning_rate'] * numbers['learning_rate']:.6g}")
     return {**tree, "train": train} | ({"method": {train["method"]: own}} if own else {})
 
 
 def words(tree: Mapping[str, Any], numbers: Numbers) -> str:
     """These numbers of an arm, as in "rate 0.03, mu 0.1"; "unchanged" where they are the table's own."""
-    shown = {**numbers} | ({"rate": with_numbers(tree, numbers)["train"]["rate"]} if "rate" in numbers else {})
+    shown = {**numbers} | (
+        {"learning_rate": with_numbers(tree, numbers)["train"]["learning_rate"]} if "learning_rate" in numbers else {}
+    )
     return ", ".join(f"{key.replace('_', ' ')} {value:g}" for key, value in shown.items()) or UNCHANGED
 
 
-def choose(choosing: Choosing, result: Result) -> tuple[dict[str, Numbers], list[ChosenNumbers]]:
+def choose_hyperparameters(choosing: Choosing, result: Result) -> tuple[dict[str, Numbers], list[ChosenNumbers]]:
     """Of the `result` of `choosing`: the numbers of every arm that had a choice, and what to tell of them."""
-    cells = {str(cell.settings["arm"]): cell for cell in result.cells}
+    trials = {str(trial.settings["arm"]): trial for trial in result.trials}
     points = {str(v["arm"]): p for v, p in zip(choosing.experiment.varied, choosing.experiment.points, strict=True)}
-    dealer, taken, told = Dealer(), {}, []
+    trial_data, taken, told = TrialData(), {}, []
     for name, options in choosing.candidates.items():
         setup = Setup.of(points[next(iter(options))])
-        table, held = dealer.rows(setup, 0)[0], dealer.left_out(setup, 0)
+        table, held = trial_data.samples(setup, 0)[0], trial_data.validation(setup, 0)
         scored = np.zeros(held.before.shape, np.bool_)
-        scored[table.domains[held.rows], table.y[held.rows]] = True
-        names = [cell_name(table, d, c) for d, c in np.argwhere(scored)]
-        score = np.array([[cells[arm].domains.get(cell, 0.0) for cell in names] for arm in options])  # none: diverged
+        scored[table.domains[held.samples], table.y[held.samples]] = True
+        names = [group_name(table, d, c) for d, c in np.argwhere(scored)]
+        score = np.array(
+            [[trials[arm].domains.get(trial, 0.0) for trial in names] for arm in options]
+        )  # none: diverged
         expected = (score @ held.weight(scored)[scored]).round(9)  # equal scores are equal, whatever the order of sums
         which = int(expected.argmax())
         arm, numbers = list(options.items())[which]
@@ -125,7 +130,7 @@ def prepare_tuned(
     told: Sequence[ChosenNumbers],
     *,
     only_changed: bool = False,
-    rows: Sequence[Row] | None = None,
+    rows: Sequence[TableRow] | None = None,
     seeds: int = 3,
     rounds: int | None = None,
     changes: Sequence[str] = (),
@@ -138,7 +143,7 @@ def prepare_tuned(
     changed = {of.row for of in told if of.numbers != UNCHANGED} or {rows[0].name}  # a run has a row
     run = [row for row in rows if row.name in changed or row.images or not only_changed]
     asked: Any = {"rows": run, "seeds": seeds, "rounds": rounds, "changes": changes}
-    plain, reading = prepare(table, sources, protocol="tuned", **asked)
+    plain, reading = prepare_table(table, sources, protocol="tuned", **asked)
     arms = [with_numbers(tree, taken.get(tree["name"], {})) for tree in _arms(plain)]
     reading.chosen, reading.order = list(told), [row.name for row in rows]
     if len(run) < len(rows):

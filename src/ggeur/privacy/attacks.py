@@ -1,7 +1,7 @@
-"""What follows from a message about the rows behind it: the rows themselves, their span, who was among them.
+"""What follows from a message about the samples behind it: the samples themselves, their span, who was among them.
 
-A cell is the rows of one class at one site. Each attack takes what a message says of a cell and nothing else, so an
-attacker can do all of this; whoever holds the rows too can measure how well it works (`experiment/audit`).
+A group is the samples of one class at one site. Each attack takes what a message says of a group and nothing else, so
+an attacker can do all of this; whoever holds the samples too can measure how well it works (`experiment/audit`).
 """
 
 from dataclasses import replace
@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.message import Message
+from ggeur.core.site_statistics import SiteStatistics
 from ggeur.core.types import Bool, Float
 
 _ZERO = 1e-10  # an eigenvalue over the largest, below which it is rounding
 _ROUNDING = 1e-14  # of a scatter, over the sum of squares that the mean's were taken off
-_INSIDE = 1e-6  # what may be left of a row outside a span it is in, over the row's distance from the mean
+_INSIDE = 1e-6  # what may be left of a sample outside a span it is in, over the sample's distance from the mean
 _EQUAL = 1e-6  # how well three norms must agree to be called equal
 
 
 class Spread(NamedTuple):
-    """The directions in which rows differ from their mean, largest first, and the sum of squares along each."""
+    """The directions in which samples differ from their mean, largest first, and the sum of squares along each."""
 
     values: Float  # (r,)
     vectors: Float  # (p, r)
@@ -34,17 +34,17 @@ class Spread(NamedTuple):
         return cls(values[kept], vectors[:, kept])
 
 
-class Cell(NamedTuple):
-    """What a message says of the rows of one class."""
+class Group(NamedTuple):
+    """What a message says of the samples of one class."""
 
     n: int
     mean: Float  # (p,)
-    spread: Spread | None = None  # of these rows or, where moments are pooled, of all classes' about their own means
-    freedom: int = 0  # how many directions those rows can fill: their number less that of their classes
+    spread: Spread | None = None  # of these samples or, where moments are pooled, of all classes' about their own means
+    freedom: int = 0  # how many directions those samples can fill: their number less that of their classes
 
 
-def cells(message: Message) -> dict[int, Cell]:
-    """The cells of a `message`, by class."""
+def groups(message: SiteStatistics) -> dict[int, Group]:
+    """The groups of a `message`, by class."""
     n = message.count.astype(int)
     pooled, freedom = None, int((n[n > 0] - 1).sum())
     if message.kind == "pooled" and freedom:
@@ -53,13 +53,13 @@ def cells(message: Message) -> dict[int, Cell]:
     for c in np.flatnonzero(message.present).tolist():
         if message.kind == "per-class":
             own = Spread.of(message.scatter_of(c), float(np.trace(message.second[c]))) if n[c] > 1 else None
-            found[c] = Cell(int(n[c]), message.mean[c], own, int(n[c]) - 1)
+            found[c] = Group(int(n[c]), message.mean[c], own, int(n[c]) - 1)
         else:
-            found[c] = Cell(int(n[c]), message.mean[c], pooled, freedom if pooled else 0)
+            found[c] = Group(int(n[c]), message.mean[c], pooled, freedom if pooled else 0)
     return found
 
 
-def remainder(total: Message, own: Message) -> Message:
+def remainder(total: SiteStatistics, own: SiteStatistics) -> SiteStatistics:
     """What is left of the `total` for a site that takes its `own` message off: with two sites, the other's message."""
     count = total.count - own.count
     return replace(
@@ -67,22 +67,24 @@ def remainder(total: Message, own: Message) -> Message:
     )
 
 
-def recovered_rows(cell: Cell) -> Float | None:
-    """The very rows (n, p) of a `cell`, in some order, where they follow from what is said of it; else None.
+def recovered_rows(group: Group) -> Float | None:
+    """The very samples (n, p) of a `group`, in some order, where they follow from what is said of it; else None.
 
-    One row is its mean. Of two, x = mean +- sqrt(lambda) v with the one eigenpair of their covariance. Three lie on
+    One sample is its mean. Of two, x = mean +- sqrt(lambda) v with the one eigenpair of their covariance. Three lie on
     an ellipse a third of a turn apart, and their norms, if they are equal, say where.
     """
-    if cell.n == 1:
-        return cell.mean[None]
-    if cell.spread is not None and not len(cell.spread.values):  # all alike
-        return np.repeat(cell.mean[None], cell.n, axis=0)
-    if cell.spread is None or cell.freedom != cell.n - 1 or cell.n > 3:  # pooled with other classes: not of these rows
+    if group.n == 1:
+        return group.mean[None]
+    if group.spread is not None and not len(group.spread.values):  # all alike
+        return np.repeat(group.mean[None], group.n, axis=0)
+    if (
+        group.spread is None or group.freedom != group.n - 1 or group.n > 3
+    ):  # pooled with other classes: not of these samples
         return None
-    if cell.n == 2:
-        step = np.sqrt(cell.spread.values[0] / 2) * cell.spread.vectors[:, 0]
-        return np.asarray(np.stack([cell.mean + step, cell.mean - step]))
-    return _three_rows(cell.mean, cell.spread)
+    if group.n == 2:
+        step = np.sqrt(group.spread.values[0] / 2) * group.spread.vectors[:, 0]
+        return np.asarray(np.stack([group.mean + step, group.mean - step]))
+    return _three_rows(group.mean, group.spread)
 
 
 def _three_rows(mean: Float, spread: Spread) -> Float | None:
@@ -102,34 +104,35 @@ def _three_rows(mean: Float, spread: Spread) -> Float | None:
     return np.asarray(mean + np.stack([np.cos(t), np.sin(t)], axis=1) @ axes.T)
 
 
-def in_span(mean: Float, spread: Spread, rows: NDArray[Any], inside: float = _INSIDE) -> Bool | None:
-    """Which of `rows` (m, p) can be among those behind `mean` and `spread`; None where the spread fills all space.
+def in_span(mean: Float, spread: Spread, samples: NDArray[Any], inside: float = _INSIDE) -> Bool | None:
+    """Which of `samples` (m, p) can be among those behind `mean` and `spread`; None where the spread fills all space.
 
-    Up to p rows leave a direction in which none of them differs from the mean. Any other row almost surely does.
+    Up to p samples leave a direction in which none of them differs from the mean. Any other sample almost surely does.
     """
     if len(spread.values) >= len(mean):
         return None
-    z = np.asarray(rows, np.float64) - mean
+    z = np.asarray(samples, np.float64) - mean
     left = z - (z @ spread.vectors) @ spread.vectors.T
     return np.asarray(np.linalg.norm(left, axis=1) <= inside * np.linalg.norm(z, axis=1))
 
 
-def likelihood_ratio(cell: Cell, rows: NDArray[Any]) -> Float:
-    """(m,): scores that order `rows` by how much likelier the message is with the row among the cell's than without.
+def likelihood_ratio(group: Group, samples: NDArray[Any]) -> Float:
+    """(m,): scores that order `samples` by how much likelier the message is with the sample among the group's than
+    without.
 
-    For Gaussian rows the scatter S is Wishart, and what is left of it without a row z has about (1 - h) times its
+    For Gaussian samples the scatter S is Wishart, and what is left of it without a sample z has about (1 - h) times its
     determinant, h = (z - mean)' S^-1 (z - mean). The population's covariance is in the ratio too, but an attacker does
-    not know it, so h decides: below 1 for every row behind S, and about p / n; about p / (n - p) for others. Without
+    not know it, so h decides: below 1 for every sample behind S, and about p / n; about p / (n - p) for others. Without
     second moments the covariance is taken to be round, and nearer to the mean is likelier.
     """
-    z = np.asarray(rows, np.float64) - cell.mean
-    if cell.spread is None or not len(cell.spread.values):
+    z = np.asarray(samples, np.float64) - group.mean
+    if group.spread is None or not len(group.spread.values):
         return np.asarray(-(z**2).sum(axis=1))
-    return np.asarray(-((z @ cell.spread.vectors) ** 2 / cell.spread.values).sum(axis=1))
+    return np.asarray(-((z @ group.spread.vectors) ** 2 / group.spread.values).sum(axis=1))
 
 
 def auc(members: Float, others: Float) -> float:
-    """How often a member scores above another row, ties counted half: 0.5 is a coin, 1 tells them apart."""
+    """How often a member scores above another sample, ties counted half: 0.5 is a coin, 1 tells them apart."""
     ranked = np.sort(others)
     below, upto = np.searchsorted(ranked, members, "left"), np.searchsorted(ranked, members, "right")
     return float((below + upto).mean() / 2 / len(others))

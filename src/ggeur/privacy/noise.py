@@ -1,11 +1,11 @@
-"""Gaussian noise on a message of rows in a ball: what one row, or one client, adds cannot be told from the noise.
+"""Gaussian noise on a message of samples in a ball: what one sample, or one client, adds cannot be told from the noise.
 
-A message is taken as one vector, (a n_c, sum_c / R, second / R^2) over all classes c. A row of length up to R is of one
-class, so to add or remove it moves that vector by at most D = sqrt(a^2 + 1 + 1), without second moments sqrt(a^2 + 1).
-The count has a smaller weight a than the others: heads need it least. Of a symmetric matrix, entries off the diagonal
-stand twice in its norm, so that they take noise a root of two smaller: a half of Z + Z'.
+A message is taken as one vector, (a n_c, sum_c / R, second / R^2) over all classes c. A sample of length up to R is of
+one class, so to add or remove it moves that vector by at most D = sqrt(a^2 + 1 + 1), without second moments sqrt(a^2 +
+1). The count has a smaller weight a than the others: heads need it least. Of a symmetric matrix, entries off the
+diagonal stand twice in its norm, so that they take noise a root of two smaller: a half of Z + Z'.
 
-A client's whole message is scaled down to a length of at most `clip` rows, clip D, where a client is to be hidden.
+A client's whole message is scaled down to a length of at most `clip` samples, clip D, where a client is to be hidden.
 """
 
 import math
@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import ndtri
 
-from ggeur.core.message import Message, Statistics
+from ggeur.core.site_statistics import Covariance, SiteStatistics
 from ggeur.core.types import Float
 from ggeur.privacy.calibration import gaussian_scale
 
@@ -45,13 +45,13 @@ class Noise:
 
 @dataclass(frozen=True)
 class Mechanism:
-    """The promise: (epsilon, delta) for one more or one less of `unit`, of rows no longer than `radius`."""
+    """The promise: (epsilon, delta) for one more or one less of `unit`, of samples no longer than `radius`."""
 
     epsilon: float
     delta: float
     radius: float
     unit: Literal["record", "client"] = "record"
-    clip: float | None = None  # rows' worth of a client's message, where a client is the unit
+    clip: float | None = None  # samples' worth of a client's message, where a client is the unit
     secure: bool = False  # sums are secure, so that only a total is ever seen
 
     @cached_property
@@ -59,17 +59,17 @@ class Mechanism:
         """s: noise over sensitivity."""
         return gaussian_scale(self.epsilon, self.delta)
 
-    def noise(self, kind: Statistics, clients: int) -> Noise:
+    def noise(self, kind: Covariance, clients: int) -> Noise:
         """That of one message among those of so many `clients`.
 
         Where only their total is seen, each adds its share. As a client knows its own, the others' must do alone.
         """
         share = 1 / np.sqrt(clients - 1) if self.secure else 1.0
         sigma = float(self.scale * self._row(kind) * (self.clip or 1.0) * share)
-        return Noise(sigma / COUNT, sigma * self.radius, 0.0 if kind == "means" else sigma * self.radius**2)
+        return Noise(sigma / COUNT, sigma * self.radius, 0.0 if kind == "none" else sigma * self.radius**2)
 
-    def apply(self, message: Message, clients: int, normals: Normals) -> Message:
-        """The noisy `message` of one of so many `clients`; every class has noise, with rows of it or not."""
+    def apply(self, message: SiteStatistics, clients: int, normals: Normals) -> SiteStatistics:
+        """The noisy `message` of one of so many `clients`; every class has noise, with samples of it or not."""
         m, noise = self._clipped(message), self.noise(message.kind, clients)
         half = normals(m.second.shape) / 2
         return replace(
@@ -79,11 +79,11 @@ class Mechanism:
             second=m.second + noise.second * (half + half.swapaxes(1, 2)),
         )
 
-    def _row(self, kind: Statistics) -> float:
-        """D: how far one row can move a message."""
-        return float(np.sqrt(COUNT**2 + (1 if kind == "means" else 2)))
+    def _row(self, kind: Covariance) -> float:
+        """D: how far one sample can move a message."""
+        return float(np.sqrt(COUNT**2 + (1 if kind == "none" else 2)))
 
-    def _clipped(self, m: Message) -> Message:
+    def _clipped(self, m: SiteStatistics) -> SiteStatistics:
         if self.clip is None:
             return m
         parts = COUNT * m.count, m.sum / self.radius, m.second / self.radius**2

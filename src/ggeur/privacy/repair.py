@@ -16,11 +16,11 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from ggeur.core.message import Message
+from ggeur.core.site_statistics import SiteStatistics
 from ggeur.core.types import Float
 from ggeur.privacy.noise import Noise
 
-M = TypeVar("M", bound=Message)
+M = TypeVar("M", bound=SiteStatistics)
 Under = Literal["levelled", "levelled as one", "dropped"]
 
 
@@ -47,7 +47,7 @@ def floor(noise: Noise, p: int) -> float:
     return float(noise.second * np.sqrt(2 * p))
 
 
-def _about_one_mean(total: Message) -> Float:
+def _about_one_mean(total: SiteStatistics) -> Float:
     whole = total.sum.sum(axis=0)
     return np.asarray(total.second[0] - np.outer(whole, whole) / max(float(total.count.sum()), 1.0))
 

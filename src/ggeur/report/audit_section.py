@@ -1,4 +1,4 @@
-"""What an audit found, in words and as a figure: of how many cells who can find out what."""
+"""What an audit found, in words and as a figure: of how many trials who can find out what."""
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
@@ -16,7 +16,7 @@ _WHO: dict[Party, str] = {
 }
 _SIZES = ((1, 1), (2, 2), (3, 9), (10, 99), (100, 10**9))
 _COLOURS: dict[Found, str] = {
-    "exact rows": "#D55E00",
+    "exact samples": "#D55E00",
     "span": "#E69F00",
     "membership": "#F0E442",
     "nothing found": "#56B4E9",
@@ -26,14 +26,15 @@ _COLOURS: dict[Found, str] = {
 
 def audit_words(found: Audit) -> list[str]:
     """A sentence for each party, and one for all."""
-    rows = sum(f.rows for f in found.of("server"))
+    samples = sum(f.samples for f in found.of("server"))
     said = [f"{who}: {_sentence(found.of(party))}" for party, who in _WHO.items()]
     if any(f.found == "span" for f in found.findings):
         said.append(
-            "A class with no more rows than dimensions spans a plane that its second moment shows: whoever holds a row "
+            "A class with no more samples than dimensions spans a plane that its second moment shows: whoever holds a "
+            "sample "
             "sees whether it lies there, so a threshold alone does not hide who took part."
         )
-    return [*said, f"In all {found.exact:,} of {rows:,} rows can be recovered exactly by somebody."]
+    return [*said, f"In all {found.exact:,} of {samples:,} samples can be recovered exactly by somebody."]
 
 
 def audit_section(found: Audit, id: str) -> str:
@@ -43,18 +44,20 @@ def audit_section(found: Audit, id: str) -> str:
 
 
 def audit_chart(found: Audit) -> Figure:
-    """For each party, cells by their number of rows, and what is found out of how many."""
-    sizes = [s for s in _SIZES if any(s[0] <= f.rows <= s[1] for f in found.findings)]
+    """For each party, trials by their number of samples, and what is found out of how many."""
+    sizes = [s for s in _SIZES if any(s[0] <= f.samples <= s[1] for f in found.findings)]
     with rc_context(STYLE):
         figure, axes = grid(len(PARTIES), 2, 7.6, 2.2, 0.9)
         for ax, party in zip(axes, PARTIES, strict=True):
             bottom = [0] * len(sizes)
             for what in reversed(ORDER):
-                many = [sum(f.found == what and low <= f.rows <= high for f in found.of(party)) for low, high in sizes]
+                many = [
+                    sum(f.found == what and low <= f.samples <= high for f in found.of(party)) for low, high in sizes
+                ]
                 ax.bar(range(len(sizes)), many, bottom=bottom, color=_COLOURS[what], label=what, edgecolor=INK, lw=0.3)
                 bottom = [a + b for a, b in zip(bottom, many, strict=True)]
             ax.set_xticks(range(len(sizes)), [_named(*size) for size in sizes])
-            ax.set(title=party, ylabel="cells", xlabel="rows of a class at a client")
+            ax.set(title=party, ylabel="trials", xlabel="samples of a class at a client")
         handles, names = axes[0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=len(names), fontsize="small")
     return figure
@@ -65,13 +68,15 @@ def _named(low: int, high: int) -> str:
 
 
 def _sentence(findings: list[Finding]) -> str:
-    by = {name: [f for f in findings if f.found == name] for name in ("exact rows", "span", "membership", "not sent")}
+    by = {
+        name: [f for f in findings if f.found == name] for name in ("exact samples", "span", "membership", "not sent")
+    }
     parts = []
-    if by["exact rows"]:
-        rows = sum(f.recovered for f in findings)
-        parts.append(f"recovers {rows:,} {'row' if rows == 1 else 'rows'}, in {len(by['exact rows']):,}")
+    if by["exact samples"]:
+        samples = sum(f.recovered for f in findings)
+        parts.append(f"recovers {samples:,} {'sample' if samples == 1 else 'samples'}, in {len(by['exact samples']):,}")
     if by["span"]:
-        parts.append(f"tells without error who is among the rows of {len(by['span']):,}")
+        parts.append(f"tells without error who is among the samples of {len(by['span']):,}")
     if by["membership"]:
         best = max(f.auc or 0 for f in by["membership"])
         parts.append(f"guesses it better than a coin in {len(by['membership']):,} (AUC up to {best:.2f})")
@@ -80,4 +85,4 @@ def _sentence(findings: list[Finding]) -> str:
     rest = [f.auc for f in findings if f.found == "nothing found" and f.auc is not None]
     if rest:
         parts.append(f"is sure of none of {len(rest):,} by itself (mean AUC {sum(rest) / len(rest):.2f})")
-    return f"of {len(findings):,} cells {', '.join(parts) or 'finds nothing'}."
+    return f"of {len(findings):,} trials {', '.join(parts) or 'finds nothing'}."

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from ggeur.report.canvas import FAINT, INK, STYLE, grid, in_lines
-from ggeur.report.entries import Entry, Pair, Variant
+from ggeur.report.entries import Pair, ReportEntry, Variant
 from ggeur.report.tables import Number
 
 _STYLE: Any = {**STYLE, "axes.titlesize": 9, "axes.spines.top": False, "axes.spines.right": False}
@@ -40,9 +40,9 @@ def _order(variants: Sequence[str]) -> list[str]:
     return known + [v for v in dict.fromkeys(variants) if v not in known]
 
 
-def convergence(entries: Sequence[Entry]) -> Figure | None:
+def convergence(entries: Sequence[ReportEntry]) -> Figure | None:
     """AVG of the `entries` after each round, a panel per method and condition (Figure 8); bands are ± over seeds."""
-    trained = [e for e in entries if any(len(c.rounds) > 1 for c in e.row.cells)]
+    trained = [e for e in entries if any(len(c.rounds) > 1 for c in e.row.trials)]
     panels = _panels(trained, lambda e: (e.method, e.condition))
     if not panels:
         return None
@@ -64,18 +64,18 @@ def convergence(entries: Sequence[Entry]) -> Figure | None:
     return figure
 
 
-def _panels(entries: Sequence[Entry], key: Callable[[Entry], Hashable]) -> list[list[Entry]]:
+def _panels(entries: Sequence[ReportEntry], key: Callable[[ReportEntry], Hashable]) -> list[list[ReportEntry]]:
     """Finished entries by what they have in common, where there are two to compare, and no more than fit."""
-    groups: dict[Hashable, list[Entry]] = {}
+    groups: dict[Hashable, list[ReportEntry]] = {}
     for entry in entries:
         if entry.avg is not None:
             groups.setdefault(key(entry), []).append(entry)
     return [group for group in groups.values() if len(group) > 1][:_PANELS]
 
 
-def _curve(ax: Axes, entry: Entry, i: int, band: bool) -> None:
+def _curve(ax: Axes, entry: ReportEntry, i: int, band: bool) -> None:
     colour, dash, _ = _look(entry.variant, i)
-    curves = [c.rounds for c in entry.row.cells if c.status == "ok" and c.rounds]
+    curves = [c.rounds for c in entry.row.trials if c.status == "ok" and c.rounds]
     length = min(map(len, curves))
     values: NDArray[np.float64] = np.array([c[:length] for c in curves])
     rounds, mean = np.arange(1, length + 1), values.mean(axis=0)
@@ -86,7 +86,7 @@ def _curve(ax: Axes, entry: Entry, i: int, band: bool) -> None:
         ax.fill_between(rounds, mean - spread, mean + spread, color=colour, alpha=0.18, lw=0)
 
 
-def controls(entries: Sequence[Entry]) -> Figure | None:
+def controls(entries: Sequence[ReportEntry]) -> Figure | None:
     """Final AVG of one method under every augmentation, with 95 % intervals: what controls leave to the geometry."""
     method = next((e.method for e in entries if e.variant in (Variant.RESAMPLE, Variant.PROTOTYPES)), None)
     panels = _panels([e for e in entries if e.method == method], lambda e: e.condition)
@@ -108,9 +108,9 @@ def controls(entries: Sequence[Entry]) -> Figure | None:
     return figure
 
 
-def _dot(ax: Axes, entry: Entry, place: float, i: int) -> None:
+def _dot(ax: Axes, entry: ReportEntry, place: float, i: int) -> None:
     colour, _, marker = _look(entry.variant, i)
-    number = Number(tuple(c.avg for c in entry.row.cells if c.status == "ok" and c.avg is not None))
+    number = Number(tuple(c.avg for c in entry.row.trials if c.status == "ok" and c.avg is not None))
     if number.interval is not None:
         ax.plot(number.interval, [place, place], color=colour, lw=2, solid_capstyle="round")
     ax.plot(number.values, [place] * len(number.values), "|", color=colour, ms=5, alpha=0.6)

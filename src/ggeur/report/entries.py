@@ -7,8 +7,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from ggeur.core.custom import is_custom
 from ggeur.core.errors import GgeurError
-from ggeur.core.names import is_own
 from ggeur.core.packaged import packaged_toml
 from ggeur.federation.augmentation import ggeur, none, prototypes, resample
 from ggeur.heads import IMAGES
@@ -36,7 +36,7 @@ class Variant(StrEnum):
 _METHOD_NAMES = packaged_toml("report", "method_names.toml")
 
 
-class Entry(NamedTuple):
+class ReportEntry(NamedTuple):
     """One row of a result with its place in the comparison."""
 
     name: str
@@ -52,11 +52,11 @@ class Entry(NamedTuple):
         return self.row.avg
 
     def mean(self, name: str) -> float | None:
-        """A number of a cell by its `name`, on average over the seeds that finished; None where they do not have it.
+        """A number of a trial by its `name`, on average over the seeds that finished; None where they do not have it.
 
         Numbers of every client are averaged over clients first.
         """
-        values = [getattr(cell, name) for cell in self.row.cells if cell.status == "ok"]
+        values = [getattr(trial, name) for trial in self.row.trials if trial.status == "ok"]
         numbers = [np.mean(value) for value in values if value not in (None, [])]
         return float(np.mean(numbers)) if numbers else None
 
@@ -75,12 +75,12 @@ class Entry(NamedTuple):
 class Pair(NamedTuple):
     """GGEUR and a row that differs from it in the augmentation alone."""
 
-    full: Entry
-    other: Entry
+    full: ReportEntry
+    other: ReportEntry
     difference: Difference | None  # None with fewer than two common seeds
 
     @classmethod
-    def of(cls, full: Entry, other: Entry) -> Self:
+    def of(cls, full: ReportEntry, other: ReportEntry) -> Self:
         """Two finished rows, seed by seed: `full` is compared with `other`."""
         try:
             return cls(full, other, paired_difference(full.row, other.row))
@@ -106,7 +106,7 @@ class Pair(NamedTuple):
         return f"{self.mean:+.2f} points" + (f" [{d.low:+.2f}, {d.high:+.2f}]" if d is not None else "")
 
 
-def entries(result: Result, experiment: Experiment, reading: Reproduction | None) -> list[Entry]:
+def entries(result: Result, experiment: Experiment, reading: Reproduction | None) -> list[ReportEntry]:
     """Every row of the `result` of an `experiment`, in its order; `reading` says which of the paper's each one is."""
     points = list(zip(experiment.varied, experiment.points, strict=True))
     rows = [(row, point) for row in result.rows() for varied, point in points if varied == row.settings]
@@ -127,25 +127,25 @@ def entries(result: Result, experiment: Experiment, reading: Reproduction | None
         variant = _variant(point, weights, steps, scale, most)
         name = arm.row if arm is not None else row_name(row)
         published = "" if arm is None else arm.published
-        found.append(Entry(name, point.train.method, variant, condition, row, point, published))
+        found.append(ReportEntry(name, point.train.method, variant, condition, row, point, published))
     return found
 
 
 def draws_noise(point: Settings) -> bool:
     """Whether noise is drawn at a point; of a user's own augmentation nobody knows, as it is not imported."""
-    return not is_own(point.augment.kind) and point.augment.build().noise is not None
+    return not is_custom(point.augment.kind) and point.augment.build().noise is not None
 
 
 def _variant(point: Settings, weights: str, steps: int | None, scale: str, most: int) -> str:
     a = point.augment
-    if is_own(a.kind):  # which is not imported to be named
+    if is_custom(a.kind):  # which is not imported to be named
         return a.kind.partition(":")[2]
     augmentation = a.build()
     words = [augmentation.label]
     if augmentation.noise is not None:
         words += [f"step {a.steps}"] if (a.steps or 1) < most else []
         words += [f"scale {a.scale}"] if a.scale != scale else []
-        words += [a.statistics] if a.statistics != "per-class" else []
+        words += [a.covariance] if a.covariance != "per-class" else []
     extra = [f"{point.train.weights} weights"] if point.train.weights != weights else []
     extra += [Variant.STEPS_MATCHED] if point.train.local_steps not in (None, steps) else []
     extra += [Variant.PICTURES] if point.train.head in IMAGES else []
@@ -153,10 +153,10 @@ def _variant(point: Settings, weights: str, steps: int | None, scale: str, most:
     return ", ".join(extra if extra and augmentation.rule is None else words + extra)
 
 
-def pairs(all_entries: Sequence[Entry], variant: str = Variant.PLAIN) -> list[Pair]:
+def pairs(all_entries: Sequence[ReportEntry], variant: str = Variant.PLAIN) -> list[Pair]:
     """GGEUR beside `variant` of the same method under the same condition, wherever both of `all_entries` finished."""
     done = [entry for entry in all_entries if entry.avg is not None]
-    others: dict[tuple[str, str], Entry] = {}
+    others: dict[tuple[str, str], ReportEntry] = {}
     for entry in done:
         if entry.variant == variant:
             others.setdefault((entry.method, entry.condition), entry)

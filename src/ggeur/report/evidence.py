@@ -15,7 +15,7 @@ from ggeur.paper.reproduction import Reproduction
 from ggeur.report import charts, figures, inspection
 from ggeur.report.canvas import plain_names, plain_text
 from ggeur.report.captions import CaptionedFigure, captioned
-from ggeur.report.entries import Entry, draws_noise, pairs
+from ggeur.report.entries import ReportEntry, draws_noise, pairs
 from ggeur.report.words import published_gain
 from ggeur.settings.schema import Settings
 
@@ -23,7 +23,7 @@ _CLASSES = 30  # of which spectra are drawn
 _CLIENTS = 40  # of which rows are counted
 
 
-def evidence_of_training(entries: Sequence[Entry], reading: Reproduction | None) -> list[CaptionedFigure]:
+def evidence_of_training(entries: Sequence[ReportEntry], reading: Reproduction | None) -> list[CaptionedFigure]:
     """What GGEUR adds, what of that the controls have as well, and how training went.
 
     `entries` are the rows of a run and `reading` is how to read it as a table of the paper, if it is one.
@@ -41,7 +41,7 @@ def evidence_of_training(entries: Sequence[Entry], reading: Reproduction | None)
     return [captioned(key, figure, **words) for key, figure in drawn.items() if figure is not None]
 
 
-def evidence(entries: Sequence[Entry], seed: int) -> tuple[list[CaptionedFigure], list[str]]:
+def evidence(entries: Sequence[ReportEntry], seed: int) -> tuple[list[CaptionedFigure], list[str]]:
     """The figures of every table of embeddings that the run of these `entries` used, and what could not be drawn.
 
     `seed` is that of the split and the partition which are drawn.
@@ -86,7 +86,7 @@ def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[Captione
     if found := inspection.similarities(table):
         shown = [p._replace(domains=(plain_text(p.domains[0]), plain_text(p.domains[1]))) for p in found]
         same, other = (float(np.mean([getattr(p, kind) for p in found])) for kind in ("same", "other"))
-        similarity = [captioned("similarity", figures.similarity(shown), table=name, same=same, other=other)]
+        similarity = [captioned("similarity", figures.draw_similarity(shown), table=name, same=same, other=other)]
     full = max(points, key=lambda p: (draws_noise(p), p.augment.steps or 1))
     augment = full.augment.model_copy(update={"kind": "ggeur", "parameters": {}}).build()
     rows = partition_rows(table, full.partition, seed)
@@ -94,11 +94,11 @@ def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[Captione
     view = view._replace(client=plain_text(view.client))
     values, names = inspection.spectra(table)
     chosen = np.unique(np.linspace(0, len(names) - 1, min(len(names), _CLASSES)).astype(int))
-    spectra = figures.spectra(values[chosen], [names[i] for i in chosen])
+    spectra = figures.draw_spectra(values[chosen], [names[i] for i in chosen])
     return [
         labels,
         *similarity,
-        captioned("view", figures.client_view(view), table=name),
+        captioned("view", figures.draw_client_view(view), table=name),
         captioned("spectra", spectra, table=name),
     ]
 

@@ -21,7 +21,7 @@ _HEAT = "YlGnBu"
 _POINTS = 400  # of a class in one panel
 
 
-def save(figure: Figure, stem: Path) -> list[Path]:
+def save_figure(figure: Figure, stem: Path) -> list[Path]:
     """Write a `figure` as `stem`.png and `stem`.svg, each whole or not at all."""
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg")]
     for path in paths:
@@ -60,7 +60,7 @@ def label_distribution(
     return figure
 
 
-def similarity(pairs: Sequence[Similarity], top: int = 5) -> Figure:
+def draw_similarity(pairs: Sequence[Similarity], top: int = 5) -> Figure:
     """Geometric similarity of the classes of two domains by `top` eigenvectors, one panel a pair (Figure 6).
 
     The finding to look for: the diagonal stands out.
@@ -82,7 +82,7 @@ def similarity(pairs: Sequence[Similarity], top: int = 5) -> Figure:
     return figure
 
 
-def client_view(view: ClientView) -> Figure:
+def draw_client_view(view: ClientView) -> Figure:
     """What a client holds, what GGEUR makes of it, and what all clients hold, in one plane (Figures 1, 3 and 5)."""
     panels = (
         (f"{view.client}: own rows", view.own),
@@ -113,7 +113,7 @@ def client_view(view: ClientView) -> Figure:
     return figure
 
 
-def spectra(eigenvalues: Float, class_names: Sequence[str]) -> Figure:
+def draw_spectra(eigenvalues: Float, class_names: Sequence[str]) -> Figure:
     """The `eigenvalues` (C, r) of each class, and the share of its variance that the leading ones carry."""
     share = np.cumsum(eigenvalues, axis=1) / np.maximum(eigenvalues.sum(axis=1, keepdims=True), 1e-300)
     rank = np.arange(1, eigenvalues.shape[1] + 1)

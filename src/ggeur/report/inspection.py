@@ -15,32 +15,32 @@ from ggeur.core.types import Float, Int
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.partitions import client_names
 from ggeur.federation.augmentation import Augmentation
-from ggeur.federation.simulated import Clients, augment_clients
+from ggeur.federation.local_clients import Clients, augment_clients
 
 TOP = 5  # eigenvectors that the paper compares (Section 2)
 BETAS = (0.1, 0.3, 0.5, 0.7, 1.0, 5.0)  # skews of its Figure 9
 
 
 def counts(table: EmbeddingTable) -> Int:
-    """Rows of each domain and class, (D, C)."""
+    """Samples of each domain and class, (D, C)."""
     flat = table.domains * table.n_classes + table.y
     return np.bincount(flat, minlength=table.n_domains * table.n_classes).reshape(table.n_domains, -1)
 
 
 def client_counts(table: EmbeddingTable, parts: Sequence[Int]) -> Int:
-    """Rows of each client and class, (K, C): Figures 7 and 9."""
-    return np.stack([np.bincount(table.y[rows], minlength=table.n_classes) for rows in parts])
+    """Samples of each client and class, (K, C): Figures 7 and 9."""
+    return np.stack([np.bincount(table.y[samples], minlength=table.n_classes) for samples in parts])
 
 
 def norms(table: EmbeddingTable) -> list[tuple[float, float] | None]:
-    """Mean and deviation of the embeddings' lengths in each domain; None where it has no rows."""
+    """Mean and deviation of the embeddings' lengths in each domain; None where it has no samples."""
     norm = np.linalg.norm(table.x.astype(np.float32), axis=1)
     own = [norm[table.domains == d] for d in range(table.n_domains)]
     return [(float(n.mean()), float(n.std())) if len(n) else None for n in own]
 
 
 def spectra(table: EmbeddingTable) -> tuple[Float, list[str]]:
-    """Eigenvalues of the covariance of every class that has rows, (C', r) descending, and the classes' names."""
+    """Eigenvalues of the covariance of every class that has samples, (C', r) descending, and the classes' names."""
     held = np.unique(table.y)
     values = np.zeros((len(held), min(table.dimension, int(np.bincount(table.y).max(initial=1)))))
     for i, c in enumerate(held):
@@ -57,9 +57,9 @@ def directions(eigenvalues: Float, share: float) -> Int:
 
 
 def _shape(x: NDArray[Any], *, centred: bool = True) -> tuple[Float, Float]:
-    """Eigenvalues (r,), descending, and eigenvectors (p, r) of the rows' covariance.
+    """Eigenvalues (r,), descending, and eigenvectors (p, r) of the samples' covariance.
 
-    Of rows times rows and dimensions times dimensions the smaller is decomposed: classes are often small.
+    Of samples times samples and dimensions times dimensions the smaller is decomposed: classes are often small.
     """
     x = x.astype(np.float64)
     x = (x - x.mean(axis=0) if centred else x) / np.sqrt(len(x))
@@ -91,7 +91,7 @@ class Similarity(NamedTuple):
 
 
 def similarities(table: EmbeddingTable, *, centred: bool = True) -> list[Similarity]:
-    """Every pair of domains, over the classes that both hold with more rows than eigenvectors compared (Figure 6).
+    """Every pair of domains, over the classes that both hold with more samples than eigenvectors compared (Figure 6).
 
     `centred=False` compares the uncentred moments of Eq. 1 as printed, whose first eigenvector is nearly the mean.
     """
@@ -144,33 +144,35 @@ def client_view(
     class_names: Sequence[str],
     seed: int,
 ) -> ClientView:
-    """A client's rows before and after it is augmented, and all clients' rows (Figures 1, 3 and 5).
+    """A client's samples before and after it is augmented, and all clients' samples (Figures 1, 3 and 5).
 
-    Without a `client`: the one with most rows. Without `class_names`: the class the client holds most of, the one it
+    Without a `client`: the one with most samples. Without `class_names`: the class the client holds most of, the one it
     holds least of, and one that it lacks, if there is one.
     """
     if client is None:
-        client = int(np.argmax([len(rows) for rows in parts]))
+        client = int(np.argmax([len(samples) for samples in parts]))
     if not 0 <= client < len(parts):
         raise GgeurError(f"There is no client {client}; there are {len(parts)}, counted from 0.")
     check_classes(table, class_names)
     own = client_counts(table, parts)
     chosen = np.array([table.class_names.index(n) for n in class_names] or _telling(own[client], own.sum(axis=0)))
-    few, rows = _only(table, parts, chosen)
-    clients = Clients.of(few.x, few.y, few.domains, few.n_classes, rows)
+    few, samples = _only(table, parts, chosen)
+    clients = Clients.of(few.x, few.y, few.domains, few.n_classes, samples)
     made = augment_clients(clients, augmentation, seed)
     base = np.concatenate([few.x, made.prototypes.astype(few.x.dtype)])
     augmented = made.sets[client].materialise(base, made.bank)
-    everyone = np.concatenate(rows)
+    everyone = np.concatenate(samples)
     centre = few.x[everyone].mean(axis=0, dtype=np.float64)
     _, values, axes = np.linalg.svd(few.x[everyone] - centre, full_matrices=False)
     plane, energy = axes[:2].T, values**2 / max(float((values**2).sum()), 1e-300)
     if plane.shape[1] < 2:
-        raise GgeurError("A view in the plane needs embeddings of two dimensions and clients with at least two rows.")
+        raise GgeurError(
+            "A view in the plane needs embeddings of two dimensions and clients with at least two samples."
+        )
     return ClientView(
         client=client_names(table, parts)[client],
         class_names=tuple(table.class_names[c] for c in chosen),
-        own=Cloud((few.x[rows[client]] - centre) @ plane, few.y[rows[client]]),
+        own=Cloud((few.x[samples[client]] - centre) @ plane, few.y[samples[client]]),
         augmented=Cloud((augmented - centre) @ plane, made.sets[client].y.astype(np.int64)),
         everyone=Cloud((few.x[everyone] - centre) @ plane, few.y[everyone]),
         shares=(float(energy[0]), float(energy[1])),
@@ -180,21 +182,21 @@ def client_view(
 def _telling(own: Int, total: Int) -> list[int]:
     held = np.flatnonzero(own)
     if not len(held):
-        raise GgeurError("This client holds no rows, so there is nothing to look at; choose another with --client.")
+        raise GgeurError("This client holds no samples, so there is nothing to look at; choose another with --client.")
     by_count = held[np.argsort(-own[held], kind="stable")]
     lacking = np.flatnonzero((own == 0) & (total > 0))
     return list(dict.fromkeys([*by_count[:1].tolist(), *by_count[-1:].tolist(), *lacking[:1].tolist()]))
 
 
 def _only(table: EmbeddingTable, parts: Sequence[Int], classes: Int) -> tuple[EmbeddingTable, list[Int]]:
-    """The table of these classes alone, numbered in their order, and the clients' rows in it."""
+    """The table of these classes alone, numbered in their order, and the clients' samples in it."""
     kept = np.isin(table.y, classes)
     place = np.cumsum(kept) - 1
     code = np.zeros(table.n_classes, np.int64)
     code[classes] = np.arange(len(classes))
     names = tuple(table.class_names[c] for c in classes)
     few = replace(table.subset(kept), y=code[table.y[kept]], class_names=names, text={})
-    return few, [place[rows[kept[rows]]] for rows in parts]
+    return few, [place[samples[kept[samples]]] for samples in parts]
 
 
 def thin(points: Float, most: int) -> Float:

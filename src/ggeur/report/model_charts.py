@@ -1,4 +1,4 @@
-"""The charts of a fitted model: what every candidate was expected to reach, and where its test rows are right."""
+"""The charts of a fitted model: what every candidate was expected to reach, and where its test samples are right."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from ggeur.report.canvas import FAINT, INK, STYLE, colourbar, grid, name_ticks, 
 
 _STYLE: Any = {**STYLE, "axes.spines.top": False, "axes.spines.right": False}
 _TOLD = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99)  # thresholds that are written beside a curve
-_WRITTEN = 12  # names along a side up to which the cells of a heat map are written out
+_WRITTEN = 12  # names along a side up to which the trials of a heat map are written out
 
 
 def candidates(expected: Mapping[str, float], taken: str, tested: float | None) -> Figure:
@@ -30,7 +30,7 @@ def candidates(expected: Mapping[str, float], taken: str, tested: float | None) 
             if is_taken:
                 ax.plot([0], [place], "o", color=INK, ms=6, label="taken")
             if is_taken and tested is not None:
-                ax.plot([tested - base], [place], "D", color="#D55E00", ms=6, label="its test rows")
+                ax.plot([tested - base], [place], "D", color="#D55E00", ms=6, label="its test samples")
             shown, weight = f"{value:.2f} %{', taken' if is_taken else ''}", "bold" if is_taken else "normal"
             ax.text(1.03, place, shown, transform=ax.get_yaxis_transform(), va="center", fontsize=8, weight=weight)
         ax.set_yticks(range(len(expected)), [plain_text(label, 40) for label in expected])
@@ -61,7 +61,7 @@ def tested(percent: Float, domains: Sequence[str], classes: Sequence[str]) -> Fi
     return figure
 
 
-def coverage(curves: Mapping[str, Sequence[Sequence[float]]]) -> Figure:
+def coverage_chart(curves: Mapping[str, Sequence[Sequence[float]]]) -> Figure:
     """Percent right of the answers that are given, against percent given: one curve per kind of rows.
 
     A point is [threshold, percent answered, percent right]; a few thresholds are written beside theirs.

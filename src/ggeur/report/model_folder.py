@@ -9,13 +9,13 @@ import numpy as np
 from ggeur.core.errors import GgeurError
 from ggeur.core.types import Float, Int
 from ggeur.experiment.contributions import Contributions
-from ggeur.experiment.contributions import load as load_contributions
+from ggeur.experiment.contributions import load_contributions
 from ggeur.experiment.joining import Opened
 from ggeur.experiment.solution import Solution
 from ggeur.federation.ledger import Entry
-from ggeur.runs.change import current, pending
 from ggeur.runs.model import Model
 from ggeur.runs.site_files import LEDGER, load_sums, read_receipts
+from ggeur.runs.transaction import current, pending
 
 
 class FittedFolder(NamedTuple):
@@ -25,7 +25,7 @@ class FittedFolder(NamedTuple):
     model: Model
     solution: Solution
     entries: Sequence[Entry]
-    counts: Mapping[str, Int]  # rows of every class at each site
+    counts: Mapping[str, Int]  # samples of every class at each site
     receipts: Sequence[Mapping[str, Any]]
     contributions: Contributions | None
 
@@ -41,15 +41,17 @@ class FittedFolder(NamedTuple):
 
     @property
     def percent(self) -> tuple[tuple[str, ...], Float]:
-        """Domains, and the percentage of test rows right of each and of each class (D, C), NaN where there are none."""
-        cells = self.model.metrics.get("cells", {})
-        found = np.full((len(cells), len(self.model.class_names)), np.nan)
-        for d, own in enumerate(cells.values()):
+        """Domains, and the percentage of test samples right of each and of each class (D, C), NaN where there are
+        none.
+        """
+        trials = self.model.metrics.get("trials", {})
+        found = np.full((len(trials), len(self.model.class_names)), np.nan)
+        for d, own in enumerate(trials.values()):
             for c, name in enumerate(self.model.class_names):
                 if name in own:
-                    right, rows = own[name]
-                    found[d, c] = 100 * right / rows
-        return tuple(cells), found
+                    right, samples = own[name]
+                    found[d, c] = 100 * right / samples
+        return tuple(trials), found
 
 
 def is_model(folder: Path) -> bool:
@@ -57,7 +59,7 @@ def is_model(folder: Path) -> bool:
     return current(folder, "model.json").is_file() and not (folder / "result.json").exists()
 
 
-def read_model(folder: Path, own: bool = False) -> FittedFolder:
+def read_model_folder(folder: Path, own: bool = False) -> FittedFolder:
     """What the `folder` holds; `own` allows a method that is a user's own, whose module is imported."""
     if not current(folder, LEDGER).exists():
         raise GgeurError(

@@ -10,10 +10,10 @@ from ggeur.report.canvas import plain_names
 from ggeur.report.captions import CaptionedFigure, captioned
 from ggeur.report.contributions_section import contributions_section
 from ggeur.report.figures import label_distribution
-from ggeur.report.model_folder import FittedFolder, read_model
+from ggeur.report.model_folder import FittedFolder, read_model_folder
 from ggeur.report.template import render_page
 from ggeur.runs.card import calibration_words
-from ggeur.runs.promise import sentences
+from ggeur.runs.privacy_statement import sentences
 from ggeur.runs.site_files import CONTRIBUTIONS, LEDGER, PAGE, RECEIPTS, SUMS
 
 _ROWS = 40  # of a heat map
@@ -36,7 +36,7 @@ def write_model_page(folder: Path, out: Path | None = None, *, own: bool = False
 
     `own` allows a method that is a user's own, whose module is imported.
     """
-    found, out = read_model(folder, own), out or folder / PAGE
+    found, out = read_model_folder(folder, own), out or folder / PAGE
     page = render_page(
         "model.html.j2",
         f"Model {folder.resolve().name}",
@@ -48,7 +48,7 @@ def write_model_page(folder: Path, out: Path | None = None, *, own: bool = False
         tests=_tests(found),
         trust=_trust(found),
         trusted=" ".join(calibration_words(found.model.calibration, "since sites came or went" * bool(found.receipts))),
-        test_rows={d: sum(n for _, n in own.values()) for d, own in found.model.metrics.get("cells", {}).items()},
+        test_rows={d: sum(n for _, n in own.values()) for d, own in found.model.metrics.get("trials", {}).items()},
         contributions=""
         if found.contributions is None
         else contributions_section(found.contributions, "contributions"),
@@ -60,23 +60,24 @@ def write_model_page(folder: Path, out: Path | None = None, *, own: bool = False
 
 def _summary(f: FittedFolder) -> list[str]:
     sites = "one site" if len(f.entries) == 1 else f"{len(f.entries)} sites"
-    rows, m = sum(e.rows for e in f.entries), f.model.metrics
+    samples, m = sum(e.samples for e in f.entries), f.model.metrics
     said = [
-        f"One head for {len(f.model.class_names)} classes, {f.solution.called}, from sums of {rows:,} rows at {sites}."
+        f"One head for {len(f.model.class_names)} classes, {f.solution.called}, from sums of {samples:,} samples at "
+        f"{sites}."
     ]
     if m:
         worst = min(m["domains"], key=m["domains"].get)
         several = f" on average over {len(m['domains'])} domains, fewest in {worst} ({m['domains'][worst]:.2f} %)"
         said.append(
-            f"Of {m['test_rows']:,} test rows, left out of the sums, it gets {m['avg']:.2f} % right"
+            f"Of {m['test_rows']:,} test samples, left out of the sums, it gets {m['avg']:.2f} % right"
             f"{several if len(m['domains']) > 1 else f', all of them of {worst}'}."
         )
     else:
-        said.append("Nothing says how well it does: no test rows were given when the head was last solved.")
+        said.append("Nothing says how well it does: no test samples were given when the head was last solved.")
     said.append(f.solution.why or "The method was named and not chosen.")
     return [
         *said,
-        *(sentences(f.model.privacy) or ["Nothing was promised of privacy: sums of small cells give rows away."]),
+        *(sentences(f.model.privacy) or ["Nothing was promised of privacy: sums of small trials give samples away."]),
     ]
 
 
@@ -100,7 +101,7 @@ def _choice(f: FittedFolder) -> CaptionedFigure | None:
         tested = float(np.nanmean(percent))
         off = tested - s.expected[s.label]
         words = (
-            f" Its test rows say {tested:.2f} %, counted alike: the estimate was "
+            f" Its test samples say {tested:.2f} %, counted alike: the estimate was "
             f"{abs(off):.2f} points too {'low' if off >= 0 else 'high'}."
         )
     else:
@@ -112,13 +113,13 @@ def _tests(f: FittedFolder) -> CaptionedFigure | None:
     domains, percent = f.percent
     if not percent.size:
         return None
-    by_class: dict[str, tuple[int, int]] = {}  # over all domains, as few rows of one say little
-    for own in f.model.metrics["cells"].values():
-        for name, (right, rows) in own.items():
+    by_class: dict[str, tuple[int, int]] = {}  # over all domains, as few samples of one say little
+    for own in f.model.metrics["trials"].values():
+        for name, (right, samples) in own.items():
             before = by_class.get(name, (0, 0))
-            by_class[name] = before[0] + right, before[1] + rows
-    name, (right, rows) = min(by_class.items(), key=lambda item: item[1][0] / item[1][1])
-    lowest = f"{name}, {right:,} of {rows:,} rows"
+            by_class[name] = before[0] + right, before[1] + samples
+    name, (right, samples) = min(by_class.items(), key=lambda item: item[1][0] / item[1][1])
+    lowest = f"{name}, {right:,} of {samples:,} samples"
     more = f" The first {_ROWS} domains." if len(domains) > _ROWS else ""
     names = plain_names(domains)[:_ROWS], plain_names(f.model.class_names)
     return captioned("tested", model_charts.tested(percent[:_ROWS], *names), lowest=lowest, more=more)
@@ -127,11 +128,11 @@ def _tests(f: FittedFolder) -> CaptionedFigure | None:
 def _trust(f: FittedFolder) -> CaptionedFigure | None:
     """What leaving answers out buys; none where the probabilities are not calibrated."""
     said = f.model.calibration
-    kinds = {"test rows": said.get("test"), "training rows left out": said.get("left_out")}
-    curves = {name: rows["coverage"] for name, rows in kinds.items() if rows}
+    kinds = {"test samples": said.get("test"), "training samples left out": said.get("validation")}
+    curves = {name: samples["coverage"] for name, samples in kinds.items() if samples}
     if not curves:
         return None
     name, points = next(iter(curves.items()))
     least, answered, right = min(points, key=lambda point: abs(point[0] - _LEAST))
     words = f"{100 * least:g} %, {answered:.1f} % of {name} get an answer, and {right:.1f} % of these are right"
-    return captioned("coverage", model_charts.coverage(curves), at=words)
+    return captioned("coverage", model_charts.coverage_chart(curves), at=words)

@@ -7,8 +7,8 @@ from typing import Any
 
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import write_bytes
-from ggeur.experiment.audit_file import load as load_audit
-from ggeur.experiment.contributions import load as load_contributions
+from ggeur.experiment.audit_file import load_audit
+from ggeur.experiment.contributions import load_contributions
 from ggeur.experiment.tracker import missing_sentence
 from ggeur.paper.paper_tables import Table
 from ggeur.paper.published import published_gains
@@ -16,16 +16,16 @@ from ggeur.paper.reproduction import Reproduction
 from ggeur.paper.tuning import AS_SOUND
 from ggeur.report.audit_section import audit_section
 from ggeur.report.contributions_section import contributions_section
-from ggeur.report.entries import Entry
+from ggeur.report.entries import ReportEntry
 from ggeur.report.evidence import evidence, evidence_of_training
 from ggeur.report.latex import to_latex
 from ggeur.report.ranking import ranking, recommendation
-from ggeur.report.run_folder import Run, find_contributions, read_run
+from ggeur.report.run_folder import ReportedRun, find_contributions, read_run
 from ggeur.report.selection import selected
 from ggeur.report.tables import averaged
 from ggeur.report.template import render_page, templates
 from ggeur.report.words import summary
-from ggeur.runs.promise import promised
+from ggeur.runs.privacy_statement import promised
 from ggeur.runs.versions import read_versions
 
 
@@ -48,7 +48,7 @@ def write_report(folders: Sequence[Path], out: Path, *, latex: bool = False, con
     return out
 
 
-def render(runs: Sequence[Run]) -> str:
+def render(runs: Sequence[ReportedRun]) -> str:
     """The page about these `runs` as text."""
     return render_page(
         "page.html.j2",
@@ -58,7 +58,7 @@ def render(runs: Sequence[Run]) -> str:
     )
 
 
-def _context(run: Run, key: str) -> dict[str, Any]:
+def _context(run: ReportedRun, key: str) -> dict[str, Any]:
     data, missing = evidence(run.entries, run.experiment.seeds[0])
     training = evidence_of_training(run.entries, run.reading) if run.table.unit == "percent" else []
     of_paper = run.reading.notes if run.reading is not None else []
@@ -68,14 +68,14 @@ def _context(run: Run, key: str) -> dict[str, Any]:
     return {
         "key": key,
         "run": run,
-        "averaged": averaged(run.result.cells),
+        "averaged": averaged(run.result.trials),
         "summary": [*(recommendation(ranked) if ranked else []), *summary(run.entries, run.table, run.reading)],
         "notes": [
             *of_paper,
             *missing,
             *_wrong_gains(run.reading),
             *_messages(run.entries),
-            *promised(run.result.cells),
+            *promised(run.result.trials),
         ],
         "ranks": _part("ranks", key, found=ranked) if ranked and len(ranked.rows) > 1 else "",
         "selected": _part("selected", key, selected=taken) if (taken := selected(run.entries)) else "",
@@ -93,19 +93,19 @@ def _part(name: str, key: str, **words: Any) -> str:
     return templates().get_template(f"{name}.html.j2").render(id=f"{key}-{name}", **words)
 
 
-def _messages(entries: Sequence[Entry]) -> list[str]:
-    """What cells have to say, each once, and of which of them it is, where there are several."""
+def _messages(entries: Sequence[ReportEntry]) -> list[str]:
+    """What trials have to say, each once, and of which of them it is, where there are several."""
     said: dict[str, list[str]] = {}
     for entry in entries:
-        for cell in entry.row.cells:
+        for trial in entry.row.trials:
             # What was selected stands in a table of its own.
-            message = missing_sentence(cell.missing) if cell.expected and cell.status == "ok" else cell.message
-            said.setdefault(message, []).append(f"{entry.full_name}, seed {cell.seed}")
+            message = missing_sentence(trial.missing) if trial.expected and trial.status == "ok" else trial.message
+            said.setdefault(message, []).append(f"{entry.full_name}, seed {trial.seed}")
     if len(said) == 1:  # one message, of all
         return [message for message in said if message]
     return [
-        f"{cells[0]}{f', and {len(cells) - 1} more' if len(cells) > 1 else ''}: {message}"
-        for message, cells in said.items()
+        f"{trials[0]}{f', and {len(trials) - 1} more' if len(trials) > 1 else ''}: {message}"
+        for message, trials in said.items()
         if message
     ]
 
@@ -119,7 +119,7 @@ def _wrong_gains(reading: Reproduction | None) -> list[str]:
     ]
 
 
-def _again(run: Run) -> str:
+def _again(run: ReportedRun) -> str:
     """The command that repeats the run."""
     reading = run.reading
     if reading is None:

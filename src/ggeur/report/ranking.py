@@ -6,20 +6,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ggeur.core.names import is_own
+from ggeur.core.custom import is_custom
 from ggeur.experiment.plan import human_bytes
 from ggeur.methods import kind_of
-from ggeur.methods.algorithm import Bound
+from ggeur.methods.algorithm import Reference
 from ggeur.paper.reproduction import Reproduction
-from ggeur.report.entries import Entry
+from ggeur.report.entries import ReportEntry
 from ggeur.report.tables import label
-from ggeur.runs.result import Cell
+from ggeur.runs.result import Trial
 
 _CLOSE = 0.5  # points within which less to send is worth more than accuracy
 _FEDERATION = ("data.", "partition.")  # keys that say which federation it is; others are for the user to choose
 
 
-class Candidate(NamedTuple):
+class RankedMethod(NamedTuple):
     """A row that could be used, on average over the federations of the run."""
 
     name: str
@@ -41,7 +41,7 @@ class Candidate(NamedTuple):
 class Ranking(NamedTuple):
     """Rows from the most accurate on; two are told apart from a difference of `least` points on."""
 
-    rows: list[Candidate]
+    rows: list[RankedMethod]
     least: float | None  # None with one seed
     federations: int
 
@@ -59,21 +59,23 @@ class Ranking(NamedTuple):
         return _CLOSE if self.least is None else min(_CLOSE, self.least)
 
     @property
-    def choice(self) -> Candidate:
+    def choice(self) -> RankedMethod:
         """The cheapest of those that are near the best."""
         near = [row for row in self.rows if self.rows[0].avg - row.avg <= self.near]
         least = min(row.bytes for row in near)
         return max((row for row in near if row.bytes <= 1.05 * least), key=lambda row: row.avg)
 
 
-def ranking(entries: Sequence[Entry], reading: Reproduction | None) -> Ranking | None:
+def ranking(entries: Sequence[ReportEntry], reading: Reproduction | None) -> Ranking | None:
     """The rows of a run that finished in all its federations with all seeds; None where there is none.
 
     Bounds are no federations and have no rank.
     """
-    groups: dict[str, list[Entry]] = {}
+    groups: dict[str, list[ReportEntry]] = {}
     for entry in entries:
-        bound = not is_own(entry.method) and kind_of(entry.method) is Bound  # a finished run needs nothing of a user's
+        bound = (
+            not is_custom(entry.method) and kind_of(entry.method) is Reference
+        )  # a finished run needs nothing of a user's
         if entry.avg is not None and not bound:
             groups.setdefault(_name(entry, reading), []).append(entry)
     everywhere = max((len(group) for group in groups.values()), default=0)
@@ -85,31 +87,31 @@ def ranking(entries: Sequence[Entry], reading: Reproduction | None) -> Ranking |
     return Ranking(rows, least_difference(np.array([row.values for row in rows])), everywhere)
 
 
-def _name(entry: Entry, reading: Reproduction | None) -> str:
+def _name(entry: ReportEntry, reading: Reproduction | None) -> str:
     if reading is not None:
         return entry.name
     chosen = {key: value for key, value in entry.row.settings.items() if not key.startswith(_FEDERATION)}
     return label(chosen) or entry.method
 
 
-def _candidate(name: str, group: Sequence[Entry]) -> Candidate:
-    cells = [cell for entry in group for cell in entry.row.cells if cell.status == "ok" and cell.avg is not None]
+def _candidate(name: str, group: Sequence[ReportEntry]) -> RankedMethod:
+    trials = [trial for entry in group for trial in entry.row.trials if trial.status == "ok" and trial.avg is not None]
     by_seed: dict[int, list[float]] = {}
-    for cell in cells:
-        assert cell.avg is not None
-        by_seed.setdefault(cell.seed, []).append(cell.avg)
-    return Candidate(
+    for trial in trials:
+        assert trial.avg is not None
+        by_seed.setdefault(trial.seed, []).append(trial.avg)
+    return RankedMethod(
         name,
         tuple(float(np.mean(by_seed[seed])) for seed in sorted(by_seed) if len(by_seed[seed]) == len(group)),
-        float(np.mean([cell.bytes_up + cell.bytes_down for cell in cells])),
-        float(np.mean([cell.seconds for cell in cells])),
-        all(map(is_solved, cells)),
+        float(np.mean([trial.bytes_up + trial.bytes_down for trial in trials])),
+        float(np.mean([trial.seconds for trial in trials])),
+        all(map(is_solved, trials)),
     )
 
 
-def is_solved(cell: Cell) -> bool:
-    """Return whether the cell had no rounds: its head was computed directly, and scored once."""
-    return not cell.local_steps and len(cell.rounds) == 1
+def is_solved(trial: Trial) -> bool:
+    """Return whether the trial had no rounds: its head was computed directly, and scored once."""
+    return not trial.local_steps and len(trial.rounds) == 1
 
 
 def least_difference(values: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> float | None:
@@ -144,7 +146,7 @@ def recommendation(found: Ranking) -> list[str]:
     return said
 
 
-def _significance(found: Ranking, others: Sequence[Candidate]) -> str:
+def _significance(found: Ranking, others: Sequence[RankedMethod]) -> str:
     """Whether the lead of the best over the `others` is significant, in a sentence that begins with a space."""
     if not others:
         return ""

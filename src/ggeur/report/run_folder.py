@@ -4,17 +4,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ggeur.core.errors import GgeurError
-from ggeur.experiment.contributions import contributions_of_point, save
+from ggeur.experiment.contributions import contributions_of_point, save_contributions
 from ggeur.methods import kind_of
-from ggeur.methods.algorithm import Chosen, Solved
+from ggeur.methods.algorithm import ClosedForm, Selection
 from ggeur.paper.reproduction import Reproduction
-from ggeur.report.entries import Entry, entries
+from ggeur.report.entries import ReportEntry, entries
 from ggeur.report.tables import Comparison, compare
 from ggeur.runs.result import Result
 from ggeur.settings.grid import Experiment
 
 
-class Run(NamedTuple):
+class ReportedRun(NamedTuple):
     """What is in a run folder: its result and settings, and the table and rows that people read."""
 
     folder: Path
@@ -23,10 +23,10 @@ class Run(NamedTuple):
     experiment: Experiment
     reading: Reproduction | None
     table: Comparison
-    entries: list[Entry]
+    entries: list[ReportEntry]
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: Path) -> ReportedRun:
     """The `folder`'s result and settings; a run that has not finished gives an error that says so."""
     result = Result.load(folder)
     experiment = Experiment.load(folder / "config.toml", own=False)
@@ -36,15 +36,15 @@ def read_run(folder: Path) -> Run:
         title = f"{reading.table.replace('table', 'Table ')}: {reading.title}"
         title += f" (protocol {reading.protocol})" if reading.protocol != "paper" else ""
     table = compare(result, reading)
-    return Run(folder, title, result, experiment, reading, table, entries(result, experiment, reading))
+    return ReportedRun(folder, title, result, experiment, reading, table, entries(result, experiment, reading))
 
 
-def find_contributions(run: Run) -> Path:
+def find_contributions(run: ReportedRun) -> Path:
     """Compute the contributions of sites to the best one-shot classifier of a `run`, and keep them in its folder."""
-    solved = [e for e in run.entries if e.avg is not None and kind_of(e.point.train.method) in (Solved, Chosen)]
+    solved = [e for e in run.entries if e.avg is not None and kind_of(e.point.train.method) in (ClosedForm, Selection)]
     if not solved:
         raise GgeurError(
             f"{run.folder} has no finished one-shot classifier, and contributions are computed for one of those alone."
         )
     best = max(solved, key=lambda e: e.avg or 0.0)
-    return save(contributions_of_point(best.point, run.experiment.seeds[0], best.name), run.folder)
+    return save_contributions(contributions_of_point(best.point, run.experiment.seeds[0], best.name), run.folder)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ggeur.report.entries import Entry
+from ggeur.report.entries import ReportEntry
 
 _OTHERS = 3  # candidates that are named beside the selected one
 
@@ -19,18 +19,20 @@ class Selected(NamedTuple):
     others: Mapping[str, float]  # what the best of the other candidates were expected to reach
 
 
-def selected(entries: Sequence[Entry]) -> list[Selected]:
+def selected(entries: Sequence[ReportEntry]) -> list[Selected]:
     """Return what every seed of `entries` selected by cross-validation; empty where nothing was selected so."""
     return [
         Selected(
             entry.full_name,
-            cell.seed,
-            cell.taken,
-            cell.expected[cell.taken],
-            cell.avg,
-            dict(sorted(((k, v) for k, v in cell.expected.items() if k != cell.taken), key=lambda o: -o[1])[:_OTHERS]),
+            trial.seed,
+            trial.taken,
+            trial.expected[trial.taken],
+            trial.avg,
+            dict(
+                sorted(((k, v) for k, v in trial.expected.items() if k != trial.taken), key=lambda o: -o[1])[:_OTHERS]
+            ),
         )
         for entry in entries
-        for cell in entry.row.cells
-        if cell.expected
+        for trial in entry.row.trials
+        if trial.expected
     ]

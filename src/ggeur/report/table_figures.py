@@ -45,17 +45,17 @@ def draw(
             table.class_names,
             client_names(split, first),
         ),
-        "client-view": figures.client_view(
+        "client-view": figures.draw_client_view(
             inspection.client_view(split, first, client, points[0].augment.build(), class_names, seed)
         ),
-        "spectra": figures.spectra(*shapes),
+        "spectra": figures.draw_spectra(*shapes),
     }
     if pairs:
-        drawn["similarity"] = figures.similarity(pairs)
+        drawn["similarity"] = figures.draw_similarity(pairs)
     with cannot(f"make the folder {out}"):
         out.mkdir(parents=True, exist_ok=True)
     for name, figure in drawn.items():
-        figures.save(figure, out / name)
+        figures.save_figure(figure, out / name)
     return list(drawn)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from ggeur.experiment.evaluation import LAST_ROUNDS
 from ggeur.paper.published import PublishedTable, published_tables
 from ggeur.paper.reproduction import Arm, Column, Reproduction
-from ggeur.runs.result import Cell, Result, Row
+from ggeur.runs.result import Result, Row, Trial
 
 _SPEAK_FOR_THEMSELVES = ("arm", "train.method", "augment.kind")
 _CONTESTANT = (*_SPEAK_FOR_THEMSELVES, "augment.steps")  # what is compared; the rest is where
@@ -59,7 +59,7 @@ class Line(NamedTuple):
     numbers: tuple[Number, ...]
     control: bool = False
     why: str = ""  # nothing of it ran
-    cells: tuple[Cell, ...] = ()  # where it is a row of the result
+    trials: tuple[Trial, ...] = ()  # where it is a row of the result
     block: str = ""  # the setting that it shares with others, where the grid has several
 
     @property
@@ -139,16 +139,16 @@ def contestant(varied: dict[str, Any], method: str, augment: str) -> str:
 
 def row_name(row: Row) -> str:
     """What sets a row apart, or what it is, where nothing does."""
-    first = row.cells[0]
+    first = row.trials[0]
     return label(row.settings) or contestant({}, first.method, first.augment if first.local_steps else "none")
 
 
-def averaged(cells: Sequence[Cell]) -> str:
+def averaged(trials: Sequence[Trial]) -> str:
     """Which rounds an accuracy is the mean of, as the end of "percent right"; nothing where there are no rounds."""
-    rounds = [len(cell.rounds) for cell in cells if cell.local_steps or len(cell.rounds) > 1]
+    rounds = [len(trial.rounds) for trial in trials if trial.local_steps or len(trial.rounds) > 1]
     if max(rounds, default=0) < 2:
         return ""
-    trained = "" if len(rounds) == sum(bool(cell.rounds) for cell in cells) else " of what is trained"
+    trained = "" if len(rounds) == sum(bool(trial.rounds) for trial in trials) else " of what is trained"
     few = f"the {max(rounds)}" if max(rounds) < LAST_ROUNDS else "the last five"
     return f", mean of {few} rounds{trained}"
 
@@ -169,10 +169,10 @@ def _plain(result: Result) -> Comparison:
     several = 1 < len(set(where)) < len(where)
     lines = []
     for row, block in sorted(zip(rows, where, strict=True), key=lambda pair: where.index(pair[1]) if several else 0):
-        first = row.cells[0]
+        first = row.trials[0]
         name = contestant(row.settings, first.method, first.augment) if several else row_name(row)
-        numbers = tuple(_number(row.cells, c) for c in columns)
-        lines.append(Line(name, numbers, cells=tuple(row.cells), block=block if several else ""))
+        numbers = tuple(_number(row.trials, c) for c in columns)
+        lines.append(Line(name, numbers, trials=tuple(row.trials), block=block if several else ""))
     alone = len(set(where)) == len(where) > 1 and len({contestant(r.settings, "", "none") for r in rows}) == 1
     tasks = {tuple(v for key, v in row.settings.items() if key.split(".")[0] in _TASK) for row in rows}
     return Comparison(tuple(c.label for c in columns), tuple(lines), one_task=not (alone and len(tasks) > 1))
@@ -213,11 +213,12 @@ def _heading(column: Column) -> str:
     return f"{column.value} (paper: {column.label})"
 
 
-def _cells(result: Result, arm: Arm, column: Column) -> list[Cell]:
+def _cells(result: Result, arm: Arm, column: Column) -> list[Trial]:
     return [
-        cell
-        for cell in result.cells
-        if cell.settings.get("arm") == arm.arm and (column.key is None or cell.settings.get(column.key) == column.value)
+        trial
+        for trial in result.trials
+        if trial.settings.get("arm") == arm.arm
+        and (column.key is None or trial.settings.get(column.key) == column.value)
     ]
 
 
@@ -229,10 +230,10 @@ def _beside(number: Number, row: str, column: Column, paper: PublishedTable | No
     return number._replace(published=paper.value(row, column.label), slip="" if slip is None else slip.why)
 
 
-def _number(cells: Sequence[Cell], column: Column, ddof: int = 0, measure: str = "accuracy") -> Number:
-    done = [c for c in cells if c.status == "ok" and c.avg is not None]
-    failed = [c for c in cells if c.status != "ok"]
-    remark = f"{len(failed)} of {len(cells)} seeds {failed[0].status}" if failed else ""
+def _number(trials: Sequence[Trial], column: Column, ddof: int = 0, measure: str = "accuracy") -> Number:
+    done = [c for c in trials if c.status == "ok" and c.avg is not None]
+    failed = [c for c in trials if c.status != "ok"]
+    remark = f"{len(failed)} of {len(trials)} seeds {failed[0].status}" if failed else ""
     if measure == "seconds":  # a first round compiles, so one alone says nothing
         # Seeds that train side by side have one clock, which is one measurement.
         seconds = tuple(dict.fromkeys(c.round_seconds for c in done if c.round_seconds is not None))
@@ -240,10 +241,10 @@ def _number(cells: Sequence[Cell], column: Column, ddof: int = 0, measure: str =
     return Number(tuple(_value(c, column, ddof) for c in done), None, remark)
 
 
-def _value(cell: Cell, column: Column, ddof: int) -> float:
+def _value(trial: Trial, column: Column, ddof: int) -> float:
     if column.kind == "domain":
-        return cell.domains[column.value]
+        return trial.domains[column.value]
     if column.kind == "std":
-        return float(np.std(list(cell.domains.values()), ddof=ddof if len(cell.domains) > ddof else 0))
-    assert cell.avg is not None
-    return cell.avg
+        return float(np.std(list(trial.domains.values()), ddof=ddof if len(trial.domains) > ddof else 0))
+    assert trial.avg is not None
+    return trial.avg

@@ -1,6 +1,6 @@
 """A run in MLflow, TensorBoard or Weights & Biases: its parameters, its curves and, at the end, report and models.
 
-Every cell, one setting with one seed, is a run there, begun when its first round comes. Where that goes is the tool's
+Every trial, one setting with one seed, is a run there, begun when its first round comes. Where that goes is the tool's
 own business: MLFLOW_TRACKING_URI (default: the folder mlruns), WANDB_MODE and so on. TensorBoard's event files lie in
 the run folder.
 """
@@ -22,7 +22,7 @@ from ggeur.settings.toml import flat
 
 
 class Tracked(Protocol):
-    """A cell where it is tracked."""
+    """A trial where it is tracked."""
 
     def __init__(self, project: str, name: str, parameters: dict[str, Any], out: Path) -> None:
         """Begin the run `name` of a `project`, with its `parameters`; `out` is the run folder."""
@@ -135,16 +135,16 @@ def tracked(experiment: Experiment, out: Path, on_round: OnRound) -> Iterator[On
     if tool is None:
         yield on_round
         return
-    cells: dict[int, Tracked] = {}
+    trials: dict[int, Tracked] = {}
 
     def follow(event: dict[str, Any]) -> None:
         on_round(event)
-        number = event["cell"]
-        if number not in cells:
+        number = event["trial"]
+        if number not in trials:
             name, parameters = _about(experiment, number)
-            cells[number] = _TOOLS[tool](out.absolute().name, name, parameters, out.absolute())
+            trials[number] = _TOOLS[tool](out.absolute().name, name, parameters, out.absolute())
         domains = {f"domain/{name}": value for name, value in event["domains"].items()}
-        cells[number].log({"avg": event["avg"], "loss": event["loss"], **domains}, event["round"])
+        trials[number].log({"avg": event["avg"], "loss": event["loss"], **domains}, event["round"])
 
     files: list[Path] = []
     try:
@@ -152,13 +152,13 @@ def tracked(experiment: Experiment, out: Path, on_round: OnRound) -> Iterator[On
         if (out / "result.json").exists():
             files = [write_report([out], out / "report.html"), out / "config.toml", out / "result.json"]
     finally:
-        for number, cell in cells.items():
-            model = out / "model" / f"cell-{number:03d}"
-            cell.finish([*files, *([model] if files and model.is_dir() else [])])
+        for number, trial in trials.items():
+            model = out / "model" / f"trial-{number:03d}"
+            trial.finish([*files, *([model] if files and model.is_dir() else [])])
 
 
 def _about(experiment: Experiment, number: int) -> tuple[str, dict[str, Any]]:
-    """The name of a cell, and every setting of it."""
+    """The name of a trial, and every setting of it."""
     at, seed = divmod(number, len(experiment.seeds))
     point, varied = experiment.points[at], experiment.varied[at]
     name = label(varied) or contestant({}, point.train.method, point.augment.kind)

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from ggeur.experiment.evaluation import LAST_ROUNDS
 from ggeur.paper.published import published_tables
 from ggeur.paper.reproduction import Reproduction
-from ggeur.report.entries import Entry, Pair, pairs
+from ggeur.report.entries import Pair, ReportEntry, pairs
 from ggeur.report.tables import Comparison
 from ggeur.runs.result import what_seeds_vary
 
 
-def summary(all_entries: Sequence[Entry], table: Comparison, reading: Reproduction | None) -> list[str]:
+def summary(all_entries: Sequence[ReportEntry], table: Comparison, reading: Reproduction | None) -> list[str]:
     """The findings, most important first; every figure is computed from the result.
 
     `all_entries` are its rows, `table` is the same as people read it, and `reading` says what of the paper it is.
@@ -18,11 +18,11 @@ def summary(all_entries: Sequence[Entry], table: Comparison, reading: Reproducti
     if table.unit == "seconds":
         return _times(table)
     plain = pairs(all_entries)
-    varied = what_seeds_vary([c for e in all_entries for c in e.row.cells])
+    varied = what_seeds_vary([c for e in all_entries for c in e.row.trials])
     finished = any(entry.avg is not None for entry in all_entries)
     found = [] if finished else ["Nothing finished, so there is nothing to compare."]
     found += [*_gains(plain), *_paper(plain, reading), *_speed(plain)]
-    rounds = max((len(c.rounds) for e in all_entries for c in e.row.cells), default=0)
+    rounds = max((len(c.rounds) for e in all_entries for c in e.row.trials), default=0)
     if 1 < rounds <= LAST_ROUNDS:
         found.append(
             f"With {rounds} rounds, the mean of the last {LAST_ROUNDS} holds the first as well, which favours what "

@@ -1,4 +1,4 @@
-"""`card.md`: what a model is, whose rows are in it and what it promises, for people who did not make it."""
+"""`card.md`: what a model is, whose samples are in it and what it promises, for people who did not make it."""
 
 import html
 import json
@@ -11,7 +11,7 @@ import numpy as np
 from ggeur.federation.ledger import Ledger
 from ggeur.heads import IMAGES
 from ggeur.runs.model import Model
-from ggeur.runs.promise import sentences
+from ggeur.runs.privacy_statement import sentences
 
 _ENCODER = (("Encoder:", "encoder"), ("weights", "weights"), ("preprocessing", "preprocessing"))
 
@@ -32,13 +32,13 @@ def card(model: Model, ledger: Ledger, history: Sequence[Mapping[str, Any]], *, 
         "",
         f"- Classes: {_texts(model.class_names)}",
         _encoder(model),
-        f"- Method: {_text(a['method'])} ({constants}), from {a['statistics']} statistics",
+        f"- Method: {_text(a['method'])} ({constants}), from {a['covariance']} statistics",
         *([f"- Why: {_text(a['why'])}"] if a["why"] else []),
         *([f"- Chosen with the help of: {_chosen_by(a['chosen_by'], ledger)}"] if a["chosen_by"] else []),
         "",
-        "| site | rows | classes |",
+        "| site | samples | classes |",
         "|---|---|---|",
-        *(f"| {_text(e.name)} | {e.rows} | {len(e.class_names)} |" for e in ledger.entries),
+        *(f"| {_text(e.name)} | {e.samples} | {len(e.class_names)} |" for e in ledger.entries),
         "",
         *_scores(model.metrics, bool(history)),
         *calibration_words(model.calibration, "since a site joined or left" if history else ""),
@@ -69,19 +69,21 @@ _WITHOUT_STATISTICS = (
     "This copy holds no statistics of sites, neither of one nor their total. It predicts, exports and serves. Sites "
     f"join and leave the model where the statistics are, and this copy does not change with it. {_FORGOTTEN}",
 )
-_UNREAD = 4  # rows of a cell from which on none is known to follow from its sums
+_UNREAD = 4  # samples of a trial from which on none is known to follow from its sums
 
 
 def _privacy(made: Mapping[str, Any]) -> str:
     if not made:
         return (
-            "Sums are not anonymous: of a class with one row at a site they are that row, and a head may show it. "
+            "Sums are not anonymous: of a class with one sample at a site they are that sample, and a head may show "
+            "it. "
             "Nothing was promised of privacy."
         )
     few = made.get("min_count", 0) < _UNREAD
-    so = "Rows of smaller cells can still be read off the sums" if few else "So no row can be read off the sums"
+    so = "Samples of smaller trials can still be read off the sums" if few else "So no sample can be read off the sums"
     return (
-        f"{' '.join(sentences(made))} {so}; who was among the rows still can be found out from them, and they are not "
+        f"{' '.join(sentences(made))} {so}; who was among the samples still can be found out from them, and they are "
+        f"not "
         "differentially private."
     )
 
@@ -105,17 +107,22 @@ def _chosen_by(names: Sequence[str], ledger: Ledger) -> str:
 
 def _scores(metrics: Mapping[str, Any], changed: bool) -> list[str]:
     if not metrics and changed:
-        return ["No test rows were scored again since a site joined or left, so nothing says how well it does now.", ""]
+        return [
+            "No test samples were scored again since a site joined or left, so nothing says how well it does now.",
+            "",
+        ]
     if not metrics:
-        return ["No test rows were given, so nothing says how well it does.", ""]
-    rows = metrics.get("rows") or {d: sum(n for _, n in own.values()) for d, own in metrics.get("cells", {}).items()}
-    scores = "; ".join(_score(name, value, rows.get(name, 0)) for name, value in metrics["domains"].items())
-    return [f"On test rows that were left out, percent right: {scores}; mean {metrics['avg']:.1f}.", ""]
+        return ["No test samples were given, so nothing says how well it does.", ""]
+    samples = metrics.get("samples") or {
+        d: sum(n for _, n in own.values()) for d, own in metrics.get("trials", {}).items()
+    }
+    scores = "; ".join(_score(name, value, samples.get(name, 0)) for name, value in metrics["domains"].items())
+    return [f"On test samples that were left out, percent right: {scores}; mean {metrics['avg']:.1f}.", ""]
 
 
-def _score(name: str, percent: float, rows: int) -> str:
-    """With the standard error that so many rows leave."""
-    spread = f" ± {np.sqrt(percent * (100 - percent) / rows):.1f} ({rows:,} rows)" if rows else ""
+def _score(name: str, percent: float, samples: int) -> str:
+    """With the standard error that so many samples leave."""
+    spread = f" ± {np.sqrt(percent * (100 - percent) / samples):.1f} ({samples:,} samples)" if samples else ""
     return f"{_text(name)} {percent:.1f}{spread}"
 
 
@@ -125,16 +132,17 @@ def calibration_words(said: Mapping[str, Any], why: str = "") -> list[str]:
         none = f"Its probabilities are uncalibrated{f' {why}' if why else ''}: take them as an order, not as chances."
         return [none, ""]
     words = f"Its probabilities are calibrated: logits are divided by {said['temperature']:.3g}"
-    if (left := said.get("left_out")) is None:
-        return [f"{words}, and nothing says by which rows that was fitted.", ""]
+    if (left := said.get("validation")) is None:
+        return [f"{words}, and nothing says by which samples that was fitted.", ""]
     words += (
-        f", fitted on {left['rows']:,} answers of heads solved without the row, which changes no answer. The expected "
+        f", fitted on {left['samples']:,} answers of heads solved without the sample, which changes no answer. The "
+        f"expected "
         f"calibration error there is {left['error']:.1f} points ({left['error_before']:.1f} before)"
         + (f" at the temperature of those heads, {left['temperature']:.3g}" if "temperature" in left else "")
-        + (", a rough guess, as there are fewer rows than dimensions" if said.get("rough") else "")
+        + (", a rough guess, as there are fewer samples than dimensions" if said.get("rough") else "")
     )
     if (test := said.get("test")) is not None:
-        words += f", and {test['error']:.1f} ({test['error_before']:.1f}) on {test['rows']:,} test rows"
+        words += f", and {test['error']:.1f} ({test['error_before']:.1f}) on {test['samples']:,} test samples"
     return [f"{words}.", ""]
 
 
@@ -144,17 +152,18 @@ def _not_for(model: Model) -> list[str]:
     return [
         "Not for:",
         "",
-        f"- pictures or rows of another encoder, or domains unlike those it was tested on ({few});",
+        f"- pictures or samples of another encoder, or domains unlike those it was tested on ({few});",
         "- anything that is none of its classes: it names one all the same, unless a least probability is asked for "
         "(`--reject`);",
         "- decisions about people that nobody checks: nothing here was measured in use;",
-        "- handing out where its training rows may not be known: without a promise of privacy, a head may show them.",
+        "- handing out where its training samples may not be known: without a promise of privacy, a head may show "
+        "them.",
         "",
     ]
 
 
 def model_card(model: Model) -> str:
-    """The card of a model whose sites are not listed: that of a run's cell, or of one handed on."""
+    """The card of a model whose sites are not listed: that of a run's trial, or of one handed on."""
     a, kind = model.algorithm, "pictures" if model.head in IMAGES else "embeddings"
     said = {
         "Head": f"{model.head}, on {kind} of {model.takes} dimensions",
@@ -170,7 +179,8 @@ def model_card(model: Model) -> str:
     lines = [
         "# Model card",
         "",
-        f"A classifier of {len(model.class_names)} classes on {kind}, made by ggeur for sites whose rows did not move.",
+        f"A classifier of {len(model.class_names)} classes on {kind}, made by ggeur for sites whose samples did not "
+        f"move.",
         "",
         f"- Classes: {_texts(model.class_names)}",
         _encoder(model),
@@ -197,7 +207,7 @@ def hub_card(model: Model) -> str:
         about["base_model"] = name
     if a:
         scores = [{"type": "accuracy", "name": f"accuracy, {d}", "value": round(v, 2)} for d, v in a["domains"].items()]
-        task, data = {"type": "image-classification"}, str(model.settings.get("dataset") or "test rows of the sites")
+        task, data = {"type": "image-classification"}, str(model.settings.get("dataset") or "test samples of the sites")
         about["model-index"] = [
             {
                 "name": "ggeur",

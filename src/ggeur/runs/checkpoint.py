@@ -1,4 +1,4 @@
-"""What survives a crash: finished cells, one file each, and the newest two states of the stack in flight.
+"""What survives a crash: finished trials, one file each, and the newest two states of the stack in flight.
 
 Every file begins with the SHA-256 of the rest; one that does not match is as good as absent, and the state before it is
 used. Nothing is unpickled: arrays are an .npz, the rest is JSON.
@@ -17,29 +17,29 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from ggeur.core.custom import one_line
 from ggeur.core.errors import GgeurError
-from ggeur.core.names import one_line
 from ggeur.core.types import Tree
 from ggeur.data.files import read_arrays, write_atomically
 from ggeur.engine.simulate import State
-from ggeur.runs.result import Cell, read_cell
+from ggeur.runs.result import Trial, read_cell
 
 
 class InFlight(NamedTuple):
-    """One cell of the stack: its number, its record so far, and the accuracies of its rounds."""
+    """One trial of the stack: its number, its record so far, and the accuracies of its rounds."""
 
     number: int
-    cell: Cell
+    trial: Trial
     history: list[dict[str, float]]
 
 
 class Snapshot(NamedTuple):
-    """A stack after some round: which it is, the engine's state, and what its cells have so far."""
+    """A stack after some round: which it is, the engine's state, and what its trials have so far."""
 
     stack: int  # counted over the whole experiment
     round: int
     leaves: list[NDArray[Any]]  # of the engine's state
-    cells: list[InFlight]
+    trials: list[InFlight]
 
     def state(self, template: State) -> State:
         """The engine's state, in the shape of the one before round 1."""
@@ -60,10 +60,14 @@ class Checkpoints:
         self._path = path
         self._last: int | None = None  # the slot that was written last
 
-    def save(self, stack: int, state: State, cells: Sequence[InFlight]) -> None:
+    def save(self, stack: int, state: State, trials: Sequence[InFlight]) -> None:
         """Keep this state and the one before it."""
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(_body(state))]
-        about = {"stack": stack, "round": state.round, "cells": [(c.number, asdict(c.cell), c.history) for c in cells]}
+        about = {
+            "stack": stack,
+            "round": state.round,
+            "trials": [(c.number, asdict(c.trial), c.history) for c in trials],
+        }
         payload = io.BytesIO()
         arrays = {f"leaf{i}": leaf for i, leaf in enumerate(leaves)}
         np.savez(payload, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
@@ -83,27 +87,27 @@ class Checkpoints:
         found = [_read_snapshot(self._path / f"state-{i}") for i in (0, 1)]
         return max((s for s in found if s is not None), key=lambda s: (s.stack, s.round), default=None)
 
-    def finish_cell(self, number: int, cell: Cell) -> None:
-        _write(self._cell(number), json.dumps(asdict(cell)).encode())
+    def finish_cell(self, number: int, trial: Trial) -> None:
+        _write(self._cell(number), json.dumps(asdict(trial)).encode())
 
-    def finished_cells(self) -> dict[int, Cell]:
-        """The cells that need not be run again, by number."""
-        cells = {}
+    def finished_cells(self) -> dict[int, Trial]:
+        """The trials that need not be run again, by number."""
+        trials = {}
         for number in finished_numbers(self._path):
             path = self._cell(number)
             payload = _read(path)
             if payload is not None:
                 with _as_damaged(path):
-                    cells[number] = read_cell(json.loads(payload))
-        return cells
+                    trials[number] = read_cell(json.loads(payload))
+        return trials
 
     def _cell(self, number: int) -> Path:
-        return self._path / f"cell-{number:05d}"
+        return self._path / f"trial-{number:05d}"
 
 
 def finished_numbers(folder: Path) -> list[int]:
-    """Of the cells that have a file in the `folder` of checkpoints."""
-    names = [path.name.removeprefix("cell-") for path in folder.glob("cell-*")]
+    """Of the trials that have a file in the `folder` of checkpoints."""
+    names = [path.name.removeprefix("trial-") for path in folder.glob("trial-*")]
     return sorted(int(name) for name in names if name.isdecimal())
 
 
@@ -133,11 +137,11 @@ def _read_snapshot(path: Path) -> Snapshot | None:
     with _as_damaged(path):
         about = json.loads(str(arrays.pop("about")))
         leaves = [arrays[f"leaf{i}"] for i in range(len(arrays))]
-        cells = [
-            InFlight(int(number), read_cell(cell), [{str(k): float(v) for k, v in r.items()} for r in history])
-            for number, cell, history in about["cells"]
+        trials = [
+            InFlight(int(number), read_cell(trial), [{str(k): float(v) for k, v in r.items()} for r in history])
+            for number, trial, history in about["trials"]
         ]
-        return Snapshot(int(about["stack"]), int(about["round"]), leaves, cells)
+        return Snapshot(int(about["stack"]), int(about["round"]), leaves, trials)
 
 
 @contextmanager

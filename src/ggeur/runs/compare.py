@@ -27,10 +27,10 @@ def paired_difference(a: Row, b: Row, *, comparisons: int = 1) -> Difference:
 
     Of several `comparisons` that are looked at together, all intervals hold at once in 95 % of cases (Bonferroni).
 
-    >>> from ggeur.runs.result import Cell, Result
+    >>> from ggeur.runs.result import Trial, Result
     >>> found = [("a", 0, 91), ("a", 1, 93), ("b", 0, 90), ("b", 1, 91)]
-    >>> cells = [Cell(method, "none", seed, {"method": method}, avg=avg) for method, seed, avg in found]
-    >>> print(paired_difference(*Result(cells).rows()))
+    >>> trials = [Trial(method, "none", seed, {"method": method}, avg=avg) for method, seed, avg in found]
+    >>> print(paired_difference(*Result(trials).rows()))
     +1.50 [-4.85, +7.85], above in 2 of 2
     """
     from scipy import stats
@@ -38,7 +38,7 @@ def paired_difference(a: Row, b: Row, *, comparisons: int = 1) -> Difference:
     for name, row in (("a", a), ("b", b)):
         check_is(name, row, Row, "a row of a result, one of Result.rows()")
     check_whole("comparisons", comparisons)
-    of_a, of_b = ({c.seed: c.avg for c in row.cells if c.avg is not None} for row in (a, b))
+    of_a, of_b = ({c.seed: c.avg for c in row.trials if c.avg is not None} for row in (a, b))
     seeds = sorted(of_a.keys() & of_b.keys())
     if len(seeds) < 2:
         raise GgeurError("A paired interval needs at least two seeds that finished in both rows.")

@@ -16,13 +16,13 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.engine.simulate import State
 from ggeur.heads.head import Params
 from ggeur.runs.card import model_card
-from ggeur.runs.cell_model import model_of_cell
 from ggeur.runs.checkpoint import Checkpoints, InFlight, Snapshot
+from ggeur.runs.checksums import sealed_line
 from ggeur.runs.interrupt import uninterrupted
-from ggeur.runs.result import Cell, Result
+from ggeur.runs.result import Result, Trial
 from ggeur.runs.resuming import check_same, check_startable, lines_kept, note_other_versions
-from ggeur.runs.sealed import sealed_line
 from ggeur.runs.site_files import CARD
+from ggeur.runs.trial_model import model_of_cell
 from ggeur.runs.versions import FILE as VERSIONS
 from ggeur.runs.versions import installed_versions
 from ggeur.settings.grid import Experiment
@@ -88,11 +88,11 @@ class RunFolder:
         """One line of `metrics.jsonl`."""
         self._kept(lambda: (self._metrics.write(sealed_line(event)), self._metrics.flush()))
 
-    def checkpoint(self, stack: int, state: State, cells: Sequence[InFlight]) -> None:
+    def checkpoint(self, stack: int, state: State, trials: Sequence[InFlight]) -> None:
         """Keep the stack's state after a round, whatever signal comes meanwhile."""
         with uninterrupted():
             self._kept(lambda: os.fsync(self._metrics.fileno()))
-            self._checkpoints.save(stack, state, cells)
+            self._checkpoints.save(stack, state, trials)
 
     def _kept(self, write: Callable[[], object]) -> None:
         try:
@@ -100,15 +100,15 @@ class RunFolder:
         except OSError as error:
             raise CannotWrite(f"Cannot write to {self.path}: {error.strerror or error}.") from error
 
-    def snapshot_of(self, stack: int, cells: Sequence[int], todo: Sequence[int]) -> Snapshot | None:
-        """Where an earlier process stopped in this stack, if it did; one that stacked cells otherwise is forgotten."""
+    def snapshot_of(self, stack: int, trials: Sequence[int], todo: Sequence[int]) -> Snapshot | None:
+        """Where an earlier process stopped in this stack, if it did; one that stacked trials otherwise is forgotten."""
         found = self.snapshot
         if found is None:
             return None
-        held = {cell.number for cell in found.cells}
-        if found.stack == stack and set(todo) <= held <= set(cells):
+        held = {trial.number for trial in found.trials}
+        if found.stack == stack and set(todo) <= held <= set(trials):
             return found
-        if held & set(cells):
+        if held & set(trials):
             self._metrics.close()
             self.snapshot, self.finished = None, self._finished_cells()
             self._metrics = self._open_metrics()
@@ -117,7 +117,7 @@ class RunFolder:
     def finish_cell(
         self,
         number: int,
-        cell: Cell,
+        trial: Trial,
         params: Params | None,
         point: Settings,
         table: EmbeddingTable,
@@ -126,13 +126,13 @@ class RunFolder:
         scored: Mapping[str, float] | None = None,
         test_rows: Mapping[str, int] | None = None,
     ) -> None:
-        """Keep the cell, and its head under `model/` with what is needed to use it (`model_of_cell`), and a card."""
+        """Keep the trial, and its head under `model/` with what is needed to use it (`model_of_cell`), and a card."""
         with uninterrupted():
             if params is not None:
-                model = model_of_cell(cell, params, point, table, units, solved, scored, test_rows)
+                model = model_of_cell(trial, params, point, table, units, solved, scored, test_rows)
                 model.save(self._model(number))
                 write_bytes(self._model(number) / CARD, model_card(model).encode())
-            self._checkpoints.finish_cell(number, cell)
+            self._checkpoints.finish_cell(number, trial)
 
     @property
     def real(self) -> bool:
@@ -148,7 +148,7 @@ class RunFolder:
             self._lock.close()
 
     def sums(self, number: int) -> Path:
-        """Where a server keeps what sites sent it for the cell of this `number`, until that is done; for it alone."""
+        """Where a server keeps what sites sent it for the trial of this `number`, until that is done; for it alone."""
         path = self.path / "checkpoint" / f"sums-{number:05d}"
         path.mkdir(mode=0o700, exist_ok=True)
         return path
@@ -158,8 +158,8 @@ class RunFolder:
         with suppress(OSError):
             self._metrics.close()
         self._lock.close()
-        newest, cells = self._checkpoints.newest(), self._checkpoints.finished_cells()
-        kept = newest is not None or cells or any(self.path.glob("checkpoint/sums-*/*"))
+        newest, trials = self._checkpoints.newest(), self._checkpoints.finished_cells()
+        kept = newest is not None or trials or any(self.path.glob("checkpoint/sums-*/*"))
         if self._resumed or self.finished or kept:
             return True
         self._clear()
@@ -179,21 +179,21 @@ class RunFolder:
             if self._made:
                 self.path.rmdir()
 
-    def _finished_cells(self) -> dict[int, Cell]:
+    def _finished_cells(self) -> dict[int, Trial]:
         """Those that need not be run again; one whose head is gone must be."""
-        cells = self._checkpoints.finished_cells()
-        gone = [n for n, cell in cells.items() if cell.recall and not (self._model(n) / "head.npz").exists()]
+        trials = self._checkpoints.finished_cells()
+        gone = [n for n, trial in trials.items() if trial.recall and not (self._model(n) / "head.npz").exists()]
         if gone:
             which = ", ".join(map(str, gone))
             warnings.warn(
-                f"In {self.path} the heads of finished cells are gone (numbers {which}); they are computed again.",
+                f"In {self.path} the heads of finished trials are gone (numbers {which}); they are computed again.",
                 GgeurWarning,
                 stacklevel=3,
             )
-        return {number: cell for number, cell in cells.items() if number not in gone}
+        return {number: trial for number, trial in trials.items() if number not in gone}
 
     def _model(self, number: int) -> Path:
-        return self.path / "model" / f"cell-{number:03d}"
+        return self.path / "model" / f"trial-{number:03d}"
 
     def _open_metrics(self) -> IO[bytes]:
         """Open the metrics to append, keeping of an earlier process what its checkpoints stand behind."""

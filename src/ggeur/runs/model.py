@@ -22,10 +22,10 @@ from ggeur.core.validate import check_is, check_path, check_whole
 from ggeur.data.table import EmbeddingTable
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import Params, double_logits, in_blocks
-from ggeur.privacy.ball import Ball
-from ggeur.runs.change import settled
+from ggeur.privacy.bounded_norm import BoundedNorm
 from ggeur.runs.model_files import MORE, built, by_path, read_model, write_model
 from ggeur.runs.places import model_folder
+from ggeur.runs.transaction import settled
 
 if TYPE_CHECKING:
     from ggeur.encode.encoder import Encoder
@@ -37,10 +37,11 @@ if TYPE_CHECKING:
 class Model:
     """`params` are those of the head `head`, built with `parameters`; `encoder` is what a table's meta says of it.
 
-    `units` are those of the rows that it takes, where they are not the encoder's; rows are brought to them here.
+    `units` are those of the samples that it takes, where they are not the encoder's; samples are brought to them here.
     `algorithm` is the head's method, with its augmentation or constants and the seed, `settings` what was asked for,
-    and `metrics` what its test rows say. `privacy` is what was promised of its rows, and `ball` what rows are brought
-    into first. `calibration` has the temperature that logits are divided by, where one was fitted, and by which rows.
+    and `metrics` what its test samples say. `privacy` is what was promised of its samples, and `ball` what samples are
+    brought into first. `calibration` has the temperature that logits are divided by, where one was fitted, and by which
+    samples.
 
     >>> params = {"W": np.eye(2, dtype=np.float32), "b": np.zeros(2, np.float32)}
     >>> model = Model(params, "linear", 2, ("left", "right"), {})
@@ -59,7 +60,7 @@ class Model:
     settings: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
     privacy: Mapping[str, Any] = field(default_factory=dict)
-    ball: Ball | None = None
+    ball: BoundedNorm | None = None
     calibration: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -92,33 +93,33 @@ class Model:
 
     @property
     def takes(self) -> int:
-        """How many dimensions the encoder's rows have; the head may see fewer, of a public projection."""
+        """How many dimensions the encoder's samples have; the head may see fewer, of a public projection."""
         projected = self.ball is not None and self.ball.projection is not None
         return int(self.encoder.get("dimension", self.dimension)) if projected else self.dimension
 
     def probabilities(self, table: EmbeddingTable) -> NDArray[np.float32]:
-        """(N, C) class probabilities of the rows of `table`, as they come from the model's encoder."""
+        """(N, C) class probabilities of the samples of `table`, as they come from the model's encoder."""
         check_is("table", table, EmbeddingTable, "an EmbeddingTable")
         self.check_encoder("The table", table.dimension, table.meta)
         return self.probabilities_of(table.x)
 
     def probabilities_of(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        """(N, C) class probabilities of the rows `x` (N, p) that the model's encoder gave."""
+        """(N, C) class probabilities of the samples `x` (N, p) that the model's encoder gave."""
         return np.asarray(softmax(self.logits_of(x) / self.temperature, axis=1), np.float32)
 
     def logits_of(self, x: NDArray[Any]) -> NDArray[Any]:
-        """(N, C): what the head says of the rows `x` (N, p), before the temperature."""
+        """(N, C): what the head says of the samples `x` (N, p), before the temperature."""
         head = resolve_head(self.head, **self._sizes)
         x = x if self.ball is None else self.ball.apply(x)
         x = x if self.units is None else self.units.apply(x)
         logits: Any = double_logits(head, self.params, x)
         if logits is None:
             compute = jax.jit(head.logits) if head.images else head.logits  # a network is hundreds of small programs
-            logits = in_blocks(head, lambda rows: compute(self.params, jnp.asarray(rows, jnp.float32)), x)
+            logits = in_blocks(head, lambda samples: compute(self.params, jnp.asarray(samples, jnp.float32)), x)
         return np.asarray(logits)
 
     def check_encoder(self, what: str, dimension: int, meta: Mapping[str, Any]) -> None:
-        """GgeurError unless `what`, whose rows have this `dimension` and `meta`, is of the model's encoder."""
+        """GgeurError unless `what`, whose samples have this `dimension` and `meta`, is of the model's encoder."""
         if dimension != self.takes:
             raise GgeurError(f"{what} has {dimension} dimensions and the model {self.takes}: use one encoder for both.")
         ours, theirs = self.encoder.get("weights"), meta.get("weights")
@@ -143,7 +144,7 @@ class Model:
         skip_unreadable: bool = False,
         on_batch: OnBatch | None = None,
     ) -> Answers:
-        """What is in pictures, or of which class rows are, with probabilities.
+        """What is in pictures, or of which class samples are, with probabilities.
 
         Parameters
         ----------
@@ -166,7 +167,7 @@ class Model:
     def to_sklearn(self) -> Any:
         """The head as an object of scikit-learn, which takes embeddings: `predict` and `predict_proba`.
 
-        A linear head is a LogisticRegression, in a Pipeline where rows are changed first; it needs no ggeur.
+        A linear head is a LogisticRegression, in a Pipeline where samples are changed first; it needs no ggeur.
         """
         from ggeur.runs.exports.scikit import to_sklearn
 
@@ -194,25 +195,25 @@ class Model:
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], *, cell: int | str = "last", own: bool = False, numbers: bool = True
+        cls, path: str | os.PathLike[str], *, trial: int | str = "last", own: bool = False, numbers: bool = True
     ) -> Self:
-        """Read the model in the folder `path`, an exported one, or one of a run folder's: that of its `cell`.
+        """Read the model in the folder `path`, an exported one, or one of a run folder's: that of its `trial`.
 
-        A cell is a number, the name of an arm (its last seed's), or "last": a rule that looks at no test row, since a
-        head that is chosen by its test accuracy has none to report. `own` allows a head that model.json names as
+        A trial is a number, the name of an arm (its last seed's), or "last": a rule that looks at no test sample, since
+        a head that is chosen by its test accuracy has none to report. `own` allows a head that model.json names as
         package.module:name. Its module is then imported, which runs code: say so only of a model that you trust.
         Without its `numbers` it is of no use but to say what it is, and is read even where they are damaged.
         """
-        folder = model_folder(check_path("path", path), cell).folder
+        folder = model_folder(check_path("path", path), trial).folder
         # Both from before a change of the folder, or both from after it.
         return cls(**settled(folder, ("model.json", "head.npz"), lambda: read_model(folder, own, numbers)))
 
 
-def load_model(path: str | os.PathLike[str], *, cell: int | str = "last", own: bool = False) -> Model:
+def load_model(path: str | os.PathLike[str], *, trial: int | str = "last", own: bool = False) -> Model:
     """The model at `path`, to be asked with `predict`: a model folder, one exported for the hub or torch, or a run's.
 
-    Of a run folder it is that of the `cell`: a number, the name of an arm, or "last", which looks at no test row. `own`
-    allows a head that is a user's own, whose module is imported: say so only of a model that you trust.
+    Of a run folder it is that of the `trial`: a number, the name of an arm, or "last", which looks at no test sample.
+    `own` allows a head that is a user's own, whose module is imported: say so only of a model that you trust.
 
     >>> import tempfile
     >>> params = {"W": np.eye(2, dtype=np.float32), "b": np.zeros(2, np.float32)}
@@ -221,4 +222,4 @@ def load_model(path: str | os.PathLike[str], *, cell: int | str = "last", own: b
     ...     load_model(folder).predict([[3.0, 0.0]]).top(1)
     [[('cat', 0.95)]]
     """
-    return Model.load(path, cell=cell, own=own)
+    return Model.load(path, trial=trial, own=own)

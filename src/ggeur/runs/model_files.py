@@ -12,18 +12,18 @@ import numpy as np
 from jax.tree_util import keystr, tree_flatten_with_path
 from numpy.lib import format as npy
 
+from ggeur.core.custom import build_custom, is_custom, one_line
 from ggeur.core.errors import GgeurError
-from ggeur.core.names import build_own, is_own, one_line
 from ggeur.core.types import Tree
 from ggeur.core.units import Units
 from ggeur.data.files import cannot, read_arrays, write_atomically
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads import sizes
 from ggeur.heads.head import Params
-from ggeur.privacy.ball import Ball
-from ggeur.runs.change import current
+from ggeur.privacy.bounded_norm import BoundedNorm
+from ggeur.runs.checksums import sealed, unsealed
 from ggeur.runs.places import CONFIG, WEIGHTS, is_export, read_config, read_weights
-from ggeur.runs.sealed import sealed, unsealed
+from ggeur.runs.transaction import current
 
 MORE = ("algorithm", "settings", "metrics", "privacy", "calibration")  # which older models do not say
 _KEYS = {"head", "parameters", "dimension", "class_names", "encoder", "units", "ball", *MORE}
@@ -63,7 +63,7 @@ def read_model(folder: Path, own: bool, numbers: bool) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         place = folder / (CONFIG if exported else "model.json")
         raise GgeurError(f"{place} is damaged: {one_line(error)}.") from error
-    if is_own(head) and not own:
+    if is_custom(head) and not own:
         raise GgeurError(
             f"The model at {folder} has the head '{head}', and to load it is to import that module; "
             "if you trust it, use Model.load(path, own=True)."
@@ -85,8 +85,8 @@ def _check_words(more: Mapping[str, Any], encoder: Mapping[str, Any]) -> None:
     numbers = [encoder.get("dimension", 1), *(privacy.get(name, 0) for name in ("epsilon", "delta", "mu", "radius"))]
     if metrics:
         numbers += [metrics["avg"], *dict(metrics["domains"]).values()]
-    for name in ("left_out", "test"):
-        numbers += [dict(said.get(name) or {}).get(key, 0) for key in ("rows", "error", "error_before")]
+    for name in ("validation", "test"):
+        numbers += [dict(said.get(name) or {}).get(key, 0) for key in ("samples", "error", "error_before")]
     if not all(isinstance(number, Real) for number in numbers):
         raise ValueError("what it says of itself has text where numbers should be")
     for name in ("train", "partition"):
@@ -107,7 +107,7 @@ def built(kind: str, parameters: Mapping[str, Any], arrays: Mapping[str, Any], d
         with suppress(KeyError):  # of an array that is not there, which is seen below
             known = sizes(kind, arrays)
     head, key = resolve_head(kind, **known), jax.random.key(0)
-    expected = build_own(kind, "head", lambda: jax.eval_shape(lambda key: head.init(key, dimension, classes), key))
+    expected = build_custom(kind, "head", lambda: jax.eval_shape(lambda key: head.init(key, dimension, classes), key))
     shapes = {name: leaf.shape for name, leaf in by_path(expected).items()}
     if {name: a.shape for name, a in arrays.items()} != shapes or not all(
         a.dtype.kind == "f" and np.isfinite(a).all() for a in arrays.values()
@@ -124,12 +124,12 @@ def _units(about: Mapping[str, Any], dimension: int) -> Units:
     return units
 
 
-def _ball(about: Mapping[str, Any], dimension: int) -> Ball:
+def _ball(about: Mapping[str, Any], dimension: int) -> BoundedNorm:
     """As model.json has it."""
     radius, projection = about["radius"], about["projection"]
     if not (radius is None or 0 < float(radius) < np.inf) or projection not in (None, dimension):
         raise ValueError("its ball is not a radius and a projection")
-    return Ball(None if radius is None else float(radius), projection)
+    return BoundedNorm(None if radius is None else float(radius), projection)
 
 
 def by_path(tree: Tree) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Where a model lies: in a folder of its own, as a cell of a run, or exported; and why that one."""
+"""Where a model lies: in a folder of its own, as a trial of a run, or exported; and why that one."""
 
 import json
 import os
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurError
 from ggeur.core.validate import check_is
 from ggeur.runs.result import Result
+from ggeur.settings.old_names import record_of_before
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"  # of a model that was exported, as the hub wants them named
 BASIS = "ball/basis"  # beside the head's numbers: a projection, for programs that cannot draw it as we do
@@ -32,44 +33,52 @@ class Place(NamedTuple):
     why: str = ""
 
 
-def model_folder(path: str | os.PathLike[str], cell: int | str = "last") -> Place:
-    """Where the model at `path` lies: there, or in a run folder that of its `cell` (a number, an arm, or "last")."""
+def model_folder(path: str | os.PathLike[str], trial: int | str = "last") -> Place:
+    """Where the model at `path` lies: there, or in a run folder that of its `trial` (a number, an arm, or "last")."""
     folder = Path(path)
-    cell = int(cell) if isinstance(cell, np.integer) else cell
-    check_is("cell", cell, int | str, "a cell's number, an arm's name, or last")
+    trial = int(trial) if isinstance(trial, np.integer) else trial
+    check_is("trial", trial, int | str, "a trial's number, an arm's name, or last")
     if folder.is_file():
         inside = folder.name in _INSIDE and folder.parent
         advice = f"name the folder {inside}" if inside else "name a folder"
         raise GgeurError(f"{folder} is a file, and a model is a folder: {advice}.")
     if (folder / "result.json").exists():
-        return _of_cell(folder, cell)
-    if cell != "last" and folder.is_dir():
-        raise GgeurError(f"{folder} is a model and not a run, so it has no cell {cell!r}: leave --cell out.")
+        return _of_cell(folder, trial)
+    if trial != "last" and folder.is_dir():
+        raise GgeurError(f"{folder} is a model and not a run, so it has no trial {trial!r}: leave --trial out.")
     return Place(folder)
 
 
-def _of_cell(run: Path, cell: int | str) -> Place:
-    """That of a cell; the bound `local` and cells that did not finish have none."""
-    cells = list(enumerate(Result.load(run).cells))
-    if isinstance(cell, int):
-        numbers = [number for number, _ in cells if number == cell]
+def _of_cell(run: Path, trial: int | str) -> Place:
+    """That of a trial; the bound `local` and trials that did not finish have none."""
+    trials = list(enumerate(Result.load(run).trials))
+    if isinstance(trial, int):
+        numbers = [number for number, _ in trials if number == trial]
     else:
-        numbers = [number for number, one in cells if cell in ("last", one.settings.get("arm"))]
-    there = [n for n in numbers if (run / "model" / f"cell-{n:03d}").is_dir()]
+        numbers = [number for number, one in trials if trial in ("last", one.settings.get("arm"))]
+    there = [n for n in numbers if trial_folder(run, n).is_dir()]
     if not there:
-        arms = ", ".join(dict.fromkeys(str(one.settings["arm"]) for _, one in cells if "arm" in one.settings))
-        known = f"cells 0 to {len(cells) - 1}" + (f" and the arms {arms}" if arms else "")
-        raise GgeurError(f"There is no trained model of the cell {cell!r} in {run}, which has {known}.")
+        arms = ", ".join(dict.fromkeys(str(one.settings["arm"]) for _, one in trials if "arm" in one.settings))
+        known = f"trials 0 to {len(trials) - 1}" + (f" and the arms {arms}" if arms else "")
+        raise GgeurError(f"There is no trained model of the trial {trial!r} in {run}, which has {known}.")
     number = there[-1]
-    one = cells[number][1]
+    one = trials[number][1]
     arm = f", arm {one.settings['arm']}" if "arm" in one.settings else ""
-    why = "as asked" if isinstance(cell, int) else "the last that has one" + ("" if cell == "last" else f" of {cell}")
-    none = "" if isinstance(cell, int) else "; none is chosen by its test rows, --cell names another"
+    why = (
+        "as asked" if isinstance(trial, int) else "the last that has one" + ("" if trial == "last" else f" of {trial}")
+    )
+    none = "" if isinstance(trial, int) else "; none is chosen by its test samples, --trial names another"
     return Place(
-        run / "model" / f"cell-{number:03d}",
-        f"Head of cell {number} of {len(cells)} ({one.method}, augmentation {one.augment}, seed {one.seed}{arm}): "
+        trial_folder(run, number),
+        f"Head of trial {number} of {len(trials)} ({one.method}, augmentation {one.augment}, seed {one.seed}{arm}): "
         f"{why}{none}.",
     )
+
+
+def trial_folder(run: Path, number: int) -> Path:
+    """The folder of a trial's model in a run folder; before 0.3 trials were called cells."""
+    before = run / "model" / f"cell-{number:03d}"
+    return before if before.is_dir() else run / "model" / f"trial-{number:03d}"
 
 
 def is_export(folder: Path) -> bool:
@@ -82,7 +91,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     about = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     if not isinstance(about, dict) or about.get("model_type") != "ggeur":
         raise ValueError("it does not describe a model of ggeur")
-    return {key: value for key, value in about.items() if key not in FOR_OTHERS}
+    return dict(record_of_before({key: value for key, value in about.items() if key not in FOR_OTHERS}))
 
 
 def read_weights(folder: Path) -> dict[str, NDArray[Any]]:

@@ -1,4 +1,6 @@
-"""What a model answers: whatever is given is brought to rows of its encoder, and rows to names with probabilities."""
+"""What a model answers: whatever is given is brought to samples of its encoder, and samples to names with
+probabilities.
+"""
 
 import os
 import reprlib
@@ -11,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ggeur.core.custom import one_line
 from ggeur.core.errors import GgeurError
-from ggeur.core.names import one_line
 from ggeur.core.validate import as_array, check_whole
 from ggeur.data.image_set import Item
 from ggeur.data.readers import unlabelled
-from ggeur.data.rows import Rows
+from ggeur.data.samples import Samples
 from ggeur.data.table import EmbeddingTable
 from ggeur.encode.cache import EmbeddingCache
 from ggeur.encode.encoder import Encoder, about
@@ -24,14 +26,15 @@ from ggeur.encode.job import BATCH, OnBatch, Unkept, encode_items
 from ggeur.encode.pictures import rgb
 from ggeur.heads import IMAGES
 from ggeur.runs.model import Model
-from ggeur.runs.own_encoder import encoder_of
+from ggeur.runs.model_encoder import encoder_of
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Of N pictures or rows: `names` where they have any, `probabilities` (N, C), and what was left out as unreadable.
+    """Of N pictures or samples: `names` where they have any, `probabilities` (N, C), and what was left out as
+    unreadable.
 
-    An answer below `reject` is None. `truth` are the labels that the rows brought, to compare with.
+    An answer below `reject` is None. `truth` are the labels that the samples brought, to compare with.
 
     >>> answers = Answers(("a.jpg",), ("cat", "dog"), np.array([[0.25, 0.75]]))
     >>> answers.labels, answers.top(2)
@@ -80,11 +83,11 @@ def answers(model: Model, given: Any, reject: float, **embedding: Any) -> Answer
     """The answers of `model`; the rest is explained at `Model.predict`."""
     if not isinstance(reject, Real) or not 0 <= float(reject) <= 1:
         raise GgeurError(f"The least probability of an answer is {reject}; it must be between 0 and 1.")
-    rows, unreadable = _rows(model, given, **embedding)
-    model.check_encoder("The table", rows.x.shape[1], rows.meta)
-    sure = model.probabilities_of(rows.x)
-    from_folders = bool(rows.labels) and not isinstance(given, EmbeddingTable | Rows) and not _is_table(given)
-    return Answers(rows.names, model.class_names, sure, reject, tuple(unreadable), rows.labels, from_folders)
+    samples, unreadable = _rows(model, given, **embedding)
+    model.check_encoder("The table", samples.x.shape[1], samples.meta)
+    sure = model.probabilities_of(samples.x)
+    from_folders = bool(samples.labels) and not isinstance(given, EmbeddingTable | Samples) and not _is_table(given)
+    return Answers(samples.names, model.class_names, sure, reject, tuple(unreadable), samples.labels, from_folders)
 
 
 def _is_table(given: Any) -> bool:
@@ -93,17 +96,17 @@ def _is_table(given: Any) -> bool:
 
 def _rows(
     model: Model, given: Any, encoder: str | Encoder | None, skip_unreadable: bool, on_batch: OnBatch | None
-) -> tuple[Rows, list[str]]:
+) -> tuple[Samples, list[str]]:
     if _is_table(given):
-        return Rows.load(given), []
+        return Samples.load(given), []
     if isinstance(given, EmbeddingTable):
-        return Rows.of(given), []
-    if isinstance(given, Rows):
+        return Samples.of(given), []
+    if isinstance(given, Samples):
         return given, []
     given = [_plain(one) for one in given] if isinstance(given, list | tuple) else _plain(given)
     items, kept = _pictures(given) if not _are_rows(model, given) else (None, False)
     if items is None:
-        return Rows(np.atleast_2d(as_array("embeddings", given))), []
+        return Samples(np.atleast_2d(as_array("embeddings", given))), []
     if encoder is not None and not isinstance(encoder, str) and not hasattr(encoder, "forward"):
         raise GgeurError(f"encoder is {reprlib.repr(encoder)}; it must be an encoder or the name of one.")
     tower = encoder if encoder is not None and not isinstance(encoder, str) else encoder_of(model, encoder)
@@ -111,12 +114,12 @@ def _rows(
     # A folder that takes a while goes on where it stopped; a few pictures leave no trace.
     store = EmbeddingCache(tower) if kept and len(items) > BATCH else Unkept()
     found = encode_items(items, tower, store, skip_unreadable=skip_unreadable, on_batch=on_batch)
-    names = tuple(items[i].where for i in found.rows.tolist())
-    return Rows(found.x, names, _folders(names, model.class_names), about(tower)), found.unreadable
+    names = tuple(items[i].where for i in found.samples.tolist())
+    return Samples(found.x, names, _folders(names, model.class_names), about(tower)), found.unreadable
 
 
 def _are_rows(model: Model, given: Any) -> bool:
-    """Whether bytes are rows of an image table, laid flat, for a network that takes such."""
+    """Whether bytes are samples of an image table, laid flat, for a network that takes such."""
     flat = isinstance(given, np.ndarray) and given.ndim == 2 and given.shape[1] == model.takes
     return flat and model.head in IMAGES
 
@@ -139,7 +142,7 @@ def _plain(given: Any) -> Any:
 
 
 def _pictures(given: Any) -> tuple[list[Item] | None, bool]:
-    """The pictures that are `given`, and whether they are files; None where it is rows of numbers."""
+    """The pictures that are `given`, and whether they are files; None where it is samples of numbers."""
     if isinstance(given, str | os.PathLike):
         return unlabelled(Path(given)), True
     if isinstance(given, bytes) or hasattr(given, "convert"):  # a file's content, or Pillow's image

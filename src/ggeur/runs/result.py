@@ -1,4 +1,4 @@
-"""The result of a run: one record per cell, in `result.json`, and tables over seeds read off it."""
+"""The result of a run: one record per trial, in `result.json`, and tables over seeds read off it."""
 
 import json
 import os
@@ -10,16 +10,16 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from ggeur.core.custom import one_line
 from ggeur.core.errors import GgeurError
-from ggeur.core.names import one_line
 from ggeur.core.validate import check_path
-from ggeur.runs.sealed import sealed, unsealed
+from ggeur.runs.checksums import sealed, unsealed
 
 SCHEMA = 1
 
 
 @dataclass
-class Cell:
+class Trial:
     """One setting with one seed. Accuracies in percent, mean over the last five rounds."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False)
@@ -38,7 +38,7 @@ class Cell:
     message: str = ""
     missing: dict[int, list[int]] = field(default_factory=dict)  # client -> rounds, on real machines
     same_data: bool = False  # every seed trains and tests on the same rows: its spread is of head, batches and noise
-    test_deviation: float | None = None  # of avg, over bootstrap redraws of the test rows
+    test_deviation: float | None = None  # of avg, over bootstrap redraws of the test samples
     recall: list[float | None] = field(default_factory=list)
     macro_f1: float | None = None
     local_steps: list[int] = field(default_factory=list)  # per client and round
@@ -56,50 +56,50 @@ class Row(NamedTuple):
     """Cells that differ by the seed alone; spread is the sample deviation over seeds."""
 
     settings: dict[str, Any]
-    cells: list[Cell]
+    trials: list[Trial]
     domains: dict[str, float]
     avg: float | None
     spread: float | None
     std: float | None
 
 
-def what_seeds_vary(cells: Sequence[Cell]) -> str:
-    """What to say where the seeds of `cells` do not vary the data; nothing where they do, or there is one."""
-    if len({cell.seed for cell in cells}) < 2 or not all(cell.same_data for cell in cells):
+def what_seeds_vary(trials: Sequence[Trial]) -> str:
+    """What to say where the seeds of `trials` do not vary the data; nothing where they do, or there is one."""
+    if len({trial.seed for trial in trials}) < 2 or not all(trial.same_data for trial in trials):
         return ""
-    moves = [cell.test_deviation for cell in cells if cell.test_deviation is not None]
-    redrawn = f"; redrawing the test rows would move AVG by ± {max(moves):.2f} (bootstrap)" if moves else ""
+    moves = [trial.test_deviation for trial in trials if trial.test_deviation is not None]
+    redrawn = f"; redrawing the test samples would move AVG by ± {max(moves):.2f} (bootstrap)" if moves else ""
     return f"Every seed has the same rows, so spread and intervals cover head, batches and noise only{redrawn}."
 
 
 @dataclass
 class Result:
-    """What a run found: its cells, in the order of points and seeds.
+    """What a run found: its trials, in the order of points and seeds.
 
-    >>> cells = [Cell("fedavg", "none", seed, {"train.rate": 0.1}, avg=90.0 + seed) for seed in (0, 1)]
-    >>> (row,) = Result(cells).rows()
+    >>> trials = [Trial("fedavg", "none", seed, {"train.learning_rate": 0.1}, avg=90.0 + seed) for seed in (0, 1)]
+    >>> (row,) = Result(trials).rows()
     >>> row.avg, round(row.spread, 2)
     (90.5, 0.71)
     """
 
-    cells: list[Cell]
+    trials: list[Trial]
     schema: int = SCHEMA
 
     @property
     def caveat(self) -> str:
         """What to say where the seeds do not vary the data."""
-        return what_seeds_vary(self.cells)
+        return what_seeds_vary(self.trials)
 
     def rows(self) -> list[Row]:
-        """One row per point of the grid, over its seeds; cells that did not finish are left out of the means."""
-        points: dict[str, list[Cell]] = {}
-        for cell in self.cells:
-            points.setdefault(json.dumps(cell.settings, sort_keys=True), []).append(cell)
-        return [_row(cells) for cells in points.values()]
+        """One row per point of the grid, over its seeds; trials that did not finish are left out of the means."""
+        points: dict[str, list[Trial]] = {}
+        for trial in self.trials:
+            points.setdefault(json.dumps(trial.settings, sort_keys=True), []).append(trial)
+        return [_row(trials) for trials in points.values()]
 
     def to_json(self) -> str:
         """As `load` reads it back."""
-        return sealed({"schema": self.schema, "cells": [asdict(c) for c in self.cells]}).decode()
+        return sealed({"schema": self.schema, "trials": [asdict(c) for c in self.trials]}).decode()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -107,10 +107,10 @@ class Result:
         path = check_path("path", path)
         path = path / "result.json" if path.is_dir() else path
         try:
-            data = unsealed(path.read_bytes(), {"schema", "cells"})
+            data = unsealed(path.read_bytes(), {"schema", "trials"})
             if data["schema"] != SCHEMA:
                 raise GgeurError(f"{path} has schema {data['schema']}; this version reads {SCHEMA}.")
-            return cls([read_cell(cell) for cell in data["cells"]])
+            return cls([read_cell(trial) for trial in data["trials"]])
         except FileNotFoundError as error:
             raise GgeurError(f"There is no result at {path}; run the experiment first.") from error
         except UnicodeDecodeError as error:
@@ -120,14 +120,14 @@ class Result:
 
 
 @lru_cache(maxsize=1)
-def _cell_reader() -> TypeAdapter[Cell]:
-    return TypeAdapter(Cell)
+def _cell_reader() -> TypeAdapter[Trial]:
+    return TypeAdapter(Trial)
 
 
-def read_cell(data: Any) -> Cell:
-    """A cell from JSON, every value checked; ValueError where it is not one."""
-    if not isinstance(data, dict) or not data.keys() <= {f.name for f in fields(Cell)}:
-        raise ValueError("a cell must hold the keys of a cell and no others")
+def read_cell(data: Any) -> Trial:
+    """A trial from JSON, every value checked; ValueError where it is not one."""
+    if not isinstance(data, dict) or not data.keys() <= {f.name for f in fields(Trial)}:
+        raise ValueError("a trial must hold the keys of a trial and no others")
     try:
         return _cell_reader().validate_python(data)
     except ValidationError as error:
@@ -135,15 +135,15 @@ def read_cell(data: Any) -> Cell:
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
-def _row(cells: Sequence[Cell]) -> Row:
-    done = [c for c in cells if c.status == "ok" and c.avg is not None]
+def _row(trials: Sequence[Trial]) -> Row:
+    done = [c for c in trials if c.status == "ok" and c.avg is not None]
     if not done:
-        return Row(cells[0].settings, list(cells), {}, None, None, None)
+        return Row(trials[0].settings, list(trials), {}, None, None, None)
     avgs = np.array([c.avg for c in done], np.float64)
     stds = [c.std for c in done if c.std is not None]
     return Row(
-        cells[0].settings,
-        list(cells),
+        trials[0].settings,
+        list(trials),
         {name: float(np.mean([c.domains[name] for c in done])) for name in done[0].domains},
         float(avgs.mean()),
         float(avgs.std(ddof=1)) if len(avgs) > 1 else None,

@@ -8,7 +8,7 @@ from typing import Any
 
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.runs.checkpoint import Snapshot
-from ggeur.runs.sealed import unsealed_line
+from ggeur.runs.checksums import unsealed_line
 from ggeur.runs.versions import FILE as VERSIONS
 from ggeur.runs.versions import installed_versions, read_versions
 from ggeur.settings.grid import Experiment, differences
@@ -67,18 +67,18 @@ def note_other_versions(path: Path) -> None:
 
 
 def lines_kept(path: Path, finished: Mapping[int, Any], snapshot: Snapshot | None) -> list[bytes]:
-    """Each round once: all of a finished cell, and of a cell in flight those up to its checkpoint."""
-    upto = {} if snapshot is None else {cell.number: snapshot.round for cell in snapshot.cells}
+    """Each round once: all of a finished trial, and of a trial in flight those up to its checkpoint."""
+    upto = {} if snapshot is None else {trial.number: snapshot.round for trial in snapshot.trials}
     kept: dict[tuple[int, int], bytes] = {}
     lines = path.read_bytes().splitlines(keepends=True)
     for number, line in enumerate(lines, 1):
         try:
             event = unsealed_line(line)
-            cell, round_ = int(event["cell"]), int(event["round"])
+            trial, round_ = int(event["trial"]), int(event["round"])
         except (ValueError, KeyError, TypeError) as error:
             if number == len(lines):
                 break  # torn by a crash, to be written again
             raise GgeurError(f"{path} is damaged in line {number} ({error}); take it out to go on.") from error
-        if cell in finished or round_ <= upto.get(cell, -1):
-            kept.setdefault((cell, round_), line)
+        if trial in finished or round_ <= upto.get(trial, -1):
+            kept.setdefault((trial, round_), line)
     return list(kept.values())

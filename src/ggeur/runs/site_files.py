@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from ggeur.core.custom import one_line
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import KINDS, Message
-from ggeur.core.names import one_line
+from ggeur.core.site_statistics import COVARIANCES, SiteStatistics
 from ggeur.data.files import CannotWrite, cannot, read_arrays, write_atomically, write_bytes
 from ggeur.federation.ledger import Entry, Ledger
-from ggeur.federation.sums import Sums
-from ggeur.runs.change import NEXT, PART, Command, clear, close, current, land, pending, settled, temporaries
-from ggeur.runs.sealed import sealed, unsealed
+from ggeur.federation.stored_statistics import StoredStatistics
+from ggeur.runs.checksums import sealed, unsealed
+from ggeur.runs.transaction import NEXT, PART, Command, clear, close, current, land, pending, settled, temporaries
 
 SUMS, LEDGER, RECEIPTS = "sums", "ledger.json", "receipts"
 PAGE, CONTRIBUTIONS = "report.html", "contributions.json"
@@ -42,7 +42,11 @@ def load_ledger(folder: Path, *, sealed_too: bool = False) -> Ledger:
         entries = [Entry(**{**one, "class_names": tuple(map(str, one["class_names"]))}) for one in tree["sites"]]
         if not all(_is_file_name(e.name) for e in entries):  # the file of who is forgotten is deleted
             raise ValueError("the name of a site is not that of a file")
-        if not entries or any(e.kind not in KINDS for e in entries) or len({e.name for e in entries}) < len(entries):
+        if (
+            not entries
+            or any(e.kind not in COVARIANCES for e in entries)
+            or len({e.name for e in entries}) < len(entries)
+        ):
             raise ValueError("its sites are not sites")
         if not all(isinstance(e.encoder, dict | None) for e in entries):
             raise ValueError("what it says of encoders is no table")
@@ -68,7 +72,7 @@ def save_ledger(folder: Path, ledger: Ledger) -> None:
     write_bytes(folder / LEDGER, sealed({"schema": _SCHEMA, "sites": sites, "total": ""}))
 
 
-def save_sums(folder: Path, sums: Sums) -> None:
+def save_sums(folder: Path, sums: StoredStatistics) -> None:
     """Write the sums of a site to a file of its name; `folder` is the model's."""
     check_site_name(sums.name)
     (folder / SUMS).mkdir(parents=True, exist_ok=True)
@@ -87,11 +91,11 @@ def _is_file_name(name: Any) -> bool:
     return not name.startswith(".") and not any(c in name for c in "/\\\0")
 
 
-def load_sums(folder: Path, entry: Entry) -> Sums:
+def load_sums(folder: Path, entry: Entry) -> StoredStatistics:
     """The sums of the site with that `entry`; GgeurError where they are not what it sent."""
     path = current(folder, f"{SUMS}/{entry.name}.npz")
     names, domains, messages = _read(path)
-    sums = Sums(entry.name, names, entry.kind, dict(zip(domains, messages, strict=True)))
+    sums = StoredStatistics(entry.name, names, entry.kind, dict(zip(domains, messages, strict=True)))
     if not entry.holds(sums):
         raise GgeurError(f"{path} does not match its hash in the ledger; bring it back, or forget the site.")
     return sums
@@ -173,7 +177,7 @@ def _number(path: Path) -> int:
     return int(match[1]) if match else 0
 
 
-def _write(path: Path, names: tuple[str, ...], domains: Sequence[str], messages: Sequence[Message]) -> None:
+def _write(path: Path, names: tuple[str, ...], domains: Sequence[str], messages: Sequence[SiteStatistics]) -> None:
     arrays: dict[str, Any] = {"class_names": np.array(names, np.str_), "domains": np.array(domains, np.str_)}
     for i, m in enumerate(messages):
         arrays |= {f"count{i}": m.count, f"sum{i}": m.sum, f"second{i}": m.second, f"center{i}": m.center}
@@ -181,12 +185,12 @@ def _write(path: Path, names: tuple[str, ...], domains: Sequence[str], messages:
         np.savez(file, allow_pickle=False, **arrays)
 
 
-def _read(path: Path) -> tuple[tuple[str, ...], list[str], list[Message]]:
+def _read(path: Path) -> tuple[tuple[str, ...], list[str], list[SiteStatistics]]:
     arrays = read_arrays(path)
     try:
         domains = [str(d) for d in arrays["domains"]]
         parts = [[arrays[f"{part}{i}"] for part in ("count", "sum", "second", "center")] for i in range(len(domains))]
-        names, messages = tuple(str(n) for n in arrays["class_names"]), [Message(*part) for part in parts]
+        names, messages = tuple(str(n) for n in arrays["class_names"]), [SiteStatistics(*part) for part in parts]
         if not messages or not all(_is_sound(m, len(names)) for m in messages):
             raise ValueError("its arrays do not go together")
         return names, domains, messages
@@ -194,7 +198,7 @@ def _read(path: Path) -> tuple[tuple[str, ...], list[str], list[Message]]:
         raise GgeurError(f"{path} does not hold sums: {one_line(error)}.") from error
 
 
-def _is_sound(m: Message, n_classes: int) -> bool:
+def _is_sound(m: SiteStatistics, n_classes: int) -> bool:
     """Whether these are the arrays of a message of so many classes."""
     (p,) = m.center.shape
     shapes = m.count.shape == (n_classes,) and m.sum.shape == (n_classes, p) and m.second.shape[1:] == (p, p)

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
-from ggeur.serve.guard import Guard, refused
+from ggeur.serve.guard import RequestGuard, refused
 from ggeur.serve.service import AnswerList, Service
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -39,7 +39,7 @@ def application(service: Service, names: tuple[str, ...] | None = LOOPBACK) -> F
         exception_handlers={HTTPException: refused, RequestValidationError: _invalid},
         routes=[Route("/" + name.removeprefix("index.html"), file, methods=["GET"]) for name, file in files.items()],
     )
-    app.add_middleware(Guard, limits=service.limits, names=names)
+    app.add_middleware(RequestGuard, limits=service.limits, names=names)
     workers = asyncio.Semaphore(service.limits.workers)
     # FastAPI describes the form by itself; these bodies go beside it.
     picture = {"schema": {"type": "string", "format": "binary"}}

@@ -27,7 +27,7 @@ async def refused(request: Request, error: HTTPException) -> JSONResponse:
     return JSONResponse({"error": f"{error.detail.rstrip('.')}."}, error.status_code, error.headers)
 
 
-class Guard:
+class RequestGuard:
     """ASGI middleware; `names` are the host names that the server answers to, None for all.
 
     Host and origin are checked because a page from elsewhere, open in a browser, could ask a server on loopback.

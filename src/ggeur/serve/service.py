@@ -39,7 +39,7 @@ class ClassProbability(BaseModel):
     probability: Probability
 
 
-class Answer(BaseModel):
+class PredictionAnswer(BaseModel):
     """The likeliest class of one sample, null if its probability is too low, and the likeliest few."""
 
     name: str | None = Field(alias="class")
@@ -50,7 +50,7 @@ class Answer(BaseModel):
 class AnswerList(BaseModel):
     """One answer for each sample of the request."""
 
-    answers: list[Answer]
+    answers: list[PredictionAnswer]
 
 
 class Service:

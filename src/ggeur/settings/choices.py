@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator
 
-from ggeur.core.names import is_own
-from ggeur.federation.augmentation import KINDS as AUGMENTATIONS
+from ggeur.core.custom import is_custom
+from ggeur.federation.augmentation import COVARIANCES as AUGMENTATIONS
 from ggeur.heads import HEADS, OF_TRAIN
 from ggeur.methods import SOLVED
 
@@ -27,7 +27,7 @@ def _one_of(what: str, ours: Iterable[str], *, or_path: str = "") -> Any:
     """
 
     def check(value: object) -> object:
-        if not isinstance(value, str) or not (value in ours or is_own(value) or (or_path and is_path(value))):
+        if not isinstance(value, str) or not (value in ours or is_custom(value) or (or_path and is_path(value))):
             known, more = ", ".join(ours), f", or {or_path}" if or_path else ""
             raise ValueError(
                 f"there is no {what} {value!r}; there are {known}, or your own as package.module:name{more}"
@@ -41,7 +41,7 @@ HeadName = Annotated[str, _one_of("head", HEADS)]
 AugmentationName = Annotated[str, _one_of("augmentation", AUGMENTATIONS)]
 RANDOM = "random"
 StartName = Annotated[
-    str, _one_of("start", (RANDOM, *SOLVED), or_path="the path of a model's folder, as ./run/model/cell-000")
+    str, _one_of("start", (RANDOM, *SOLVED), or_path="the path of a model's folder, as ./run/model/trial-000")
 ]
 
 

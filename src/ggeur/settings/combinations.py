@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from ggeur.core.errors import GgeurError
 from ggeur.federation.augmentation import Augmentation
 from ggeur.heads import HEADS, IMAGES, arguments, resolve
-from ggeur.methods import ON_EMBEDDINGS, has_own_head, kind_of, resolve_solved
-from ggeur.methods.algorithm import Bound, Chosen, Given, Solved
+from ggeur.methods import ON_EMBEDDINGS, has_own_head, kind_of, resolve_closed_form
+from ggeur.methods.algorithm import ClosedForm, Reference, Selection, ZeroShot
 from ggeur.settings.choices import of_train
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def check_combinations(s: "Settings") -> None:
     if t.head not in HEADS or s.head_parameters:  # ours takes softmax, and its defaults
         arguments(t.head, s.head_parameters, softmax=t.softmax)
     _check(_linear(s, augmentation))
-    if kind_of(t.method) is not Given:
+    if kind_of(t.method) is not ZeroShot:
         _check(_privacy(s, augmentation))
 
 
@@ -57,7 +57,7 @@ def _own_head(s: "Settings") -> Rules:
 def _images(s: "Settings") -> Rules:
     """What a network on pictures leaves no room for."""
     t, head = s.train, f'[train] head = "{s.train.head}" is trained on pictures'
-    solved = kind_of(t.method) in (Solved, Chosen, Given) or t.solver is not None
+    solved = kind_of(t.method) in (ClosedForm, Selection, ZeroShot) or t.solver is not None
     pixels = s.data.dataset is None or str(s.data.encoder).startswith("pixels:")
     return {
         f'{head}, and what is solved needs embeddings: use head = "linear" and an encoder.': solved,
@@ -77,8 +77,8 @@ def _linear(s: "Settings", augmentation: Augmentation) -> Rules:
     t, start = s.train, f"[train] start = '{s.train.start}' is not"
     linear = t.head == HEADS[0] or resolve(t.head, **s.head_parameters).linear
     bounded = linear and not t.softmax and not has_own_head(t.method)
-    solved = kind_of(t.method) in (Solved, Chosen, Given) or t.solver is not None
-    known = t.solver is None or kind_of(t.solver) is Solved
+    solved = kind_of(t.method) in (ClosedForm, Selection, ZeroShot) or t.solver is not None
+    known = t.solver is None or kind_of(t.solver) is ClosedForm
     begins = t.solver is None or not known or _of_solver(s, t.solver)
     return {
         '[train]: what is solved has a head of its own: use head = "linear", the default.': solved and not linear,
@@ -91,42 +91,44 @@ def _linear(s: "Settings", augmentation: Augmentation) -> Rules:
 
 def _of_solver(s: "Settings", solver: str) -> bool:
     """Whether the head that `solver` solves for is linear."""
-    return resolve(resolve_solved(solver, s.method.get(solver, {})).head).linear
+    return resolve(resolve_closed_form(solver, s.method.get(solver, {})).head).linear
 
 
 def _privacy(s: "Settings", augmentation: Augmentation) -> Rules:
     """What would break, or not need, what [privacy] promises: noise on statistics that are sent once, totals alone."""
     p, t, needs, kind = s.privacy, s.train, augmentation.needs, kind_of(s.train.method)
-    auto, trained = kind is Chosen, kind not in (Solved, Chosen)
-    epsilon, secure = p.epsilon is not None, p.secure_sum and kind is not Bound
+    auto, trained = kind is Selection, kind not in (ClosedForm, Selection)
+    epsilon, secure = p.epsilon is not None, p.secure_aggregation and kind is not Reference
     sent = not trained or needs is not None or t.solver is not None or s.data.standardise
-    means = needs == "means" and (secure or (epsilon and augmentation.noise is not None))
+    means = needs == "none" and (secure or (epsilon and augmentation.noise is not None))
     return {
-        "[privacy] secure_sum needs radius, a public bound on the length of a row: sums are taken in fixed point, "
-        "and longer rows are scaled down.": secure and sent and p.radius is None,
-        "[data] standardise needs exact sums of rows, which [privacy] epsilon does not allow.": (
+        "[privacy] secure_aggregation needs radius, a public bound on the length of a sample: sums are taken in fixed "
+        "point, "
+        "and longer samples are scaled down.": secure and sent and p.radius is None,
+        "[data] standardise needs exact sums of samples, which [privacy] epsilon does not allow.": (
             epsilon and s.data.standardise
         ),
-        'Under [privacy] epsilon, method = "auto" chooses by a public rule alone: say how many training rows '
-        "there are with [privacy] rows.": epsilon and auto and p.rows is None,
+        'Under [privacy] epsilon, method = "auto" chooses by a public rule alone: say how many training samples '
+        "there are with [privacy] samples.": epsilon and auto and p.samples is None,
         "Under [privacy] epsilon the candidates of auto are fixed: ncm and ridge.": (
             epsilon and auto and s.method.get(t.method, {}).get("candidates") is not None
         ),
         f"[privacy] epsilon protects the statistics that sites send, and here they send none: '{t.method}' "
-        "trains on their rows. Solve a head, such as ridge, or leave epsilon out.": (
+        "trains on their samples. Solve a head, such as ridge, or leave epsilon out.": (
             epsilon and trained and needs is None and t.solver is None
         ),
         "Under [privacy] epsilon sites send statistics once: for train.start or for the augmentation, not both.": (
             epsilon and trained and needs is not None and t.solver is not None
         ),
-        "Under [privacy] epsilon or secure_sum no shapes can be estimated from the means of single clients.": (
+        "Under [privacy] epsilon or secure_aggregation no shapes can be estimated from the means of single clients.": (
             trained and means
         ),
         "[augment] guided below 1 needs the exact counts and shapes of single clients, which [privacy] epsilon and "
-        "secure_sum hide.": (epsilon or secure) and trained and s.augment.guided < 1,
-        "Under [privacy] secure_sum there are no prototypes of single domains; use steps = 1.": (
+        "secure_aggregation hide.": (epsilon or secure) and trained and s.augment.guided < 1,
+        "Under [privacy] secure_aggregation there are no prototypes of single domains; use steps = 1.": (
             secure and trained and augmentation.prototypes
         ),
-        "Under [privacy] secure_sum all clients take part in every round, as totals of different clients could be "
+        "Under [privacy] secure_aggregation all clients take part in every round, as totals of different clients "
+        "could be "
         "taken off each other; leave clients_per_round out.": secure and trained and t.clients_per_round is not None,
     }

@@ -21,6 +21,7 @@ from ggeur.core.validate import check_all, check_path
 from ggeur.data.datasets import MINI_DIGITS
 from ggeur.data.datasets_paper import DATASETS
 from ggeur.settings.choices import is_path
+from ggeur.settings.old_names import settings_of_before
 from ggeur.settings.schema import PARTITION_KEYS, Settings, settings
 from ggeur.settings.toml import flat, to_toml
 
@@ -37,7 +38,7 @@ _PATHS = (
 
 @dataclass(frozen=True)
 class Experiment:
-    """A grid of settings; all cells of it share the seeds.
+    """A grid of settings; all trials of it share the seeds.
 
     >>> e = Experiment.of({"data": {"dataset": "mini-digits"}, "augment": {"kind": ["none", "ggeur"]}})
     >>> [(point.augment.kind, varied) for point, varied in zip(e.points, e.varied)]
@@ -100,6 +101,8 @@ def _read(path: Path) -> Sections:
         raise GgeurError(f"Cannot read {path}: {error.strerror or error}.") from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise GgeurError(f"{path} is not valid TOML: {error}.") from error
+    if (path.parent / "versions.json").exists():  # a run folder, of this version or one before
+        tree = settings_of_before(tree)
     _anchor(tree, path.parent)
     return tree
 
@@ -224,7 +227,7 @@ def _product(tree: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str
         if not values:
             raise GgeurError(f"The list {'.'.join(path)} is empty, so there is nothing to run.")
         if any(value in values[:i] for i, value in enumerate(values)):
-            raise GgeurError(f"The list {'.'.join(path)} holds a value twice; a cell would be run twice.")
+            raise GgeurError(f"The list {'.'.join(path)} holds a value twice; a trial would be run twice.")
     for combination in itertools.product(*lists.values()):
         chosen = dict(zip(lists, combination, strict=True))
         yield _filled(tree, chosen), {".".join(path): value for path, value in chosen.items()}

@@ -5,19 +5,20 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
+from ggeur.core.augmented_sets import BANK_BYTES
+from ggeur.core.custom import is_custom
 from ggeur.core.errors import GgeurError
 from ggeur.core.geometry import Scale
-from ggeur.core.message import Statistics
-from ggeur.core.names import is_own
-from ggeur.core.virtual import BANK_BYTES
+from ggeur.core.site_statistics import Covariance
 from ggeur.data.datasets import paper_partition
-from ggeur.federation.augmentation import KINDS as AUGMENTATIONS
+from ggeur.federation.augmentation import COVARIANCES as AUGMENTATIONS
 from ggeur.federation.augmentation import Augmentation, steps_of
 from ggeur.federation.augmentation import build as build_augmentation
 from ggeur.heads import IMAGES
 from ggeur.methods import checked_parameters, factory
 from ggeur.settings.choices import RANDOM, AugmentationName, HeadName, StartName, is_path, of_train
 from ggeur.settings.combinations import check_combinations
+from ggeur.settings.old_names import renamed
 from ggeur.settings.privacy import Privacy
 from ggeur.settings.section import Above, Section, Share, Size
 
@@ -40,11 +41,11 @@ def _no_bool(value: object) -> object:
 PROTOCOLS: dict[str, dict[str, dict[str, Any]]] = {
     "paper": {"augment": {"scale": "eigenvalue"}},
     "released": {
-        "augment": {"guided": 0.8, "empty_cell": "first"},
+        "augment": {"guided": 0.8, "empty_group": "first"},
         "train": {"optimiser": "adam", "weight_decay": 0.0, "weights": "equal", "broadcast": False, "softmax": True},
     },
     "sound": {},
-    "tuned": {},  # sound, with numbers that were chosen on training rows left out
+    "tuned": {},  # sound, with numbers that were chosen on training samples left out
 }
 
 
@@ -54,7 +55,7 @@ class Data(Section):
     table: str | None = None
     dataset: str | None = None
     encoder: str | None = None
-    standardise: bool = False  # rows about the federation's mean, in units of its spread
+    standardise: bool = False  # samples about the federation's mean, in units of its spread
     svhn: Literal["correct", "as-benchmark"] = "correct"  # how its pictures are read
 
     @model_validator(mode="after")
@@ -74,19 +75,21 @@ class Partition(Section):
     beta: Above = 0.1
     min_per_class: Annotated[int, Field(strict=True, ge=0)] = 1
     share: Share = 1.0
-    left_out: bool = False  # train without some of the training rows, and score on these instead of the test rows
+    validation: bool = (
+        False  # train without some of the training samples, and score on these instead of the test samples
+    )
 
 
 PARTITION_KEYS = {
-    "dirichlet": {"kind", "clients", "beta", "min_per_class", "left_out"},
-    "domain": {"kind", "share", "left_out"},
-    "label-and-domain": {"kind", "beta", "left_out"},
+    "dirichlet": {"kind", "clients", "beta", "min_per_class", "validation"},
+    "domain": {"kind", "share", "validation"},
+    "label-and-domain": {"kind", "beta", "validation"},
 }
 
 
 class Augment(Section):
     kind: AugmentationName = "ggeur"
-    statistics: Statistics = "per-class"
+    covariance: Covariance = "per-class"
     # Defaults of steps and target: 1 and 2000 with dirichlet, 2 and 500 with the domain kinds.
     steps: Annotated[Literal[1, 2], BeforeValidator(_no_bool)] | None = None
     target: Size | None = None
@@ -94,7 +97,7 @@ class Augment(Section):
     per_prototype: Size = 500
     scale: Scale = "sqrt-eigenvalue"
     guided: Share = 1.0
-    empty_cell: Literal["all", "first"] = "all"
+    empty_group: Literal["all", "first"] = "all"
     bank_mib: Size = BANK_BYTES // 2**20  # of noise vectors; what exceeds it is shared between clients
     pictures: Literal["auto", "none", "crop", "crop-flip", "photo"] = "auto"  # how a step changes them at random
     parameters: dict[str, Any] = Field({})  # of `expected`, or of one's own kind
@@ -112,8 +115,8 @@ class Train(Section):
     rounds: Size = 100
     local_epochs: Size = 10
     local_steps: Size | None = None
-    batch: Size = 64
-    rate: Above = 0.01
+    batch_size: Size = 64
+    learning_rate: Above = 0.01
     optimiser: Literal["sgd", "adam"] = "sgd"
     momentum: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.9
     weight_decay: Annotated[float, Field(strict=True, ge=0)] = 1e-5
@@ -144,11 +147,11 @@ class Train(Section):
 class Federate(Section):
     """Real machines: how many sites there are, and how long and for how many of them to wait."""
 
-    nodes: Size | None = None
-    min_nodes: Size = 2  # with fewer the run stops, and can be resumed
+    sites: Size | None = None
+    min_sites: Size = 2  # with fewer the run stops, and can be resumed
     wait: Above = 300.0  # seconds for sites to connect
     timeout: Above = 600.0  # seconds for a site to answer
-    test_table: str | None = None  # on the server, scored beside the sites' own test rows
+    test_table: str | None = None  # on the server, scored beside the sites' own test samples
 
 
 class RunSection(Section):
@@ -215,18 +218,18 @@ def settings(tree: Mapping[str, Any], *, own: bool = True) -> Settings:
         merged["partition"] = paper_partition(dataset) | given  # as the paper deals it out
     train, augment = (merged.setdefault(section, {}) for section in ("train", "augment"))
     if isinstance(train, dict) and train.get("head") in IMAGES and isinstance(augment, dict):
-        merged["augment"] = {"kind": "none"} | augment  # rows are no embeddings
+        merged["augment"] = {"kind": "none"} | augment  # samples are no embeddings
     try:
         result = Settings.model_validate(merged)
     except ValidationError as error:
         raise GgeurError(_sentence(error)) from error
-    if not own and any(map(is_own, result.names)):
+    if not own and any(map(is_custom, result.names)):
         return result
     if result.augment.kind not in AUGMENTATIONS or result.augment.parameters:  # ours is checked by its keys' types
         result.augment.build()
     factory(result.train.method)  # raises for an unknown name
     for name, values in result.method.items():
-        checked_parameters(name, values, result.augment.statistics)
+        checked_parameters(name, values, result.augment.covariance)
     check_combinations(result)
     return result
 
@@ -241,6 +244,8 @@ def _sentence(error: ValidationError) -> str:
             return f"There is no section [{where[0]}]; there are {', '.join(named)} and [[arm]]."
         owner = Settings.model_fields[where[0]].annotation
         allowed = ", ".join(owner.model_fields) if owner is not None else ""
+        if new := renamed(where[0], where[-1]):
+            return f"The key '{where[-1]}' of [{where[0]}] is called '{new}' now."
         return f"There is no key in [{where[0]}] named '{where[-1]}'; allowed are: {allowed}."
     if first["type"] == "missing":
         return f"{place} is missing."

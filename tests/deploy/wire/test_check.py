@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import Message
-from ggeur.core.units import RowSums
+from ggeur.core.site_statistics import SiteStatistics
+from ggeur.core.units import SampleMoments
 from ggeur.deploy.wire.check import check_leaves, checked_message, checked_sums
 from ggeur.deploy.wire.packing import pack_message, triangles
 
@@ -21,10 +21,10 @@ tables = st.integers(0, 12).flatmap(
 )
 
 
-@given(tables, st.sampled_from(["per-class", "pooled", "means"]))
+@given(tables, st.sampled_from(["per-class", "pooled", "none"]))
 def test_every_sites_true_statistics_pass(table, matrices):
-    """Also of one row, of equal rows, of a class without rows."""
-    message = Message.from_embeddings(*table, CLASSES).of_kind(matrices)
+    """Also of one sample, of equal samples, of a class without samples."""
+    message = SiteStatistics.from_embeddings(*table, CLASSES).of_kind(matrices)
     found = checked_message(pack_message(message), matrices, CLASSES, P, None, message.count)
     for name in ("count", "sum", "second"):
         np.testing.assert_array_equal(getattr(found, name), getattr(message, name))
@@ -32,7 +32,7 @@ def test_every_sites_true_statistics_pass(table, matrices):
 
 @given(tables)
 def test_sums_over_rows_pass_if_some_data_have_them(table):
-    sums = RowSums.of(table[0])
+    sums = SampleMoments.of(table[0])
     packed, n = sums.pack(), len(table[0])
     np.testing.assert_array_equal(checked_sums({"sums": packed}, P, n).pack(), packed)
     wrong = [packed[:-1], packed.astype(np.float32), packed + np.nan, packed + np.eye(P + 2)[0]]
@@ -48,7 +48,7 @@ def test_sums_over_rows_pass_if_some_data_have_them(table):
 def test_the_tolerance_is_a_hundred_millionth_of_the_trace():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(50, P))
-    message = Message.from_embeddings(x - x.mean(axis=0), np.zeros(50, int), 1).of_kind("per-class")
+    message = SiteStatistics.from_embeddings(x - x.mean(axis=0), np.zeros(50, int), 1).of_kind("per-class")
     packed, scatter = pack_message(message), message.scatter_of(0)
     values, vectors = np.linalg.eigh(scatter)
     for share, fine in ((-0.5e-8, True), (-3e-8, False)):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import Message
+from ggeur.core.site_statistics import SiteStatistics
 from ggeur.deploy.wire.packing import (
     arrays_to_tree,
     from_triangles,
@@ -69,14 +69,14 @@ def test_triangles_are_half_of_a_symmetric_matrix():
     np.testing.assert_array_equal(from_triangles(packed, 4), a)
 
 
-def rows(n=40, p=4, classes=3, seed=0):
+def samples(n=40, p=4, classes=3, seed=0):
     rng = np.random.default_rng(seed)
     return rng.normal(size=(n, p)) + 1, rng.integers(classes, size=n)
 
 
-@pytest.mark.parametrize("kind", ["per-class", "pooled", "means"])
+@pytest.mark.parametrize("kind", ["per-class", "pooled", "none"])
 def test_a_message_arrives_as_it_was(kind):
-    message = Message.from_embeddings(*rows(), 3).of_kind(kind)
+    message = SiteStatistics.from_embeddings(*samples(), 3).of_kind(kind)
     found = unpack_message(pack_message(message), message.center)
     assert found.kind == kind
     for name in ("count", "sum", "second", "center"):

@@ -12,7 +12,7 @@ from ggeur.core.errors import GgeurError
 
 
 def app(
-    experiment: Annotated[Path, typer.Argument(help="Experiment file (TOML) with [federate] nodes.")],
+    experiment: Annotated[Path, typer.Argument(help="Experiment file (TOML) with [federate] sites.")],
     folder: Annotated[Path, typer.Argument(help="Folder to write the app to.")],
     out: Annotated[str, typer.Option("--out", help="Run folder, on the SuperLink's machine.")],
     set_: Overrides = None,

@@ -20,10 +20,11 @@ def node(
     domain: Annotated[str | None, typer.Option(help="Name of this site's domain, where its table names none.")] = None,
     store: Annotated[Path | None, typer.Option(help="Folder for its training set; default: in the cache.")] = None,
     roster: Annotated[
-        Path | None, typer.Option(help="All sites' public keys, for secure sums; it then answers under those alone.")
+        Path | None,
+        typer.Option(help="All sites' public keys, for secure aggregation; it then answers under those alone."),
     ] = None,
     min_count: Annotated[
-        int, typer.Option(min=0, help="Answer only where [privacy] min_count keeps cells of fewer rows here.")
+        int, typer.Option(min=0, help="Answer only where [privacy] min_count keeps trials of fewer rows here.")
     ] = 0,
     epsilon: Annotated[
         float | None,
@@ -31,8 +32,9 @@ def node(
     ] = None,
     delta: Annotated[float, typer.Option(help="The delta of that budget.")] = 1e-5,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Loopback port for the node's own processes.")] = 9094,
-    own_methods: Annotated[
-        bool, typer.Option("--own-methods", help='Allow methods named "package.module:name", which are imported here.')
+    custom_methods: Annotated[
+        bool,
+        typer.Option("--custom-methods", help='Allow methods named "package.module:name", which are imported here.'),
     ] = False,
     trusted: Annotated[
         Path | None, typer.Option("--trusted-entities", help="Run only apps signed by a key in this file of Flower's.")
@@ -46,17 +48,17 @@ def node(
     for path in (authority, key, trusted):
         if path is not None and not path.exists():
             raise GgeurError(f"There is no file {path}.")
-    from ggeur.deploy.site.data import Site
+    from ggeur.deploy.site.data import SiteData
 
     config: dict[str, Any] = {"partition-id": partition}
     paths = {"table": table, "images": images, "store": store}
     config |= {name: str(path.absolute()) for name, path in paths.items() if path is not None}
     config |= {name: text for name, text in (("encoder", encoder), ("domain", domain)) if text is not None}
-    config |= {"own-methods": True} if own_methods else {}
+    config |= {"own-methods": True} if custom_methods else {}
     config |= {"min-count": min_count} if min_count else {}
     config |= {"epsilon": repr(epsilon), "delta": repr(delta)} if epsilon is not None else {}
     config |= {"roster": str(roster.absolute()), "key": str(key)} if roster is not None else {}
-    site = Site(config)  # better now than at the first message
+    site = SiteData(config)  # better now than at the first message
     if roster is not None:
         site.check_roster()
     data = Path(config.get("table") or config["images"])

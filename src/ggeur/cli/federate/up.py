@@ -20,19 +20,19 @@ _JOURNAL_LINES = {  # what of the journal is worth a line
     "missing": "[yellow]missing[/] client {client} in round {round}: {why}",
     "silent": "[yellow]no greeting[/] from node {node}: {why}",
     "resumed": "going on after round {round}",
-    "summed": "secure sum of {what}: opened, of sites {sites}",
-    "restarted": "[yellow]secure sum of {what}: begun again with new keys[/]",
+    "summed": "secure aggregation of {what}: opened, of sites {sites}",
+    "restarted": "[yellow]secure aggregation of {what}: begun again with new keys[/]",
     "note": "[yellow]note:[/] {why}",
 }
 
 
 def up(
     experiment: ExperimentFile = None,
-    nodes: Annotated[int | None, typer.Option(min=1, help="Nodes; as many as the partition makes clients.")] = None,
+    sites: Annotated[int | None, typer.Option(min=1, help="Nodes; as many as the partition makes clients.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Run folder to write; it must not exist.")] = None,
     resume: Resume = None,
     reopen: Annotated[
-        bool, typer.Option("--reopen", help="With --resume: add nodes that a finished run's solved heads lack.")
+        bool, typer.Option("--reopen", help="With --resume: add nodes that a finished run's one-shot classifiers lack.")
     ] = False,
     set_: Overrides = None,
 ) -> None:
@@ -40,7 +40,7 @@ def up(
     from ggeur.deploy.machines.processes import require_flower
 
     require_flower()
-    from ggeur.deploy.machines.up import check_new, with_nodes
+    from ggeur.deploy.machines.up import check_new_run, with_nodes
     from ggeur.deploy.machines.up import up as run_up
     from ggeur.deploy.server.serverapp import check_deployable
     from ggeur.report.tracking import check_tracking, tracked
@@ -49,11 +49,11 @@ def up(
         raise GgeurError("--reopen is of a finished run: name its folder with --resume.")
     asked, folder = experiment_and_folder(experiment, out, resume, set_, real=True)
     if resume is None:
-        check_new(folder)
-    asked = with_nodes(asked, nodes)
+        check_new_run(folder)
+    asked = with_nodes(asked, sites)
     check_deployable(asked)
     check_tracking(asked)
-    console.print(f"Starting a SuperLink and {asked.points[0].federate.nodes} SuperNodes on loopback", highlight=False)
+    console.print(f"Starting a SuperLink and {asked.points[0].federate.sites} SuperNodes on loopback", highlight=False)
     try:
         with progress(asked, folder) as shown, tracked(asked, folder, shown) as on_round:
             going_on = resume is not None

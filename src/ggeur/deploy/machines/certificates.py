@@ -12,7 +12,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.data.files import cannot
 
 AUTHORITY, SERVER, SERVER_KEY = "ca.crt", "server.crt", "server.key"
-ROSTER = "roster"  # the public keys of all nodes, for secure sums
+ROSTER = "roster"  # the public keys of all nodes, for secure aggregation
 VALID_DAYS = 365
 _MOST_DAYS = 36500
 _NAME = re.compile(r"(\*\.)?([A-Za-z0-9_-]{1,63}\.)*[A-Za-z0-9_-]{1,63}")

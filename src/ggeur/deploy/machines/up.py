@@ -32,9 +32,10 @@ _LOOK = 0.3  # seconds between two looks at what the server has written
 
 
 def node_tables(table: EmbeddingTable, point: Settings, seed: int) -> list[EmbeddingTable]:
-    """What each node holds of `table`: its client's training rows, as `point` and `seed` deal them, and some test rows.
+    """What each node holds of `table`: its client's training samples, as `point` and `seed` deal them, and some test
+    samples.
 
-    Where clients are domains a node has its domain's test rows; otherwise they are dealt in turn. Scores add up.
+    Where clients are domains a node has its domain's test samples; otherwise they are dealt in turn. Scores add up.
     """
     table = table.split(seed)
     parts = partition_rows(table, point.partition, seed)
@@ -45,16 +46,16 @@ def node_tables(table: EmbeddingTable, point: Settings, seed: int) -> list[Embed
     return [table.subset(np.sort(np.concatenate([own, tested[owner == k]]))) for k, own in enumerate(parts)]
 
 
-def with_nodes(experiment: Experiment, nodes: int | None) -> Experiment:
-    """`experiment` for as many nodes as its partition makes clients; `nodes` is how many somebody expects."""
+def with_nodes(experiment: Experiment, sites: int | None) -> Experiment:
+    """`experiment` for as many nodes as its partition makes clients; `sites` is how many somebody expects."""
     point, seed = experiment.points[0], experiment.seeds[0]
-    if point.partition.left_out:
-        raise GgeurError("[partition] left_out is for simulations; on real machines the test rows are scored.")
+    if point.partition.validation:
+        raise GgeurError("[partition] validation is for simulations; on real machines the test samples are scored.")
     clients = len(partition_rows(load_table(point.data).split(seed), point.partition, seed))
-    if nodes not in (None, clients):
-        raise GgeurError(f"The partition makes {clients} clients, one for each node; use --nodes {clients}.")
-    least = min(point.federate.min_nodes, clients)
-    return Experiment.of(override(experiment.tree, [f"federate.nodes={clients}", f"federate.min_nodes={least}"]))
+    if sites not in (None, clients):
+        raise GgeurError(f"The partition makes {clients} clients, one for each node; use --sites {clients}.")
+    least = min(point.federate.min_sites, clients)
+    return Experiment.of(override(experiment.tree, [f"federate.sites={clients}", f"federate.min_sites={least}"]))
 
 
 def private_folder(out: Path) -> Path:
@@ -74,13 +75,13 @@ def up(
 ) -> Result:
     """Run `experiment` over real nodes on loopback, into `out`, and return its result; with `resume`, go on there.
 
-    `again` reopens a finished run, to add nodes that its solved heads lack. `on_round` is given each line of the
-    metrics, and `on_event` each of the journal. At the end everything is stopped,
-    and removed unless it can be resumed.
+    `again` reopens a finished run, to add nodes that its one-shot classifiers lack. `on_round` is given each line of
+    the metrics, and `on_event` each of the journal. At the end everything is stopped, and removed unless it can be
+    resumed.
     """
     processes.require_flower()
     if not resume:
-        check_new(out)
+        check_new_run(out)
     else:
         check_same(out, experiment)  # now, not when everything has been started
         if again:
@@ -88,8 +89,8 @@ def up(
         if (out / "result.json").exists():
             return Result.load(out)
     out, private = Path(os.path.abspath(out)), private_folder(out)
-    experiment = experiment if experiment.points[0].federate.nodes else with_nodes(experiment, None)
-    _, seen = journal.read(out)  # what an earlier process wrote is no news
+    experiment = experiment if experiment.points[0].federate.sites else with_nodes(experiment, None)
+    _, seen = journal.read_events(out)  # what an earlier process wrote is no news
     write_app(private / "app", experiment, out, resume=resume)  # refuses what cannot be deployed, first of all
     os.chmod(private, 0o700)
     # Another process of ours would have its keys and its nodes' tables taken from under it.
@@ -98,17 +99,17 @@ def up(
         with Machines(private / "logs") as machines:
             _start(machines, experiment, private)
             rounds = [point.train.rounds for point in experiment.points]
-            _follow(machines, out, seen, lambda event: on_round({**event, "rounds": rounds[event["cell"]]}), on_event)
+            _follow(machines, out, seen, lambda event: on_round({**event, "rounds": rounds[event["trial"]]}), on_event)
     finally:
         lock.close()
         _tidy(out, private)
     return Result.load(out)
 
 
-def check_new(out: Path) -> None:
+def check_new_run(out: Path) -> None:
     """Raise unless a federation can be started into the folder `out`."""
     private = private_folder(out)
-    journal.forget(out)
+    journal.forget_events(out)
     if out.exists() and not out.is_dir():
         raise GgeurError(f"{out} is a file; name a new folder with --out.")
     if out.exists() and any(out.iterdir()):
@@ -136,7 +137,7 @@ def _start(machines: Machines, experiment: Experiment, private: Path) -> None:
         register[f"register-{k}"] = [flwr, "supernode", "register", str(keys / f"node-{k}.pub"), CONNECTION]
         (private / f"node-{k}").mkdir(exist_ok=True)
         table.save(private / f"node-{k}" / "table.npz")
-    secure = point.privacy.secure_sum
+    secure = point.privacy.secure_aggregation
     if secure:
         lines = [f"{k} {(keys / f'node-{k}.pub').read_text(encoding='utf-8')}" for k in range(len(tables))]
         write_bytes(keys / ROSTER, "".join(lines).encode())
@@ -159,10 +160,10 @@ def _follow(machines: Machines, out: Path, seen: int, on_round: OnRound, on_even
     while True:
         check()
         ended = machines.running["run"].poll() is not None
-        events, seen = journal.read(out, seen)
+        events, seen = journal.read_events(out, seen)
         for event in events:
             on_event(event)
-        metrics, _ = journal.read(out, name="metrics.jsonl")
+        metrics, _ = journal.read_events(out, name="metrics.jsonl")
         for event in metrics[lines:]:
             on_round(event)
         lines = len(metrics)

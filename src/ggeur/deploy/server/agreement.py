@@ -30,7 +30,7 @@ def _with_text(encoder: dict[str, Any]) -> dict[str, Any]:
     return encoder
 
 
-Whole = Annotated[int, Field(strict=True, ge=0, lt=2**40)]
+MergedStatistics = Annotated[int, Field(strict=True, ge=0, lt=2**40)]
 Names = Annotated[tuple[str, ...], AfterValidator(_plain)]
 
 
@@ -39,29 +39,31 @@ class Hello(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    partition: Whole
+    partition: MergedStatistics
     classes: Names
     domains: Names
-    dimension: Whole
+    dimension: MergedStatistics
     encoder: Annotated[dict[str, Any], AfterValidator(_with_text)]
-    count: tuple[tuple[Whole, ...], ...]  # training rows: of each of its own domains, of each of its own classes
+    count: tuple[
+        tuple[MergedStatistics, ...], ...
+    ]  # training samples: of each of its own domains, of each of its own classes
     fingerprint: str
-    test: Whole  # rows it scores heads on
+    test: MergedStatistics  # samples it scores heads on
     text: Names = ()  # the prompts by which its table has text embeddings of its classes
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not 0 < len(self.classes) <= _MOST_CLASSES or not 0 < len(self.domains) <= _MOST_DOMAINS:
             raise GgeurError(f"it names {len(self.classes)} classes and {len(self.domains)} domains")
-        if len(self.count) != len(self.domains) or any(len(row) != len(self.classes) for row in self.count):
+        if len(self.count) != len(self.domains) or any(len(sample) != len(self.classes) for sample in self.count):
             raise GgeurError("its counts are not of the classes and domains it names")
         if not 0 < self.dimension <= _MOST_DIMENSIONS:
             raise GgeurError(f"its embeddings have {self.dimension} dimensions")
         return self
 
     @property
-    def rows(self) -> int:
-        """Its training rows."""
+    def samples(self) -> int:
+        """Its training samples."""
         return sum(map(sum, self.count))
 
 
@@ -92,7 +94,7 @@ class Client:
             first = error.errors()[0]
             raise GgeurError(f"its greeting is not one of ggeur's ({first['loc'][0]}: {first['msg']})") from error
         if hello.partition >= n_nodes:
-            raise GgeurError(f"its partition-id is {hello.partition}, but [federate] nodes = {n_nodes} counts from 0")
+            raise GgeurError(f"its partition-id is {hello.partition}, but [federate] sites = {n_nodes} counts from 0")
         return cls(hello, node, bool(facts.get("ready")))
 
 
@@ -147,20 +149,20 @@ class Agreement:
                 f"'{self.encoder.get('encoder')}', with other weights: use one encoder"
             )
 
-    def cells(self, client: Client) -> Int:
-        """(D, C): the training rows that `client` has of the federation's domains and classes."""
+    def groups(self, client: Client) -> Int:
+        """(D, C): the training samples that `client` has of the federation's domains and classes."""
         table = np.zeros((len(self.domains), len(self.classes)), np.int64)
         hello = client.hello
         table[np.ix_(_places(hello.domains, self.domains), _places(hello.classes, self.classes))] = hello.count
         return table
 
     def counts(self, clients: Sequence[Client]) -> Int:
-        """(K, C): the training rows that `clients` have of the federation's classes."""
-        return np.stack([self.cells(client).sum(axis=0) for client in clients])
+        """(K, C): the training samples that `clients` have of the federation's classes."""
+        return np.stack([self.groups(client).sum(axis=0) for client in clients])
 
     def homes(self, clients: Sequence[Client]) -> list[int | None]:
-        """The domain of the training rows of each of `clients`; None where they mix, or there are none."""
-        held = [np.flatnonzero(self.cells(client).any(axis=1)).tolist() for client in clients]
+        """The domain of the training samples of each of `clients`; None where they mix, or there are none."""
+        held = [np.flatnonzero(self.groups(client).any(axis=1)).tolist() for client in clients]
         return [domains[0] if len(domains) == 1 else None for domains in held]
 
 

@@ -6,26 +6,28 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from ggeur.core.types import Int
-from ggeur.core.units import RowSums, Units
+from ggeur.core.units import SampleMoments, Units
 from ggeur.deploy.server.agreement import Agreement, Client
+from ggeur.deploy.server.received import ReceivedStatistics, collect
 from ggeur.deploy.server.roster import Roster
-from ggeur.deploy.server.spool import Spool, collect
 from ggeur.deploy.wire.ask import Answer, Question
 from ggeur.deploy.wire.check import checked_sums
-from ggeur.deploy.wire.wanted import Wanted
+from ggeur.deploy.wire.requested import RequestedStatistics
 
 
 class Collector(Protocol):
     """How what sites have to add comes to the server: each site's by itself, or added up under masks."""
 
     def units(self, agreement: Agreement) -> Units:
-        """Of all sites' training rows."""
+        """Of all sites' training samples."""
 
-    def statistics(self, agreement: Agreement, wanted: Wanted, folder: Path, units: Units | None) -> Spool:
-        """Of their rows in `units`, what is `wanted`, kept in `folder`."""
+    def statistics(
+        self, agreement: Agreement, wanted: RequestedStatistics, folder: Path, units: Units | None
+    ) -> ReceivedStatistics:
+        """Of their samples in `units`, what is `wanted`, kept in `folder`."""
 
-    def rows(self, agreement: Agreement) -> Int:
-        """(D, C): the training rows that all who take part hold together."""
+    def samples(self, agreement: Agreement) -> Int:
+        """(D, C): the training samples that all who take part hold together."""
 
 
 class EachSite(NamedTuple):
@@ -34,17 +36,19 @@ class EachSite(NamedTuple):
     roster: Roster
 
     def units(self, agreement: Agreement) -> Units:
-        def read(client: Client, answer: Answer) -> RowSums:
-            return checked_sums(answer.arrays, agreement.dimension, client.hello.rows)
+        def read(client: Client, answer: Answer) -> SampleMoments:
+            return checked_sums(answer.arrays, agreement.dimension, client.hello.samples)
 
         question = Question("query.sums", {}, {})
         answers = self.roster.ask(self.roster.present, lambda client: question, read, 0)
         sums = {client.index: found for client, _, found in answers}
         self.roster.require_enough()
-        return RowSums.merge(found for _, found in sorted(sums.items())).units
+        return SampleMoments.merge(found for _, found in sorted(sums.items())).units
 
-    def statistics(self, agreement: Agreement, wanted: Wanted, folder: Path, units: Units | None) -> Spool:
+    def statistics(
+        self, agreement: Agreement, wanted: RequestedStatistics, folder: Path, units: Units | None
+    ) -> ReceivedStatistics:
         return collect(self.roster, agreement, wanted, folder, units)
 
-    def rows(self, agreement: Agreement) -> Int:
-        return np.asarray(np.sum([agreement.cells(client) for client in self.roster.known], axis=0))
+    def samples(self, agreement: Agreement) -> Int:
+        return np.asarray(np.sum([agreement.groups(client) for client in self.roster.known], axis=0))

@@ -24,13 +24,13 @@ class Journal:
         print(event, json.dumps(facts), flush=True)  # for `flwr log` and the SuperLink's own log
 
 
-def forget(folder: Path) -> None:
+def forget_events(folder: Path) -> None:
     """Remove the journal of a run that ended before there was anything to keep, if `folder` holds nothing else."""
     if folder.is_dir() and [path.name for path in folder.iterdir()] == [NAME]:
         (folder / NAME).unlink()
 
 
-def read(folder: Path, since: int = 0, name: str = NAME) -> tuple[list[dict[str, Any]], int]:
+def read_events(folder: Path, since: int = 0, name: str = NAME) -> tuple[list[dict[str, Any]], int]:
     """The events in the file `name` of `folder` from byte `since` on, whole lines only, and where the next begin."""
     try:
         with (folder / name).open("rb") as file:

@@ -8,29 +8,29 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import largest
+from ggeur.core.site_statistics import largest
 from ggeur.core.units import Units
 from ggeur.deploy.server.agreement import Agreement
 from ggeur.deploy.server.collecting import Collector
+from ggeur.deploy.server.received import ReceivedStatistics
 from ggeur.deploy.server.roster import Roster
 from ggeur.deploy.server.round_zero import RoundZero
-from ggeur.deploy.server.secure import LostSite
-from ggeur.deploy.server.spool import Spool
-from ggeur.deploy.wire.wanted import Wanted
+from ggeur.deploy.server.secure_aggregation import LostSite
+from ggeur.deploy.wire.requested import RequestedStatistics
 from ggeur.federation.augmentation import Augmentation
-from ggeur.federation.settlement import settle
-from ggeur.methods.algorithm import Solved
+from ggeur.federation.augmentation_plan import plan_augmentation
+from ggeur.methods.algorithm import ClosedForm
 
 
 def open_federation(
     roster: Roster,
     collector: Collector,
     a: Augmentation,
-    start: Solved | None,
+    start: ClosedForm | None,
     folder: Path,
     *,
     standardise: bool = False,
-) -> tuple[RoundZero, Spool | None]:
+) -> tuple[RoundZero, ReceivedStatistics | None]:
     """Agree with the sites of `roster`, collect their statistics, and lay out everybody's training set.
 
     Of statistics those are asked for that the augmentation `a` needs, and `start`, which solves the first head. They
@@ -38,27 +38,29 @@ def open_federation(
     first.
     """
     kind = largest([a.needs, start and start.needs])
-    wanted = None if kind is None else Wanted(kind, by_domain=start is not None and start.apart is not None)
+    wanted = (
+        None if kind is None else RequestedStatistics(kind, by_domain=start is not None and start.apart is not None)
+    )
     opened = agree_and_collect(roster, collector, lambda agreement: wanted, folder, standardise=standardise)
     return _round_zero(roster, a, opened), opened.sums
 
 
-class Opened(NamedTuple):
-    """What sites have in common, the units they take their rows in, if not as they lie there, and what they sent."""
+class OpenedFederation(NamedTuple):
+    """What sites have in common, the units they take their samples in, if not as they lie there, and what they sent."""
 
     agreement: Agreement
     units: Units | None
-    sums: Spool | None
+    sums: ReceivedStatistics | None
 
 
 def agree_and_collect(
     roster: Roster,
     collector: Collector,
-    wanted: Callable[[Agreement], Wanted | None],
+    wanted: Callable[[Agreement], RequestedStatistics | None],
     folder: Path,
     *,
     standardise: bool,
-) -> Opened:
+) -> OpenedFederation:
     """Agree with the sites of `roster`; what is `wanted` of those that agree comes by `collector` into `folder`."""
     agreement = _agree(roster)
     while True:
@@ -72,13 +74,13 @@ def agree_and_collect(
             agreement = _announce(roster)
             continue
         if sums is not None and sums.sites:  # which cannot be asked again, with others
-            return Opened(agreement, units, sums)
+            return OpenedFederation(agreement, units, sums)
         roster.require_enough()
         same_classes = Agreement.of(roster.known).classes == agreement.classes
-        for_anybody = units is None and (want is None or want.cells is None)
+        for_anybody = units is None and (want is None or want.groups is None)
         if asked == set(roster.clients) or (same_classes and for_anybody):
-            return Opened(agreement, units, sums)
-        agreement = _announce(roster)  # of a site that is left out, no classes, units or cells are left in this run
+            return OpenedFederation(agreement, units, sums)
+        agreement = _announce(roster)  # of a site that is left out, no classes, units or groups are left in this run
 
 
 def _agree(roster: Roster) -> Agreement:
@@ -94,7 +96,7 @@ def _agree(roster: Roster) -> Agreement:
             roster.drop(client, 0, str(error))
     roster.require_enough()
     if roster.settings.test_table is None and not any(client.hello.test for client in roster.present):
-        raise GgeurError("No site has test rows: name a table on the server with [federate] test_table.")
+        raise GgeurError("No site has test samples: name a table on the server with [federate] test_table.")
     return _announce(roster)
 
 
@@ -105,13 +107,17 @@ def _announce(roster: Roster) -> Agreement:
     return roster.agreement
 
 
-def _round_zero(roster: Roster, a: Augmentation, opened: Opened) -> RoundZero:
+def _round_zero(roster: Roster, a: Augmentation, opened: OpenedFederation) -> RoundZero:
     """Who draws what along which shapes."""
-    agreement, clients, sums = opened.agreement, roster.known, opened.sums or Spool(Wanted("means"), {})
+    agreement, clients, sums = (
+        opened.agreement,
+        roster.known,
+        opened.sums or ReceivedStatistics(RequestedStatistics("none"), {}),
+    )
     count, homes, p = agreement.counts(clients), agreement.homes(clients), agreement.dimension
     if a.noise is not None:
         roster.journal("merging", clients=len(clients), classes=count.shape[1], dimension=p)
-    layout, shapes, notes = settle(sums, a, count, homes, p, "the sites are not of several domains")
+    layout, shapes, notes = plan_augmentation(sums, a, count, homes, p, "the sites are not of several domains")
     for note in notes:
         roster.journal("note", why=note)
     return RoundZero(agreement, clients, layout, shapes, opened.units)

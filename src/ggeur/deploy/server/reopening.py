@@ -1,10 +1,12 @@
-"""A finished run whose solved heads lack a site: opened again, so that the site is added now that it is back."""
+"""A finished run whose one-shot classifiers lack a site: opened again, so that the site is added now that it is
+back.
+"""
 
 from pathlib import Path
 
 from ggeur.core.errors import GgeurError
 from ggeur.methods import kind_of
-from ggeur.methods.algorithm import Trained
+from ggeur.methods.algorithm import Iterative
 from ggeur.runs.checkpoint import Checkpoints
 from ggeur.runs.folder import finished_result
 from ggeur.runs.result import Result
@@ -26,29 +28,30 @@ def reopen(out: Path, experiment: Experiment) -> None:
             f"Opening {out} again would have all sites send a second message and spend [privacy] epsilon again; if "
             "they agree to that, start a new run."
         )
-    if experiment.points[0].privacy.secure_sum:
+    if experiment.points[0].privacy.secure_aggregation:
         raise GgeurError(
-            f"The heads in {out} are of secure sums, and a second one with one site more would show what it adds; "
+            f"The heads in {out} are of secure aggregation, and a second one with one site more would show what it "
+            f"adds; "
             "start a new run, with at least three sites more."
         )
-    solved = [kind_of(point.train.method) is not Trained for point in experiment.points]
-    again = [n for n, cell in enumerate(result.cells) if solved[n] and cell.missing]
+    solved = [kind_of(point.train.method) is not Iterative for point in experiment.points]
+    again = [n for n, trial in enumerate(result.trials) if solved[n] and trial.missing]
     if not again:
         more = "" if all(solved) else " (what a site missed of a training cannot be made up for)"
-        raise GgeurError(f"No solved head in {out} was made without a site, so there is none to add{more}.")
+        raise GgeurError(f"No one-shot classifier in {out} was made without a site, so there is none to add{more}.")
     (out / "checkpoint").mkdir(exist_ok=True)
     kept = Checkpoints(out / "checkpoint")
-    for n, cell in enumerate(result.cells):
+    for n, trial in enumerate(result.trials):
         if n not in again:
-            kept.finish_cell(n, cell)
+            kept.finish_cell(n, trial)
     (out / "result.json").rename(out / _BEFORE)  # last: before it the run is finished, after it interrupted
 
 
 def check_all_are_back(out: Path, number: int, missing: list[int]) -> None:
-    """GgeurError where a reopened run would lose a site that was in the head of cell `number` before."""
+    """GgeurError where a reopened run would lose a site that was in the head of trial `number` before."""
     if not (out / _BEFORE).exists():
         return
-    lost = sorted(set(missing) - Result.load(out / _BEFORE).cells[number].missing.keys())
+    lost = sorted(set(missing) - Result.load(out / _BEFORE).trials[number].missing.keys())
     if lost:
         raise GgeurError(
             f"Client {lost[0]} is in the head that was to be solved again and has not answered now; start its "

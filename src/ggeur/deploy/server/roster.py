@@ -18,15 +18,15 @@ AnswerReader = Callable[[Client, Answer], T]
 
 
 class Roster:
-    """The sites of one cell on Flower's `grid`, and every message to them, which all say what is `common` to them.
+    """The sites of one trial on Flower's `grid`, and every message to them, which all say what is `common` to them.
 
     `settings` are [federate]'s; who comes and goes is written to `journal`.
     """
 
     def __init__(self, grid: Grid, settings: Federate, journal: Journal, common: dict[str, Any]) -> None:
-        assert settings.nodes is not None
+        assert settings.sites is not None
         self.grid, self.settings, self.journal = grid, settings, journal
-        self.common = common  # what every message says: run, cell, seed, settings
+        self.common = common  # what every message says: run, trial, seed, settings
         self.clients: dict[int, Client] = {}
         self.agreement: Agreement | None = None
         self.closed = False  # round 0 is over: who was not there then is not part of this run
@@ -51,7 +51,7 @@ class Roster:
 
     def gather(self) -> None:
         """Wait until all sites have said hello, or, when the time is up, until enough have."""
-        wanted = len(self.clients) if self.closed else self.settings.nodes or 1
+        wanted = len(self.clients) if self.closed else self.settings.sites or 1
         self.journal("waiting", nodes=wanted)
         end = time.monotonic() + self.settings.wait
         self.meet(0)
@@ -63,9 +63,9 @@ class Roster:
 
     def require(self, there: int, most: int | None, here: str, remedy: str = _WHO) -> None:
         """Raise where fewer sites are `there` than must be, given that `most` can be; `here` and `remedy` say it."""
-        least = self.settings.min_nodes if most is None else max(min(self.settings.min_nodes, most), 1)
+        least = self.settings.min_sites if most is None else max(min(self.settings.min_sites, most), 1)
         if there < least:
-            raise GgeurError(f"{here}, and [federate] min_nodes = {least}; {remedy}.")
+            raise GgeurError(f"{here}, and [federate] min_sites = {least}; {remedy}.")
 
     def require_enough(self) -> None:
         """Raise where fewer sites are there before training than must be."""
@@ -85,7 +85,7 @@ class Roster:
                 self._note_silence(answer, number)
                 continue
             try:
-                self._admit(Client.of(answer.facts, answer.node, self.settings.nodes or 1), number)
+                self._admit(Client.of(answer.facts, answer.node, self.settings.sites or 1), number)
             except GgeurError as error:
                 self.refuse(answer.node, answer.facts.get("partition"), number, str(error))
 

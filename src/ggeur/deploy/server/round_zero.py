@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from ggeur.core.augmented_sets import BankLayout
+from ggeur.core.custom import one_line
 from ggeur.core.errors import GgeurError
-from ggeur.core.names import one_line
 from ggeur.core.types import Int, Tree
 from ggeur.core.units import Units
-from ggeur.core.virtual import BankLayout
 from ggeur.deploy.server.agreement import Agreement, Client, Hello
 from ggeur.deploy.wire.packing import Arrays, load_tree, pack_factors, save_tree, unpack_factors
 from ggeur.federation.layout import Layout
@@ -30,7 +30,7 @@ class RoundZero:
     clients: Sequence[Client]  # those that take part, by index
     layout: Layout
     shapes: Shapes
-    units: Units | None = None  # that sites take their rows in, where not as they lie there
+    units: Units | None = None  # that sites take their samples in, where not as they lie there
 
     @cached_property
     def place(self) -> dict[int, int]:
@@ -38,14 +38,14 @@ class RoundZero:
         return {client.index: k for k, client in enumerate(self.clients)}
 
     @cached_property
-    def rows(self) -> list[int]:
-        """How many rows each client trains on."""
-        return [self.layout.rows(k) for k in range(len(self.clients))]
+    def samples(self) -> list[int]:
+        """How many samples each client trains on."""
+        return [self.layout.samples(k) for k in range(len(self.clients))]
 
     @property
     def trainable(self) -> Int:
-        """The indices of the clients that have rows to train on."""
-        return np.array([client.index for client, n in zip(self.clients, self.rows, strict=True) if n], np.int64)
+        """The indices of the clients that have samples to train on."""
+        return np.array([client.index for client, n in zip(self.clients, self.samples, strict=True) if n], np.int64)
 
     def for_client(self, index: int) -> Arrays:
         """What client `index` is sent: the shapes it draws along, others' prototypes, its own place in the noise."""

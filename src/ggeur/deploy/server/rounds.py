@@ -1,4 +1,4 @@
-"""The rounds of one cell on real machines: ask, check, aggregate; whoever is away is recorded and used again later.
+"""The rounds of one trial on real machines: ask, check, aggregate; whoever is away is recorded and used again later.
 
 A site scores the head it is sent before it trains on it, so a round's accuracy is known one round later, and no
 site's process starts twice in a round. A site keeps its state under the round's number, and is told which of its rounds
@@ -17,22 +17,22 @@ from ggeur.core.types import Int, Tree
 from ggeur.core.units import Units
 from ggeur.deploy.server.agreement import Client
 from ggeur.deploy.server.scores import LastScores, Scores, checked_scores, last_scores
-from ggeur.deploy.server.training_sets import TrainingSets
+from ggeur.deploy.server.training_sets import RemoteTrainingSets
 from ggeur.deploy.wire.ask import Answer, Question
 from ggeur.deploy.wire.check import check_tree
 from ggeur.deploy.wire.packing import Arrays, arrays_to_tree, tree_to_arrays
-from ggeur.engine import lane
-from ggeur.engine.own_head import frozen, shown
+from ggeur.engine import single_client
+from ggeur.engine.method_head import frozen, shown
 from ggeur.engine.simulate import State
 from ggeur.experiment.setup import Setup
 from ggeur.federation.start import client_weights
 from ggeur.heads.head import Params
-from ggeur.methods.algorithm import Trained
+from ggeur.methods.algorithm import Iterative
 
 _LARGEST_LOSS = float(np.finfo(np.float32).max)  # sites compute it in float32; a weighted mean of these is finite
 
 
-class Round(NamedTuple):
+class ServerRound(NamedTuple):
     """A round: the new state, the mean local loss, and the scores of the head that it began with."""
 
     state: State
@@ -42,21 +42,23 @@ class Round(NamedTuple):
 
 
 class Rounds:
-    """Trains one cell on the sites' `sets`, as `trained` and `setup` say; `seed` is the run's.
+    """Trains one trial on the sites' `sets`, as `trained` and `setup` say; `seed` is the run's.
 
     It begins from `start`: the server's state before round 1, and the state that every client starts with.
     """
 
-    def __init__(self, sets: TrainingSets, setup: Setup, trained: Trained, start: tuple[Tree, Tree], seed: int) -> None:
+    def __init__(
+        self, sets: RemoteTrainingSets, setup: Setup, trained: Iterative, start: tuple[Tree, Tree], seed: int
+    ) -> None:
         self._roster, self._round_zero, self._sets = sets.roster, sets.round_zero, sets
         self._trained, self._training, self._seed = trained, setup.training, seed
         self._server, self._client = start
-        self._frozen, self._own_head = frozen(trained), setup.own_head
+        self._frozen, self._own_head = frozen(trained), setup.method_head
         round_zero, agreement = sets.round_zero, sets.round_zero.agreement
         originals, weights = round_zero.layout.count.sum(axis=1), setup.settings.train.weights
-        self._weights = client_weights(round_zero.rows, originals, weights)
+        self._weights = client_weights(round_zero.samples, originals, weights)
         sent = trained.method.broadcast(self._server)
-        self._like = lane.message_like(
+        self._like = single_client.message_like(
             trained, setup.training, agreement.dimension, len(agreement.classes), sent, sent["params"], self._client
         )
         self._remembers = bool(jax.tree.leaves(self._client)) or not setup.training.broadcast
@@ -68,7 +70,7 @@ class Rounds:
 
     @property
     def units(self) -> Units | None:
-        """That the head takes rows in, where not as they lie there."""
+        """That the head takes samples in, where not as they lie there."""
         return self._round_zero.units
 
     def head(self, state: State) -> Params:
@@ -81,7 +83,7 @@ class Rounds:
         arrays, shape = tree_to_arrays(head, "head")
         return Question("evaluate", {"head": shape, "kind": self._own_head, **facts}, arrays)
 
-    def round(self, state: State, number: int) -> Round:
+    def round(self, state: State, number: int) -> ServerRound:
         """Round `number`, begun from `state`."""
         roster, place = self._roster, self._round_zero.place
         server, counted = state.servers[0], np.array(state.clients)
@@ -117,11 +119,11 @@ class Rounds:
         places = [place[i] for i in ids]
         trees, losses = zip(*(messages[i] for i in ids), strict=True)
         weights = self._weights[places]
-        server = lane.aggregate(self._trained, server, list(trees), ids, weights, (self._seed, number))
+        server = single_client.aggregate(self._trained, server, list(trees), ids, weights, (self._seed, number))
         counted[places] = number
         roster.journal("round", round=number, answered=ids, waited=round(waited, 2), slowest=round(slowest, 2))
         loss = float(np.average(losses, weights=weights))
-        return Round(State(number, [server], counted, ()), loss, scores, sorted(chosen - set(ids)))
+        return ServerRound(State(number, [server], counted, ()), loss, scores, sorted(chosen - set(ids)))
 
     def _sent(self, server: Tree) -> Mapping[str, Tree]:
         """What the server, in that state, sends to everybody."""
@@ -159,7 +161,7 @@ class Rounds:
         message, loss = arrays_to_tree(answer.arrays, answer.facts.get("message", "")), answer.facts.get("loss")
         check_tree(message, self._like, "message")
         if not isinstance(loss, float) or not abs(loss) <= _LARGEST_LOSS:
-            raise GgeurError("its loss is NaN or infinite (a smaller train.rate may help)")
+            raise GgeurError("its loss is NaN or infinite (a smaller train.learning_rate may help)")
         return message, loss
 
     def evaluate_last(self, head: Params) -> LastScores:

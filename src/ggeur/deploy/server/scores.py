@@ -1,4 +1,4 @@
-"""Accuracy as the sites report it: right answers and rows of each domain add up to the simulation's figures.
+"""Accuracy as the sites report it: right answers and samples of each domain add up to the simulation's figures.
 
 It comes one round late: a site scores the head it is sent before it trains on it.
 """
@@ -17,10 +17,10 @@ from ggeur.deploy.server.agreement import Agreement, Client
 from ggeur.deploy.server.roster import Roster
 from ggeur.deploy.site.data import relabel
 from ggeur.deploy.wire.ask import Answer, Question
-from ggeur.experiment.dealing import in_ball, in_units
 from ggeur.experiment.evaluation import TestSet, mean_accuracy
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.tracker import Tracker
+from ggeur.experiment.trial_data import in_ball, in_units
 from ggeur.heads.head import Head, Params
 
 Scores = dict[str, tuple[int, int]]
@@ -36,7 +36,7 @@ def checked_scores(facts: Mapping[str, Any], domains: Sequence[str]) -> Scores:
     for name, pair in given.items():
         whole = isinstance(pair, list) and len(pair) == 2 and all(type(n) is int for n in pair)
         if not whole or not 0 <= pair[0] <= pair[1] <= MOST_TEST_ROWS or pair[1] == 0:
-            raise GgeurError("its scores are not numbers of right answers and rows")
+            raise GgeurError("its scores are not numbers of right answers and samples")
         scores[name] = (pair[0], pair[1])
     return scores
 
@@ -56,7 +56,7 @@ def last_scores(
 
     def read(client: Client, answer: Answer) -> tuple[Scores, NDArray[Any]]:
         if "lacks" in answer.facts:
-            raise GgeurError("it has lost its test rows")
+            raise GgeurError("it has lost its test samples")
         scores = checked_scores(answer.facts, agreement.domains)
         table = answer.arrays.get("confusion", np.zeros(0))
         counts = table.shape == confusion.shape and table.dtype.kind == "i"
@@ -72,15 +72,16 @@ def last_scores(
 
 
 def accuracy(sites: Sequence[Scores], domains: Sequence[str]) -> dict[str, float]:
-    """Percent right in each of `domains`, over all `sites` that hold test rows of it and answered."""
+    """Percent right in each of `domains`, over all `sites` that hold test samples of it and answered."""
     total = {name: np.sum([s[name] for s in sites if name in s], axis=0) for name in domains}
     return {name: 100 * float(n[0] / n[1]) for name, n in total.items() if np.ndim(n)}
 
 
 class LateScores:
-    """Follows the cell of `tracker`: `expect` scores of a head after its round, `add` them when they have come.
+    """Follows the trial of `tracker`: `expect` scores of a head after its round, `add` them when they have come.
 
-    `setup` says what is scored, `agreement` on which domains, and `units` what its rows are in; heads are as `head` is.
+    `setup` says what is scored, `agreement` on which domains, and `units` what its samples are in; heads are as `head`
+    is.
     """
 
     def __init__(
@@ -113,10 +114,10 @@ class LateScores:
         domains = accuracy(sites, self._agreement.domains)
         if self._head is None:
             if domains and self._setup.start is not None:
-                self._tracker.cell.start_avg = mean_accuracy(domains)
+                self._tracker.trial.start_avg = mean_accuracy(domains)
             return
         (head, loss, missing), self._head = self._head, None
-        if self._tracker.cell.status != "ok":
+        if self._tracker.trial.status != "ok":
             return
         server = None if self._server is None else self._server.accuracy(head)
         more = ({"missing": list(missing)} if missing else {}) | ({} if server is None else {"server": server})

@@ -1,23 +1,23 @@
-"""The ServerApp: an experiment's cells one after the other over the same sites, into an ordinary run folder."""
+"""The ServerApp: an experiment's trials one after the other over the same sites, into an ordinary run folder."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ggeur.core.errors import GgeurError
 from ggeur.deploy.machines.processes import end_with_parent
-from ggeur.deploy.server.journal import Journal, forget
+from ggeur.deploy.server.iterative_run import IterativeRun
+from ggeur.deploy.server.journal import Journal, forget_events
+from ggeur.deploy.server.one_shot_run import OneShotRun
 from ggeur.deploy.server.reopening import reopen
-from ggeur.deploy.server.solved_run import SolvedRun
-from ggeur.deploy.server.trained_run import TrainedRun
 from ggeur.deploy.wire.ask import Grid
 from ggeur.engine.compilation import keep_compiled_programs
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.tracker import Tracker
 from ggeur.methods import kind_of
-from ggeur.methods.algorithm import Bound, Given, Trained
-from ggeur.privacy.secure import FEWEST
+from ggeur.methods.algorithm import Iterative, Reference, ZeroShot
+from ggeur.privacy.secure_aggregation import FEWEST
 from ggeur.runs.folder import RunFolder, finished_result, run_folder
-from ggeur.runs.result import Cell, Result
+from ggeur.runs.result import Result, Trial
 from ggeur.settings.grid import Experiment
 
 if TYPE_CHECKING:
@@ -51,46 +51,51 @@ def check_deployable(experiment: Experiment) -> None:
         raise GgeurError("Real machines run one seed; choose one with --set run.seeds=[0].")
     for name in ("data", "partition", "federate"):
         if any(getattr(p, name) != getattr(first, name) for p in experiment.points):
-            raise GgeurError(f"On real machines [{name}] cannot vary over the cells of a run; give single values.")
+            raise GgeurError(f"On real machines [{name}] cannot vary over the trials of a run; give single values.")
     for p in experiment.points:
         setup = Setup.of(p)
-        if isinstance(setup.algorithm, Bound | Given):
+        if isinstance(setup.algorithm, Reference | ZeroShot):
             raise GgeurError(f"'{p.train.method}' is not a federation; compare with it by `ggeur run`.")
         if p.train.model is not None or setup.head.images:
             what = "train.start from a model" if p.train.model is not None else f"The network '{p.train.head}'"
             raise GgeurError(f"{what} is not there yet on real machines; simulate it with `ggeur run`.")
-        if p.privacy.epsilon is not None and kind_of(p.train.method) is Trained:
+        if p.privacy.epsilon is not None and kind_of(p.train.method) is Iterative:
             raise GgeurError(
                 f"'{p.train.method}' lays training sets out by exact counts, which sites do not tell under [privacy] "
                 "epsilon; solve a head, such as ridge, or simulate it with `ggeur run`."
             )
     if first.privacy.epsilon is not None and len(experiment.points) > 1:
-        raise GgeurError("Every cell would cost sites its epsilon again; under [privacy] epsilon run one at a time.")
+        raise GgeurError("Every trial would cost sites its epsilon again; under [privacy] epsilon run one at a time.")
     f = first.federate
-    if f.nodes is None:
-        raise GgeurError("[federate] nodes is missing: say how many sites there are.")
-    if len({p.privacy.secure_sum for p in experiment.points}) > 1:
-        raise GgeurError("Sites with a roster answer under secure sums alone: [privacy] secure_sum cannot vary.")
-    if first.privacy.secure_sum and f.nodes < FEWEST:
-        raise GgeurError(f"[privacy] secure_sum needs {FEWEST} sites, not {f.nodes}: of two, each knows the other's.")
-    if f.min_nodes > f.nodes:
-        raise GgeurError(f"[federate] min_nodes = {f.min_nodes} is more than the {f.nodes} nodes there are.")
+    if f.sites is None:
+        raise GgeurError("[federate] sites is missing: say how many sites there are.")
+    if len({p.privacy.secure_aggregation for p in experiment.points}) > 1:
+        raise GgeurError(
+            "Sites with a roster answer under secure aggregation alone: [privacy] secure_aggregation cannot vary."
+        )
+    if first.privacy.secure_aggregation and f.sites < FEWEST:
+        raise GgeurError(
+            f"[privacy] secure_aggregation needs {FEWEST} sites, not {f.sites}: of two, each knows the other's."
+        )
+    if f.min_sites > f.sites:
+        raise GgeurError(f"[federate] min_sites = {f.min_sites} is more than the {f.sites} nodes there are.")
 
 
 def unprotected(experiment: Experiment) -> str:
-    """What to say where sites would send small cells as they are; nothing where none of them does."""
+    """What to say where sites would send small trials as they are; nothing where none of them does."""
     if all(p.privacy.min_count or p.privacy.epsilon is not None for p in experiment.points):
         return ""
     return (
-        "Nothing holds small cells back: of a class with one row at a site, what it sends is that row. Set [privacy] "
+        "Nothing holds small trials back: of a class with one sample at a site, what it sends is that sample. Set "
+        "[privacy] "
         "min_count (10 is recommended) or epsilon; `ggeur audit` shows what follows from your tables."
     )
 
 
 def run_over(grid: Grid, experiment: Experiment, out: Path, *, resume: bool, again: bool = False) -> None:
-    """Run every cell of `experiment` over the nodes of Flower's `grid`, into `out`; with `resume`, go on there.
+    """Run every trial of `experiment` over the nodes of Flower's `grid`, into `out`; with `resume`, go on there.
 
-    `again` reopens a finished run, to add sites that its solved heads lack.
+    `again` reopens a finished run, to add sites that its one-shot classifiers lack.
     """
     check_deployable(experiment)
     keep_compiled_programs()
@@ -99,7 +104,7 @@ def run_over(grid: Grid, experiment: Experiment, out: Path, *, resume: bool, aga
     if resume and finished_result(out, experiment) is not None:
         return
     if not resume:
-        forget(out)
+        forget_events(out)
     journal: Journal | None = None
     try:
         with run_folder(out, experiment, resume=resume) as folder:
@@ -114,11 +119,11 @@ def run_over(grid: Grid, experiment: Experiment, out: Path, *, resume: bool, aga
         raise
 
 
-def _cell(grid: Grid, folder: RunFolder, journal: Journal, experiment: Experiment, number: int) -> Cell:
+def _cell(grid: Grid, folder: RunFolder, journal: Journal, experiment: Experiment, number: int) -> Trial:
     point = experiment.points[number]
-    cell = Cell(point.train.method, point.augment.kind, experiment.seeds[0], experiment.varied[number])
-    tracker = Tracker(number, cell, point, folder)
+    trial = Trial(point.train.method, point.augment.kind, experiment.seeds[0], experiment.varied[number])
+    tracker = Tracker(number, trial, point, folder)
     if tracker.done:
-        return tracker.cell
-    trained = kind_of(point.train.method) is Trained
-    return (TrainedRun if trained else SolvedRun)(grid, folder, journal, tracker).run()
+        return tracker.trial
+    trained = kind_of(point.train.method) is Iterative
+    return (IterativeRun if trained else OneShotRun)(grid, folder, journal, tracker).run()

@@ -1,4 +1,6 @@
-"""Text embeddings of the class names, which sites have beside their rows: public, and the same wherever a class is."""
+"""Text embeddings of the class names, which sites have beside their samples: public, and the same wherever a class
+is.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -50,9 +52,9 @@ def collect_text(
         text, classes = answer.arrays.get("text", np.zeros(0)), client.hello.classes
         if text.size and (text.shape != (len(classes), agreement.dimension) or not np.isfinite(text).all()):
             raise GgeurError("its text embeddings are not of its classes")
-        for name, row in zip(classes, text, strict=False):
-            known = found.setdefault(name, row)
-            if np.linalg.norm(known - row) > _ALIKE * np.linalg.norm(known):
+        for name, sample in zip(classes, text, strict=False):
+            known = found.setdefault(name, sample)
+            if np.linalg.norm(known - sample) > _ALIKE * np.linalg.norm(known):
                 if needed:
                     raise GgeurError(f"its text embedding of '{name}' is not the others'")
                 unlike.append(name)

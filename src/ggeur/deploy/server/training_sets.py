@@ -8,29 +8,34 @@ from ggeur.core.types import Tree
 from ggeur.deploy.server.agreement import Client
 from ggeur.deploy.server.roster import Roster
 from ggeur.deploy.server.round_zero import RoundZero
-from ggeur.deploy.server.secure import SecureSums, Sum
+from ggeur.deploy.server.secure_aggregation import SecureAggregation, Sum
 from ggeur.deploy.wire.ask import Answer, Question
 from ggeur.deploy.wire.blocks import message_blocks, unweighted
 from ggeur.deploy.wire.check import check_tree
 from ggeur.deploy.wire.packing import arrays_to_tree
-from ggeur.engine import lane
+from ggeur.engine import single_client
 from ggeur.engine.messages import add_prepared
-from ggeur.methods.algorithm import Trained
+from ggeur.methods.algorithm import Iterative
 
 
-class TrainingSets:
+class RemoteTrainingSets:
     """Those of the sites of `roster`, as `round_zero` laid them out for `trained` with batches of `batch`.
 
     First messages are added up under masks by `sums`, where there are such.
     """
 
     def __init__(
-        self, roster: Roster, round_zero: RoundZero, trained: Trained, batch: int, sums: SecureSums | None = None
+        self,
+        roster: Roster,
+        round_zero: RoundZero,
+        trained: Iterative,
+        batch: int,
+        sums: SecureAggregation | None = None,
     ) -> None:
         self._sums = sums
         self.roster, self.round_zero, self._method = roster, round_zero, trained.method
         agreement = round_zero.agreement
-        self._zero = lane.zero_preparation(trained, batch, agreement.dimension, len(agreement.classes))
+        self._zero = single_client.zero_preparation(trained, batch, agreement.dimension, len(agreement.classes))
 
     def make(self, number: int) -> dict[int, Tree]:
         """Before round `number`: greet whoever came, and have sites without a set make theirs; their first messages."""
@@ -38,11 +43,11 @@ class TrainingSets:
         waiting = [client for client in self.roster.present if not client.ready]
         first: dict[int, Tree] = {}
         answers = self.roster.ask(waiting, self._question, self._first_message, number, "no training set: ")
-        for client, answer, (rows, message) in answers:
-            if rows:
+        for client, answer, (samples, message) in answers:
+            if samples:
                 first[client.index] = message
             client.ready, client.has_constants = True, False
-            self.roster.journal("augmented", client=client.index, rows=rows, seconds=round(answer.seconds, 2))
+            self.roster.journal("augmented", client=client.index, samples=samples, seconds=round(answer.seconds, 2))
         return first
 
     def _question(self, client: Client) -> Question:
@@ -50,16 +55,16 @@ class TrainingSets:
         return Question("query.augment", {"fingerprint": client.hello.fingerprint}, arrays)
 
     def _first_message(self, client: Client, answer: Answer) -> tuple[int, Tree]:
-        """How many rows a client has made, and its method's message."""
-        rows = self.round_zero.rows[self.round_zero.place[client.index]]
-        if answer.facts.get("rows") != rows:
-            raise GgeurError(f"it made {answer.facts.get('rows')} rows of what should be {rows}")
+        """How many samples a client has made, and its method's message."""
+        samples = self.round_zero.samples[self.round_zero.place[client.index]]
+        if answer.facts.get("samples") != samples:
+            raise GgeurError(f"it made {answer.facts.get('samples')} samples of what should be {samples}")
         if self._sums is not None:
-            return rows, ()
+            return samples, ()
         message = arrays_to_tree(answer.arrays, answer.facts.get("prepared", ""))
-        if rows:
+        if samples:
             check_tree(message, self._zero, "first message")
-        return rows, message
+        return samples, message
 
     def prepared(self, nodes: int) -> Tree:
         """Everybody's first message, added up as the method says; zeros for those of `nodes` that sent none."""
@@ -69,7 +74,7 @@ class TrainingSets:
         each = [first.get(k, self._zero) for k in range(nodes)]
         return add_prepared(self._method, jax.tree.map(lambda *leaves: np.stack(leaves), *each))
 
-    def _under_masks(self, sums: SecureSums) -> Tree:
+    def _under_masks(self, sums: SecureAggregation) -> Tree:
         adds = self._method.prepared_adds
         blocks = message_blocks(self._zero, adds, "equal")
         total = sums.total(Sum("first messages", "prepare", blocks))

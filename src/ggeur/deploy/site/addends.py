@@ -1,4 +1,6 @@
-"""What a site adds to a secure sum, before masks: arrays as their blocks say, and facts that go in the clear."""
+"""What a site adds to a secure aggregation, before masks: arrays as their blocks say, and facts that go in the
+clear.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,17 +20,19 @@ from ggeur.deploy.wire.blocks import (
     weighted,
 )
 from ggeur.deploy.wire.packing import Arrays, pack_message
-from ggeur.deploy.wire.wanted import ALL, Wanted
-from ggeur.federation.noisy import Guard
-from ggeur.privacy.secure import FEWEST
-from ggeur.privacy.secure.fixed_point import Block
+from ggeur.deploy.wire.requested import ALL, RequestedStatistics
+from ggeur.federation.noisy_statistics import Guard
+from ggeur.privacy.secure_aggregation import FEWEST
+from ggeur.privacy.secure_aggregation.fixed_point import Block
 
 Addend = tuple[Facts, list[Block], Arrays]
-Holders = Counter[str | None]  # how many sites of the attempt have rows of a domain, by its name; of all, under None
+Holders = Counter[str | None]  # how many sites of the attempt have samples of a domain, by its name; of all, under None
 
 
 def addend(request: Request, held: Sequence[Sequence[str]]) -> Addend:
-    """What `request` asks this site to add; the sites of the attempt have signed of which domains they `held` rows."""
+    """What `request` asks this site to add; the sites of the attempt have signed of which domains they `held`
+    samples.
+    """
     holders = Counter[str | None](domain for one in held for domain in set(one)) + Counter({None: len(held)})
     asks = str(request.facts["asks"])
     if request.point.privacy.mechanism is not None and asks != "statistics":
@@ -40,23 +44,27 @@ def addend(request: Request, held: Sequence[Sequence[str]]) -> Addend:
     return _ASKED[asks](request, holders)
 
 
-def by_domain(request: Request) -> bool:
+def statistics_by_domain(request: Request) -> bool:
     """Whether what `request` asks for is kept apart by domain, or by parts of them."""
     facts = request.facts
     asks = str(facts["asks"])
-    return asks in ("rows", "right") or (asks == "statistics" and bool(facts["by_domain"] or facts["folds"]))
+    return asks in ("samples", "right") or (asks == "statistics" and bool(facts["by_domain"] or facts["folds"]))
 
 
 def _statistics(request: Request, holders: Holders) -> Addend:
-    """Its messages, of every domain of the federation: zeros where it has no rows, else with its share of noise."""
-    wanted, privacy, names = Wanted.read(request.facts, request.arrays), request.point.privacy, request.facts["domains"]
+    """Its messages, of every domain of the federation: zeros where it has no samples, else with its share of noise."""
+    wanted, privacy, names = (
+        RequestedStatistics.read(request.facts, request.arrays),
+        request.point.privacy,
+        request.facts["domains"],
+    )
     units, mechanism = request.arrays.get("units"), privacy.mechanism
     if wanted.by_domain or wanted.folds:
         _check_domains(request, holders)
     if mechanism is not None and (wanted.folds or (wanted.by_domain and privacy.unit == "client")):
         raise GgeurError("under [privacy] epsilon this site sends one message, and no more")
     if privacy.radius is None or "center" in request.arrays:
-        raise GgeurError("secure sums of statistics need [privacy] radius, and are about zero")
+        raise GgeurError("secure aggregation of statistics need [privacy] radius, and are about zero")
     own, arrays = set(rows_of(request)[2].tolist()), Arrays()
     for part, message in messages(request, wanted, len(names)):
         if mechanism is not None and (part.domain == ALL or part.domain in own):
@@ -74,35 +82,36 @@ def _check_domains(request: Request, holders: Holders) -> None:
         name = request.facts["domains"][domain]
         if holders[name] < FEWEST:
             raise GgeurError(
-                f"the sums of domain '{name}' would be of {holders[name]} sites, and a secure sum needs {FEWEST}"
+                f"the sums of domain '{name}' would be of {holders[name]} sites, and a secure aggregation needs "
+                f"{FEWEST}"
             )
 
 
 def _sums(request: Request, holders: Holders) -> Addend:
-    """Number, squares and sum of its rows."""
+    """Number, squares and sum of its samples."""
     found, radius = row_sums(request), request.point.privacy.radius
     if radius is None:
-        raise GgeurError("secure sums of rows need [privacy] radius")
-    arrays = {"rows": np.asarray(found.rows), "square": np.asarray(found.square), "sum": found.sum}
+        raise GgeurError("secure aggregation of samples need [privacy] radius")
+    arrays = {"samples": np.asarray(found.samples), "square": np.asarray(found.square), "sum": found.sum}
     return {}, sums_blocks(len(found.sum), radius), arrays
 
 
 def _rows(request: Request, holders: Holders) -> Addend:
-    """How many rows of every domain and class it has."""
+    """How many samples of every domain and class it has."""
     _check_domains(request, holders)
     _, y, domains = rows_of(request)
-    rows = np.zeros((len(request.facts["domains"]), len(request.facts["classes"])))
-    np.add.at(rows, (domains, y), 1)
-    return {}, rows_blocks(rows.shape), {"rows": rows}
+    samples = np.zeros((len(request.facts["domains"]), len(request.facts["classes"])))
+    np.add.at(samples, (domains, y), 1)
+    return {}, rows_blocks(samples.shape), {"samples": samples}
 
 
 def _right(request: Request, holders: Holders) -> Addend:
-    """How many rows that were left out the candidates get right."""
-    from ggeur.deploy.site.solved import rows_right
+    """How many samples that were left out the candidates get right."""
+    from ggeur.deploy.site.scoring import rows_right
 
     _check_domains(request, holders)
-    rows = rows_right(request)
-    return {}, rows_blocks(rows.shape), {"rows": rows}
+    samples = rows_right(request)
+    return {}, rows_blocks(samples.shape), {"samples": samples}
 
 
 def _train(request: Request, holders: Holders) -> Addend:
@@ -119,10 +128,10 @@ def _train(request: Request, holders: Holders) -> Addend:
 def _prepare(request: Request, holders: Holders) -> Addend:
     """What its method sends before round 1."""
     from ggeur.deploy.site.local_round import kept_lane, setup_of
-    from ggeur.engine import lane
+    from ggeur.engine import single_client
 
     setup = setup_of(request)
-    message = lane.prepare(kept_lane(request), setup.trained, request.point.train.batch)
+    message = single_client.prepare_client(kept_lane(request), setup.trained, request.point.train.batch_size)
     adds = setup.trained.method.prepared_adds
     return {}, message_blocks(message, adds, "equal"), weighted(message, adds, 1.0, 0.0)
 
@@ -130,7 +139,7 @@ def _prepare(request: Request, holders: Holders) -> Addend:
 _ASKED: dict[str, Callable[[Request, Holders], Addend]] = {
     "statistics": _statistics,
     "sums": _sums,
-    "rows": _rows,
+    "samples": _rows,
     "right": _right,
     "train": _train,
     "prepare": _prepare,

@@ -1,16 +1,16 @@
-"""The ClientApp: what a site answers. It sends sums and heads; rows, augmented sets and states stay on its disk."""
+"""The ClientApp: what a site answers. It sends sums and heads; samples, augmented sets and states stay on its disk."""
 
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ggeur.core.errors import GgeurError
-from ggeur.deploy.site.data import Site
-from ggeur.deploy.site.local_round import evaluate, train
-from ggeur.deploy.site.opening import augment, hello, statistics, sums, text
+from ggeur.deploy.site.data import SiteData
+from ggeur.deploy.site.local_round import evaluate, train_round
+from ggeur.deploy.site.opening import augment_site, hello, statistics, sums, text
 from ggeur.deploy.site.request import Reply, Request
-from ggeur.deploy.site.secure import keys, masked, seed
-from ggeur.deploy.site.solved import right, score
+from ggeur.deploy.site.scoring import right, score
+from ggeur.deploy.site.secure_aggregation import keys, masked, seed
 from ggeur.deploy.site.store import LostFile
 from ggeur.deploy.wire.records import VERSION, from_records, to_records
 
@@ -24,9 +24,9 @@ def client_app() -> "ClientApp":
     from flwr.clientapp import ClientApp
 
     app = ClientApp()
-    for answer in (hello, sums, statistics, text, augment, right, score, keys, masked, seed):
+    for answer in (hello, sums, statistics, text, augment_site, right, score, keys, masked, seed):
         app.query(answer.__name__)(_handler(answer))
-    app.train()(_handler(train))
+    app.train()(_handler(train_round))
     app.evaluate()(_handler(evaluate))
     return app
 
@@ -40,7 +40,7 @@ def _handler(answer: Callable[[Request], Reply]) -> Callable[["Message", "Contex
         began = time.perf_counter()
         try:
             facts, arrays = from_records(message.content)
-            site = Site(context.node_config)
+            site = SiteData(context.node_config)
             if facts.get("ggeur") == VERSION:
                 facts, arrays = answer(Request(site, facts, arrays))
             else:  # its settings may mean something else here: the server is told who has which version, no more

@@ -11,25 +11,25 @@ from typing import Any
 
 import numpy as np
 
+from ggeur.core.custom import is_custom
 from ggeur.core.errors import GgeurError
-from ggeur.core.names import is_own
 from ggeur.core.types import Bool, FloatArray
 from ggeur.data.caches import cache_folder
 from ggeur.data.files import write_bytes
 from ggeur.data.table import TRAIN_SHARE, EmbeddingTable
+from ggeur.deploy.site.site_policy import SitePolicy
 from ggeur.deploy.site.store import Store
-from ggeur.deploy.site.terms import Terms
-from ggeur.privacy.secure.keys import KnownSites, sign
+from ggeur.privacy.secure_aggregation.keys import KnownSites, sign
 from ggeur.settings.schema import Settings
 
 ALONE = "all"  # the one domain of a table that names none
 
 
-class Site:
+class SiteData:
     """What `config`, of `--node-config`, says of a site.
 
-    It has partition-id, and table or images; perhaps encoder, domain, store, own-methods; for secure sums roster, key;
-    and what it holds out for: min-count, epsilon, delta.
+    It has partition-id, and table or images; perhaps encoder, domain, store, own-methods; for secure aggregation
+    roster, key; and what it holds out for: min-count, epsilon, delta.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -43,7 +43,7 @@ class Site:
         self._imports = config.get("own-methods") is True
         self.root = Path(str(config.get("store") or cache_folder() / "federate"))
         self.secure = "roster" in config  # it then sends no sum that is not masked
-        self.terms = Terms.of(config)
+        self.terms = SitePolicy.of(config)
 
     @property
     def key(self) -> Path:
@@ -54,7 +54,8 @@ class Site:
         """The roster of public keys that this site was given."""
         if not self.secure or "key" not in self._config:
             raise GgeurError(
-                "this site has no roster of the others' public keys, which secure sums need: start it with --roster"
+                "this site has no roster of the others' public keys, which secure aggregation need: start it with "
+                "--roster"
             )
         return KnownSites(Path(str(self._config["roster"])))
 
@@ -69,7 +70,7 @@ class Site:
     def always(self, name: str, value: float | None) -> None:
         """Raise where a site that holds out for something is asked with another `value` of `name` than the first time.
 
-        Sums of the same rows, cut or divided in many ways, would give each row away.
+        Sums of the same samples, cut or divided in many ways, would give each sample away.
         """
         if not (self.secure or self.terms.min_count):
             return
@@ -88,7 +89,9 @@ class Site:
             write_bytes(path, json.dumps(asked | {name: value}).encode())
 
     def salted(self, fingerprint: str) -> str:
-        """A name for these data that nobody can guess who holds them, or a row less: a keyed hash of `fingerprint`."""
+        """A name for these data that nobody can guess who holds them, or a sample less: a keyed hash of
+        `fingerprint`.
+        """
         return hmac.digest(self._key(), fingerprint.encode(), "sha256").hex()
 
     def _key(self) -> bytes:
@@ -102,11 +105,11 @@ class Site:
     def check_imports(self, what: str, name: str) -> None:
         """Raise unless the node was told to import what the server names: `name`, a `what`."""
         if not self._imports:
-            raise GgeurError(f"this site does not import the {what} '{name}'; start its node with --own-methods")
+            raise GgeurError(f"this site does not import the {what} '{name}'; start its node with --custom-methods")
 
     def allowed(self, name: str, what: str) -> str:
         """The `name` of a `what`, which this site has or may import."""
-        if is_own(name):
+        if is_custom(name):
             self.check_imports(what, name)
         return name
 
@@ -133,18 +136,18 @@ class Site:
         if name is not None and table.n_domains < 2:
             table = replace(table, domain_names=(str(name),))
         p = point.privacy
-        if table.test is None and (p.epsilon is not None or p.secure_sum or self.terms != Terms()):
+        if table.test is None and (p.epsilon is not None or p.secure_aggregation or self.terms != SitePolicy()):
             table = replace(table, test=self._held_out(table))
         return table.split(seed)
 
     def _held_out(self, table: EmbeddingTable) -> Bool:
-        """(n,): test rows where sums are protected and none are marked: each row by a keyed hash of itself.
+        """(n,): test samples where sums are protected and none are marked: each sample by a keyed hash of itself.
 
-        Drawn by a seed they would move with every row that is added, and a server that asks under many seeds would
-        learn of each row as a test row what it may not as a training row.
+        Drawn by a seed they would move with every sample that is added, and a server that asks under many seeds would
+        learn of each sample as a test sample what it may not as a training sample.
         """
-        key, rows = self._key(), np.ascontiguousarray(table.x)
-        drawn = [int.from_bytes(hmac.digest(key, row.tobytes(), "sha256")[:8], "big") / 2**64 for row in rows]
+        key, samples = self._key(), np.ascontiguousarray(table.x)
+        drawn = [int.from_bytes(hmac.digest(key, sample.tobytes(), "sha256")[:8], "big") / 2**64 for sample in samples]
         return np.asarray(np.array(drawn) >= TRAIN_SHARE)
 
     def _table(self, point: Settings, store: Store, *, fresh: bool) -> EmbeddingTable:
@@ -159,23 +162,23 @@ class Site:
 
     def _embed(self, point: Settings) -> EmbeddingTable:
         from ggeur.data.datasets import load
-        from ggeur.encode.encoder import DEFAULT, is_own_encoder, load_encoder
+        from ggeur.encode.encoder import DEFAULT, is_custom_encoder, load_encoder
         from ggeur.encode.job import embed
 
         ours, theirs = self._config.get("encoder"), point.data.encoder or DEFAULT
-        if not ours and is_own_encoder(theirs):
+        if not ours and is_custom_encoder(theirs):
             self.check_imports("encoder", theirs)
         return embed(load(str(self._config["images"])), load_encoder(str(ours or theirs))).table
 
 
 def test_rows(table: EmbeddingTable) -> Bool:
-    """Which rows of a table that was loaded are test rows."""
+    """Which samples of a table that was loaded are test samples."""
     assert table.test is not None  # it has been split
     return table.test
 
 
 def relabel(table: EmbeddingTable, classes: Sequence[str], domains: Sequence[str]) -> EmbeddingTable:
-    """The rows of `table`, their labels counted in the federation's `classes` and `domains`."""
+    """The samples of `table`, their labels counted in the federation's `classes` and `domains`."""
     return replace(
         table,
         y=_codes(table.class_names, classes)[table.y],

@@ -7,24 +7,26 @@ from typing import Any
 
 import numpy as np
 
+from ggeur.core.augmented_sets import AugmentedSet
 from ggeur.core.errors import GgeurError
 from ggeur.core.low_rank import LowRank
 from ggeur.core.types import Int, Tree
-from ggeur.core.virtual import VirtualSet
 from ggeur.deploy.site.request import Reply, Request
 from ggeur.deploy.wire.packing import arrays_to_tree, tree_to_arrays
 from ggeur.methods.algorithm import Task
 
 
-def first_message(request: Request, rows: int) -> Reply:
-    """What the method sends before round 1 of the `rows` that are kept; `request` says which method."""
-    from ggeur.engine import lane
+def first_message(request: Request, samples: int) -> Reply:
+    """What the method sends before round 1 of the `samples` that are kept; `request` says which method."""
+    from ggeur.engine import single_client
 
     message: Tree = ()
-    if rows:
-        message = lane.prepare(kept_lane(request), setup_of(request).trained, request.point.train.batch)
+    if samples:
+        message = single_client.prepare_client(
+            kept_lane(request), setup_of(request).trained, request.point.train.batch_size
+        )
     arrays, shape = tree_to_arrays(message)
-    return {"rows": rows, "prepared": shape}, arrays
+    return {"samples": samples, "prepared": shape}, arrays
 
 
 def setup_of(request: Request) -> Any:
@@ -52,13 +54,15 @@ def _task(request: Request) -> Task:
 
 def kept_lane(request: Request) -> Any:
     """What this site trains on, as it is kept."""
-    from ggeur.engine.lane import Lane
+    from ggeur.engine.single_client import SingleClient
 
-    names = ("base", "bank", "row", "noise", "y", "originals", *LowRank._fields)
-    base, bank, row, noise, y, originals, *few = request.store.arrays(*names)
-    rows = VirtualSet(row, noise, y, int(originals[0]))
+    names = ("base", "bank", "sample", "noise", "y", "originals", *LowRank._fields)
+    base, bank, sample, noise, y, originals, *few = request.store.arrays(*names)
+    samples = AugmentedSet(sample, noise, y, int(originals[0]))
     bank_or_none, shapes = bank if len(bank) else None, LowRank(*few) if len(few[0]) else None
-    return Lane(request.seed, request.site.client, base, bank_or_none, rows, len(request.facts["classes"]), shapes)
+    return SingleClient(
+        request.seed, request.site.client, base, bank_or_none, samples, len(request.facts["classes"]), shapes
+    )
 
 
 def _tree(request: Request, name: str) -> Tree:
@@ -66,7 +70,7 @@ def _tree(request: Request, name: str) -> Tree:
     return arrays_to_tree(request.arrays, request.facts[name], name)
 
 
-def train(request: Request) -> Reply:
+def train_round(request: Request) -> Reply:
     """Score the head that `request` brings, then train from it."""
     request.exact()
     done, scores, _ = trained(request)
@@ -74,13 +78,13 @@ def train(request: Request) -> Reply:
     return {"message": shape, "loss": done.loss, "scores": scores}, message
 
 
-def trained(request: Request) -> tuple[Any, dict[str, list[int]], VirtualSet]:
+def trained(request: Request) -> tuple[Any, dict[str, list[int]], AugmentedSet]:
     """What a round at this site comes to, the scores of the head that it began with, and the set it was trained on.
 
     What this site remembers is kept under the round's number.
     """
-    from ggeur.engine import lane
-    from ggeur.engine.own_head import frozen, shown
+    from ggeur.engine import single_client
+    from ggeur.engine.method_head import frozen, shown
 
     facts, store, broadcast = request.facts, request.store, request.point.train.broadcast
     mine = kept_lane(request)  # before anything is kept: where the set is lost, so is its folder
@@ -92,10 +96,10 @@ def trained(request: Request) -> tuple[Any, dict[str, list[int]], VirtualSet]:
         state, own = store.tree(f"state-{since}")
     else:
         state, own = _tree(request, "first"), () if broadcast else _own_head(request, setup)
-    head = sent["params"] if setup.own_head is None else shown(setup.trained, sent, frozen(setup.trained))
+    head = sent["params"] if setup.method_head is None else shown(setup.trained, sent, frozen(setup.trained))
     scores, _ = _scores(request, head, setup.head)
     start = sent["params"] if broadcast else own
-    done = lane.train(mine, setup.trained, setup.training, number, start, sent, state)
+    done = single_client.train_client(mine, setup.trained, setup.training, number, start, sent, state)
     if facts["remembers"]:
         store.put_state(number, (done.state, () if broadcast else done.end), since)
     return done, scores, mine.set
@@ -109,7 +113,7 @@ def _own_head(request: Request, setup: Any) -> Tree:
 
 
 def evaluate(request: Request) -> Reply:
-    """Score the head that `request` brings on this site's test rows, and forget the run if it is the last."""
+    """Score the head that `request` brings on this site's test samples, and forget the run if it is the last."""
     from ggeur.heads import resolve
 
     kind = request.facts.get("kind")  # of a method's own head
@@ -121,7 +125,7 @@ def evaluate(request: Request) -> Reply:
 
 
 def _scores(request: Request, params: Tree, head: Any) -> tuple[dict[str, list[int]], Any]:
-    """Of the head with these `params`, on the test rows that are kept here."""
+    """Of the head with these `params`, on the test samples that are kept here."""
     x, y, domain = request.store.arrays("test_x", "test_y", "test_domain")
     return scores_of(request, (np.asarray(x), y, domain), params, head)
 
@@ -129,14 +133,16 @@ def _scores(request: Request, params: Tree, head: Any) -> tuple[dict[str, list[i
 def scores_of(
     request: Request, test: tuple[Any, Int, Int], params: Tree, head: Any
 ) -> tuple[dict[str, list[int]], Int]:
-    """Right answers and rows of each domain, and how often class i was taken for class j, on the rows of `test`."""
-    from ggeur.experiment.evaluation import confusion, predict
+    """Right answers and samples of each domain, and how often class i was taken for class j, on the samples of
+    `test`.
+    """
+    from ggeur.experiment.evaluation import confusion, predicted_labels
 
     x, y, domain = test
     n_classes = len(request.facts["classes"])
     if not len(y):
         return {}, np.zeros((n_classes, n_classes), np.int64)
-    predicted = np.asarray(predict(head)(params, x))
+    predicted = np.asarray(predicted_labels(head)(params, x))
     names = {int(d): request.facts["domains"][d] for d in np.unique(domain)}
     right = predicted == y
     scores = {name: [int(right[domain == d].sum()), int((domain == d).sum())] for d, name in names.items()}

@@ -6,22 +6,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ggeur.core.augmented_sets import BankPiece, NoisePlace, training_set
 from ggeur.core.errors import GgeurError
 from ggeur.core.low_rank import LowRank
-from ggeur.core.message import Message
+from ggeur.core.site_statistics import SiteStatistics
 from ggeur.core.types import Int
-from ggeur.core.units import RowSums
-from ggeur.core.virtual import BankPiece, NoisePlace, training_set
+from ggeur.core.units import SampleMoments
 from ggeur.deploy.site.data import test_rows
 from ggeur.deploy.site.local_round import first_message
 from ggeur.deploy.site.release import released
 from ggeur.deploy.site.request import Reply, Request
 from ggeur.deploy.wire.packing import Arrays, pack_message, unpack_factors
-from ggeur.deploy.wire.wanted import Part, Wanted
+from ggeur.deploy.wire.requested import RequestedPart, RequestedStatistics
 from ggeur.federation.shapes import Shapes
 from ggeur.federation.summary import summarise
 from ggeur.methods import kind_of
-from ggeur.methods.algorithm import Trained
+from ggeur.methods.algorithm import Iterative
 from ggeur.settings.schema import Settings
 
 ENCODER = ("encoder", "weights", "preprocessing", "dimension")  # what a table's meta says of its encoder
@@ -31,12 +31,14 @@ def hello(request: Request) -> Reply:
     """Who this site is, what its table is about, and whether it has its training set of the run of `request`."""
     table, fingerprint = request.table(fresh=True), ""
     test, privacy = test_rows(table), request.point.privacy
-    # Training sets are laid out by counts, which are therefore told; a solved head's are in the sums.
-    hidden = privacy.epsilon is not None or (privacy.secure_sum and kind_of(request.point.train.method) is not Trained)
+    # Training sets are laid out by counts, which are therefore told; a one-shot classifier's are in the sums.
+    hidden = privacy.epsilon is not None or (
+        privacy.secure_aggregation and kind_of(request.point.train.method) is not Iterative
+    )
     count = np.zeros((table.n_domains, table.n_classes), np.int64)
     np.add.at(count, (table.domains[~test], table.y[~test]), 1)
     fingerprint = table.fingerprint()
-    if hidden:  # of which domains a site is, is public; how many rows it has, and a hash of them, is not
+    if hidden:  # of which domains a site is, is public; how many samples it has, and a hash of them, is not
         count[:] = count.any(axis=1, keepdims=True)
         fingerprint = request.site.salted(fingerprint)
     return {
@@ -54,21 +56,23 @@ def hello(request: Request) -> Reply:
 
 
 def sums(request: Request) -> Reply:
-    """Number, sum and squares of this site's training rows, of which the federation's units are found."""
+    """Number, sum and squares of this site's training samples, of which the federation's units are found."""
     request.exact()
     return {}, {"sums": row_sums(request).pack()}
 
 
-def row_sums(request: Request) -> RowSums:
-    """Of this site's training rows, as they lie there."""
+def row_sums(request: Request) -> SampleMoments:
+    """Of this site's training samples, as they lie there."""
     table = request.table()
-    return RowSums.of(table.x[~test_rows(table)])
+    return SampleMoments.of(table.x[~test_rows(table)])
 
 
 def statistics(request: Request) -> Reply:
-    """The messages of this site's training rows that `request` asks for, of a kind and about a center that it names."""
+    """The messages of this site's training samples that `request` asks for, of a kind and about a center that it
+    names.
+    """
     request.in_the_clear()
-    wanted = Wanted.read(request.facts, request.arrays)
+    wanted = RequestedStatistics.read(request.facts, request.arrays)
     if request.point.privacy.mechanism is not None:
         return {}, released(request, wanted, rows_of(request))
     arrays: Arrays = {}
@@ -78,22 +82,24 @@ def statistics(request: Request) -> Reply:
 
 
 def rows_of(request: Request) -> tuple[NDArray[Any], Int, Int]:
-    """This site's training rows, their classes and their domains."""
+    """This site's training samples, their classes and their domains."""
     table = request.table()
     own = ~test_rows(table)
     return table.x[own], table.y[own], table.domains[own]
 
 
-def messages(request: Request, wanted: Wanted, every: int | None = None) -> Iterator[tuple[Part, Message]]:
-    """Those that are `wanted` of this site: of the domains that it has rows of, or of `every` one of so many."""
+def messages(
+    request: Request, wanted: RequestedStatistics, every: int | None = None
+) -> Iterator[tuple[RequestedPart, SiteStatistics]]:
+    """Those that are `wanted` of this site: of the domains that it has samples of, or of `every` one of so many."""
     x, y, domains = rows_of(request)
     fold = np.zeros_like(y)
     if wanted.folds:
         fold = request.folds(y, domains, wanted.folds)
     for part in wanted.parts(np.unique(domains).tolist() if every is None else range(every)):
-        rows = wanted.rows(part, y, domains, fold)
+        samples = wanted.samples(part, y, domains, fold)
         classes, center = len(request.facts["classes"]), request.arrays.get("center")
-        yield part, summarise(x[rows], y[rows], classes, wanted.kind, center)
+        yield part, summarise(x[samples], y[samples], classes, wanted.kind, center)
 
 
 def text(request: Request) -> Reply:
@@ -105,13 +111,13 @@ def text(request: Request) -> Reply:
     return {}, {"text": np.asarray(found if ball is None else ball.apply(found), np.float32)}
 
 
-def augment(request: Request) -> Reply:
+def augment_site(request: Request) -> Reply:
     """Draw this site's training set along the global shapes that `request` brings, and keep it.
 
     The reply is the method's first message.
     """
     if request.point.privacy.epsilon is not None:
-        raise GgeurError("under [privacy] epsilon this site trains on no rows of its own")
+        raise GgeurError("under [privacy] epsilon this site trains on no samples of its own")
     table, a, arrays = request.table(), request.point.augment.build(), request.arrays
     test, p, present = test_rows(table), table.dimension, arrays["present"]
     x, y = table.x[~test].astype(np.float32), table.y[~test]
@@ -123,17 +129,17 @@ def augment(request: Request) -> Reply:
         piece = BankPiece(arrays["offset"], draws, arrays["size"])
         bank = piece.noise(shapes.factors, shapes.factor_of, request.seed)
         noise = NoisePlace(piece, np.zeros_like(draws), request.site.client, request.seed)
-    rows = training_set(np.arange(len(y)), y, a.rule, present, noise, len(y), expected=expected is not None)
+    samples = training_set(np.arange(len(y)), y, a.rule, present, noise, len(y), expected=expected is not None)
     base = np.concatenate([x, arrays["prototypes"].reshape(-1, p)])
     request.store.put_set(
         request.facts["fingerprint"],
         {
             "base": _as_stored(base, request.point),
             "bank": _as_stored(bank, request.point),
-            "row": rows.row,
-            "noise": rows.noise,
-            "y": rows.y,
-            "originals": np.array([rows.originals]),
+            "sample": samples.sample,
+            "noise": samples.noise,
+            "y": samples.y,
+            "originals": np.array([samples.originals]),
             "settings": request.settings_hash,
             **(expected or LowRank(bank[:0], bank[:0]))._asdict(),
             "test_x": table.x[test],
@@ -141,9 +147,9 @@ def augment(request: Request) -> Reply:
             "test_domain": table.domains[test],
         },
     )
-    if request.point.privacy.secure_sum:  # it is added up under masks, later
-        return {"rows": len(rows.y)}, {}
-    return first_message(request, len(rows.y))
+    if request.point.privacy.secure_aggregation:  # it is added up under masks, later
+        return {"samples": len(samples.y)}, {}
+    return first_message(request, len(samples.y))
 
 
 def _as_stored(array: Any, point: Settings) -> Any:

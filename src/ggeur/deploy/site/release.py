@@ -16,39 +16,41 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.types import Int
 from ggeur.data.files import read_arrays, write_atomically
 from ggeur.deploy.site.request import Request
-from ggeur.deploy.site.terms import note_spending, spending
+from ggeur.deploy.site.site_policy import note_spending, spending
 from ggeur.deploy.wire.packing import Arrays, pack_message
-from ggeur.deploy.wire.wanted import Wanted
-from ggeur.federation.noisy import Guard
+from ggeur.deploy.wire.requested import RequestedStatistics
+from ggeur.federation.noisy_statistics import Guard
 from ggeur.federation.summary import summarise
 
 
-def released(request: Request, wanted: Wanted, rows: tuple[NDArray[Any], Int, Int]) -> Arrays:
-    """The noisy messages that `request` asks for, of `rows`: x, y and domains."""
+def released(request: Request, wanted: RequestedStatistics, samples: tuple[NDArray[Any], Int, Int]) -> Arrays:
+    """The noisy messages that `request` asks for, of `samples`: x, y and domains."""
     folder = request.site.root / "sent"
     asked = json.dumps([wanted.facts, request.facts["classes"], request.facts["domains"]])
-    name = request.store.identity.rpartition("-")[0]  # of the run and the client: a cell is a number that a server says
+    name = request.store.identity.rpartition("-")[
+        0
+    ]  # of the run and the client: a trial is a number that a server says
     question = hashlib.sha256(asked.encode()).hexdigest()[:16]
     path = folder / f"{name}-{question}.npz"
     with spending(request.site.root):
         if not path.exists():
-            _release(request, wanted, rows, path)
+            _release(request, wanted, samples, path)
     return read_arrays(path)
 
 
-def _release(request: Request, wanted: Wanted, rows: tuple[NDArray[Any], Int, Int], path: Path) -> None:
+def _release(request: Request, wanted: RequestedStatistics, samples: tuple[NDArray[Any], Int, Int], path: Path) -> None:
     """Draw the noise of this run's one message, and keep it in `path`."""
     folder, name = path.parent, path.stem.rpartition("-")[0]
     if wanted.folds or "center" in request.arrays or next(folder.glob(f"{name}-*.npz"), None) is not None:
         raise GgeurError("this site sends its statistics under epsilon once, and this would be a second message")
     request.site.terms.afford(request.site.root, request.point.privacy)
-    x, y, domains = rows
+    x, y, domains = samples
     mechanism = request.point.privacy.mechanism
     assert mechanism is not None
-    guard, clients = Guard(mechanism, wanted.kind), request.point.federate.nodes or 1
+    guard, clients = Guard(mechanism, wanted.kind), request.point.federate.sites or 1
     arrays: Arrays = {}
     for part in wanted.parts(sorted(set(domains.tolist()))):
-        mine = wanted.rows(part, y, domains, y)
+        mine = wanted.samples(part, y, domains, y)
         message = summarise(x[mine], y[mine], len(request.facts["classes"]), wanted.kind)
         arrays |= pack_message(guard.message(message, request.site.client, part.domain, clients), part.prefix)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -14,12 +14,12 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.types import Int
 from ggeur.core.units import Units
 from ggeur.data.table import EmbeddingTable
-from ggeur.deploy.site.data import Site, relabel, test_rows
+from ggeur.deploy.site.data import SiteData, relabel, test_rows
 from ggeur.deploy.site.store import Store
 from ggeur.deploy.wire.packing import Arrays
-from ggeur.experiment.dealing import in_ball
+from ggeur.experiment.trial_data import in_ball
 from ggeur.methods.auto import MOST_FOLDS
-from ggeur.privacy.threshold import large_cells
+from ggeur.privacy.threshold import large_groups
 from ggeur.settings.schema import Settings
 
 Facts = dict[str, Any]
@@ -27,22 +27,24 @@ Reply = tuple[Facts, Arrays]
 
 
 class Request:
-    """A message to `site`: its `facts` say which run, which cell of it and which settings; its `arrays` are large."""
+    """A message to `site`: its `facts` say which run, which trial of it and which settings; its `arrays` are large."""
 
-    def __init__(self, site: Site, facts: Facts, arrays: Arrays | None = None) -> None:
+    def __init__(self, site: SiteData, facts: Facts, arrays: Arrays | None = None) -> None:
         self.site, self.facts, self.arrays = site, facts, arrays or {}
         self.point = p = Settings.model_validate(facts["point"])
         methods = [("method", p.train.method), ("method", p.train.start)]
         for what, name in (*methods, ("augmentation", p.augment.kind), ("head", p.train.head)):
             site.allowed(name, what)
-        if site.secure and not p.privacy.secure_sum:
-            raise GgeurError("this site was started with a roster, and answers under [privacy] secure_sum alone")
+        if site.secure and not p.privacy.secure_aggregation:
+            raise GgeurError(
+                "this site was started with a roster, and answers under [privacy] secure_aggregation alone"
+            )
         site.terms.check(p.privacy)
         if p.privacy.epsilon is None:
             site.always("radius", p.privacy.radius)
             site.always("projection", p.privacy.projection)
         self.seed = int(facts["seed"])
-        self.store = Store(site.root, str(facts["run"]), int(facts["cell"]), site.client)
+        self.store = Store(site.root, str(facts["run"]), int(facts["trial"]), site.client)
         self.masks = site.root / "masks" / self.store.identity  # what a sum under masks must remember between messages
 
     @property
@@ -60,8 +62,8 @@ class Request:
 
     def in_the_clear(self) -> None:
         """Raise where what is asked for may only be sent under a mask."""
-        if self.point.privacy.secure_sum:
-            raise GgeurError("under [privacy] secure_sum this site sends its sums under masks alone")
+        if self.point.privacy.secure_aggregation:
+            raise GgeurError("under [privacy] secure_aggregation this site sends its sums under masks alone")
 
     def exact(self) -> None:
         """Raise where what is asked for, which has no noise in it, may not be sent."""
@@ -70,35 +72,35 @@ class Request:
             raise GgeurError("under [privacy] epsilon this site sends noisy statistics alone, and this would be exact")
 
     def folds(self, y: Int, domains: Int, number: int) -> Int:
-        """(n,): the fold, of so many, of each of this site's training rows."""
-        from ggeur.federation.choosing import row_folds
+        """(n,): the fold, of so many, of each of this site's training samples."""
+        from ggeur.federation.selection_rule import sample_folds
 
-        if not 2 <= number <= MOST_FOLDS:  # a row would be a fold
-            raise GgeurError(f"this site divides its rows into 2 to {MOST_FOLDS} folds, and not {number}")
+        if not 2 <= number <= MOST_FOLDS:  # a sample would be a fold
+            raise GgeurError(f"this site divides its samples into 2 to {MOST_FOLDS} folds, and not {number}")
         self.site.always("folds", number)
         privacy = self.point.privacy
-        return row_folds(
-            y, domains, number, self.seed, self.site.client, privacy.least_rows, together=privacy.secure_sum
+        return sample_folds(
+            y, domains, number, self.seed, self.site.client, privacy.least_rows, together=privacy.secure_aggregation
         )
 
     def table(self, *, fresh: bool = False) -> EmbeddingTable:
         """The site's table in the federation's classes and domains; `fresh`, read or embedded anew, in its own.
 
-        Its rows are in the units that the message brings, if it does.
+        Its samples are in the units that the message brings, if it does.
         """
         table = self._protected(self.site.load(self.point, self.seed, self.store, fresh=fresh))
         if fresh:
             return table
         if "units" in self.arrays and self.point.privacy.epsilon is not None:
-            raise GgeurError("under [privacy] epsilon rows are taken as they are in the ball, in no other units")
+            raise GgeurError("under [privacy] epsilon samples are taken as they are in the ball, in no other units")
         table, units = relabel(table, self.facts["classes"], self.facts["domains"]), self.arrays.get("units")
         return table if units is None else replace(table, x=Units.unpack(units).apply(table.x))
 
     def _protected(self, table: EmbeddingTable) -> EmbeddingTable:
-        """The rows that take part, all of them in the ball that [privacy] names."""
+        """The samples that take part, all of them in the ball that [privacy] names."""
         privacy, test = self.point.privacy, test_rows(table)
         if privacy.least_rows:
             own = np.flatnonzero(~test)
-            kept = own[large_cells(table.y[own], table.domains[own], privacy.least_rows)]
+            kept = own[large_groups(table.y[own], table.domains[own], privacy.least_rows)]
             table = table.subset(np.sort(np.concatenate([kept, np.flatnonzero(test)])))
         return table if privacy.ball is None else in_ball(table, privacy.ball)

@@ -1,4 +1,4 @@
-"""A site's own folder for one run: its training set, its test rows and its states, which never leave it.
+"""A site's own folder for one run: its training set, its test samples and its states, which never leave it.
 
 A site's process starts anew for every message, so what is large is on disk; arrays are single .npy files, read as
 memory maps. States are kept by round, since only the server knows which of them counted. What is damaged is as good as
@@ -28,17 +28,17 @@ class LostFile(Exception):
 
 
 class Store:
-    """The folder under `root` of cell number `cell` of the run `run` at client `client`."""
+    """The folder under `root` of trial number `trial` of the run `run` at client `client`."""
 
-    def __init__(self, root: Path, run: str, cell: int, client: int) -> None:
+    def __init__(self, root: Path, run: str, trial: int, client: int) -> None:
         if not re.fullmatch(r"[0-9a-f]{8,64}", run):  # it becomes part of a path
             raise GgeurError("the run's identity is not a number in hexadecimal digits")
-        self.identity = f"{run}-{int(client)}-{int(cell)}"
+        self.identity = f"{run}-{int(client)}-{int(trial)}"
         self._run = root / run
-        self.path = self._run / f"client-{int(client):05d}" / f"cell-{int(cell):05d}"
+        self.path = self._run / f"client-{int(client):05d}" / f"trial-{int(trial):05d}"
 
     def shared(self) -> Path:
-        """The folder for what all cells of the run share at this client; of other users nobody may look into it."""
+        """The folder for what all trials of the run share at this client; of other users nobody may look into it."""
         self._run.parent.mkdir(parents=True, exist_ok=True)
         self._run.mkdir(exist_ok=True, mode=0o700)
         self.path.parent.mkdir(exist_ok=True, mode=0o700)
@@ -101,7 +101,7 @@ class Store:
         """The run is over: nothing is left behind."""
         shutil.rmtree(self.path, ignore_errors=True)
         (self.path.parent / "table.npz").unlink(missing_ok=True)
-        with suppress(OSError):  # other cells or clients may still be there
+        with suppress(OSError):  # other trials or clients may still be there
             self.path.parent.rmdir()
             self._run.rmdir()
 

@@ -1,6 +1,7 @@
-"""What is added up under secure sums: both ends know, from public facts alone, which arrays a message has.
+"""What is added up under secure aggregation: both ends know, from public facts alone, which arrays a message has.
 
-Each array has a public bound, of which the fixed point is made: how many rows a site can have, how long a row can be.
+Each array has a public bound, of which the fixed point is made: how many samples a site can have, how long a sample can
+be.
 """
 
 from collections.abc import Mapping
@@ -9,24 +10,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.message import matrices
+from ggeur.core.site_statistics import matrices
 from ggeur.core.types import Tree
 from ggeur.core.units import Units
 from ggeur.deploy.wire.packing import Arrays, arrays_to_tree, tree_to_arrays, triangle_size
-from ggeur.deploy.wire.wanted import Wanted
-from ggeur.privacy.secure.fixed_point import Block
+from ggeur.deploy.wire.requested import RequestedStatistics
+from ggeur.privacy.secure_aggregation.fixed_point import Block
 
 MOST_ROWS = 2.0**22  # of one site
 _MOST_VALUE = 2.0**16  # of a head's or a feature's components; real ones are below a thousand
 
 
 def reach(radius: float, units: Units | None) -> float:
-    """How far a row can be from zero: it was brought into a ball of this `radius`, and was then taken in `units`."""
+    """How far a sample can be from zero: it was brought into a ball of this `radius`, and was then taken in `units`."""
     return radius if units is None else (radius + float(np.linalg.norm(units.shift))) / units.scale
 
 
-def statistics_blocks(wanted: Wanted, domains: int, classes: int, p: int, far: float) -> list[Block]:
-    """Of the messages that are `wanted`: every site sends those of all `domains`, of rows at most so `far` away."""
+def statistics_blocks(wanted: RequestedStatistics, domains: int, classes: int, p: int, far: float) -> list[Block]:
+    """Of the messages that are `wanted`: every site sends those of all `domains`, of samples at most so `far` away."""
     each = [
         ("count", (classes,), MOST_ROWS),
         ("sum", (classes, p), MOST_ROWS * far),
@@ -37,14 +38,14 @@ def statistics_blocks(wanted: Wanted, domains: int, classes: int, p: int, far: f
 
 
 def rows_blocks(shape: tuple[int, ...]) -> list[Block]:
-    """Of numbers of rows."""
-    return [Block("rows", shape, MOST_ROWS)]
+    """Of numbers of samples."""
+    return [Block("samples", shape, MOST_ROWS)]
 
 
 def sums_blocks(p: int, radius: float) -> list[Block]:
-    """Of number, squares and sum of the rows of a site."""
+    """Of number, squares and sum of the samples of a site."""
     each: list[tuple[str, tuple[int, ...], float]] = [
-        ("rows", (), 1.0),
+        ("samples", (), 1.0),
         ("square", (), radius**2),
         ("sum", (p,), radius),
     ]

@@ -12,21 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import Message, Statistics, matrices
+from ggeur.core.site_statistics import Covariance, SiteStatistics, matrices
 from ggeur.core.types import Float, Int, Tree
-from ggeur.core.units import RowSums
+from ggeur.core.units import SampleMoments
 from ggeur.deploy.wire.packing import MESSAGE, triangle_size, unpack_message
-from ggeur.deploy.wire.wanted import Part, Wanted
+from ggeur.deploy.wire.requested import RequestedPart, RequestedStatistics
 
 NEGATIVE = 1e-8  # how far below zero an eigenvalue may be, as a share of the covariance's trace
-_ROUNDING = 1e-12  # the same as a share of the second moment's trace: a single row's covariance is rounding alone
+_ROUNDING = 1e-12  # the same as a share of the second moment's trace: a single sample's covariance is rounding alone
 LARGEST = 1e9  # of an embedding's or a parameter's components; real ones are below a thousand
 _MOST_ROWS = 1e12
 
 
 def checked_messages(
-    arrays: Mapping[str, NDArray[Any]], wanted: Wanted, held: Int, p: int, center: Float | None
-) -> dict[Part, Message]:
+    arrays: Mapping[str, NDArray[Any]], wanted: RequestedStatistics, held: Int, p: int, center: Float | None
+) -> dict[RequestedPart, SiteStatistics]:
     """A site's messages, or a GgeurError unless some data could have them all.
 
     `arrays` are as they came, `wanted` and `center` what was asked for, `p` is how many dimensions there are, and
@@ -46,7 +46,7 @@ def checked_messages(
             announced, share = own["count"], 1  # as uneven as they come; what they add up to is seen below
         found[part] = checked_message(own, wanted.kind, held.shape[1], p, center, announced, share)
     for domain in {part.domain for part in parts} if wanted.folds else ():
-        folds = [Part(domain, k) for k in range(wanted.folds)]
+        folds = [RequestedPart(domain, k) for k in range(wanted.folds)]
         if not np.array_equal(
             np.sum([found[part].count for part in folds], axis=0), wanted.announced(folds[0], held)[0]
         ):
@@ -56,17 +56,17 @@ def checked_messages(
 
 def checked_message(
     arrays: Mapping[str, NDArray[Any]],
-    kind: Statistics,
+    kind: Covariance,
     classes: int,
     p: int,
     center: Float | None,
     count: Float,
     share: int = 1,
     rounding: float = 0.0,
-) -> Message:
+) -> SiteStatistics:
     """One of a site's messages, as `checked_messages` does it.
 
-    Its `arrays` are three, of `kind`, of so many `classes`; `count` (C,) are the rows that the site said before, of
+    Its `arrays` are three, of `kind`, of so many `classes`; `count` (C,) are the samples that the site said before, of
     which these are one in `share`, spread evenly. Their moments were rounded by up to `rounding` in fixed point.
     """
     held = _check_numbers(arrays, kind, classes, p)
@@ -74,15 +74,16 @@ def checked_message(
     if (n < 0).any():
         raise GgeurError(f"its count of class {int(np.argmin(n))} is negative")
     if (n != np.round(n)).any() or (n > _MOST_ROWS).any():
-        raise GgeurError("its counts are not numbers of rows")
+        raise GgeurError("its counts are not numbers of samples")
     if (np.abs(n * share - count) >= share).any():  # of whole numbers and a share of one: they differ
         raise GgeurError("its counts are not those it announced")
     if (np.abs(arrays["sum"]) > LARGEST * n[:, None]).any():
-        raise GgeurError(f"its sums are absurdly large, or of classes it does not hold (beyond {LARGEST:g} a row)")
+        raise GgeurError(f"its sums are absurdly large, or of classes it does not hold (beyond {LARGEST:g} a sample)")
     most = LARGEST**2 * (n if held == classes else n.sum(keepdims=True)[:held])
     if (np.abs(arrays["second"]) > most[:, None]).any():
         raise GgeurError(
-            f"its second moments are absurdly large, or of classes it does not hold (beyond {LARGEST:g} squared a row)"
+            f"its second moments are absurdly large, or of classes it does not hold (beyond {LARGEST:g} squared a "
+            f"sample)"
         )
     message = unpack_message(arrays, center)
     for c in np.flatnonzero(most > 0):
@@ -90,7 +91,7 @@ def checked_message(
     return message
 
 
-def checked_noise(arrays: Mapping[str, NDArray[Any]], kind: Statistics, classes: int, p: int) -> Message:
+def checked_noise(arrays: Mapping[str, NDArray[Any]], kind: Covariance, classes: int, p: int) -> SiteStatistics:
     """The same of a message with noise in it, which may be anything that is not absurd."""
     _check_numbers(arrays, kind, classes, p)
     if any((np.abs(array) > _MOST_ROWS * LARGEST**2).any() for array in arrays.values()):
@@ -98,7 +99,7 @@ def checked_noise(arrays: Mapping[str, NDArray[Any]], kind: Statistics, classes:
     return unpack_message(arrays, None)
 
 
-def _check_numbers(arrays: Mapping[str, NDArray[Any]], kind: Statistics, classes: int, p: int) -> int:
+def _check_numbers(arrays: Mapping[str, NDArray[Any]], kind: Covariance, classes: int, p: int) -> int:
     """Raise unless they are numbers, as many as there must be; how many second moments."""
     held = matrices(kind, classes)
     shapes = {"count": (classes,), "sum": (classes, p), "second": (held, triangle_size(p))}
@@ -111,34 +112,36 @@ def _check_numbers(arrays: Mapping[str, NDArray[Any]], kind: Statistics, classes
     return held
 
 
-def checked_sums(arrays: Mapping[str, NDArray[Any]], p: int, rows: int) -> RowSums:
-    """A site's sums over its `rows` of `p` dimensions, in `arrays` as they came; a GgeurError if no data has them."""
+def checked_sums(arrays: Mapping[str, NDArray[Any]], p: int, samples: int) -> SampleMoments:
+    """A site's sums over its `samples` of `p` dimensions, in `arrays` as they came; a GgeurError if no data has
+    them.
+    """
     packed = arrays.get("sums", np.zeros(0))
     if packed.shape != (p + 2,) or packed.dtype != np.float64 or not np.isfinite(packed).all():
-        raise GgeurError("its sums over rows are not finite numbers, one for each dimension")
-    sums = RowSums(float(packed[0]), packed[2:], float(packed[1]))
-    if sums.rows != rows:
-        raise GgeurError("its sums are not over the rows it announced")
-    possible = 0 <= sums.square <= LARGEST**2 * p * rows
-    if not possible or sums.sum @ sums.sum > (1 + NEGATIVE) * rows * sums.square:
-        raise GgeurError("its sums over rows are absurdly large, or such as no data has")
+        raise GgeurError("its sums over samples are not finite numbers, one for each dimension")
+    sums = SampleMoments(float(packed[0]), packed[2:], float(packed[1]))
+    if sums.samples != samples:
+        raise GgeurError("its sums are not over the samples it announced")
+    possible = 0 <= sums.square <= LARGEST**2 * p * samples
+    if not possible or sums.sum @ sums.sum > (1 + NEGATIVE) * samples * sums.square:
+        raise GgeurError("its sums over samples are absurdly large, or such as no data has")
     return sums
 
 
-def checked_right(arrays: Mapping[str, NDArray[Any]], rows: Int, heads: int) -> Int:
+def checked_right(arrays: Mapping[str, NDArray[Any]], samples: Int, heads: int) -> Int:
     """(folds, heads, D, C): a site's right answers, in `arrays` as they came; a GgeurError if they cannot be.
 
-    `rows` (folds, D, C) are those that each of so many `heads` was asked about.
+    `samples` (folds, D, C) are those that each of so many `heads` was asked about.
     """
-    right, shape = arrays.get("right", np.zeros(0)), (len(rows), heads, *rows.shape[1:])
+    right, shape = arrays.get("right", np.zeros(0)), (len(samples), heads, *samples.shape[1:])
     if arrays.keys() != {"right"} or right.shape != shape or right.dtype != np.int64:
         raise GgeurError(f"its right answers have shape {right.shape} and type {right.dtype}, not {shape} and int64")
-    if (right < 0).any() or (right > rows[:, None]).any():
-        raise GgeurError("its right answers are negative, or more than the rows it was asked about")
+    if (right < 0).any() or (right > samples[:, None]).any():
+        raise GgeurError("its right answers are negative, or more than the samples it was asked about")
     return right
 
 
-def _check_scatter(m: Message, c: int, rounding: float) -> None:
+def _check_scatter(m: SiteStatistics, c: int, rounding: float) -> None:
     """Cholesky of the scatter, lifted by the tolerance, exists if and only if no eigenvalue is further below zero."""
     scatter = m.scatter_of(c)
     trace, whole = float(np.trace(scatter)), float(np.trace(m.second[c]))
@@ -162,7 +165,7 @@ def check_leaves(leaves: Sequence[NDArray[Any]], expected: Sequence[Any], what: 
                 f"{like.dtype}"
             )
         if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
-            raise GgeurError(f"its {what} holds NaN or infinite values (a smaller train.rate may help)")
+            raise GgeurError(f"its {what} holds NaN or infinite values (a smaller train.learning_rate may help)")
         if leaf.dtype.kind == "f" and leaf.size and float(np.abs(leaf).max()) > LARGEST:
             raise GgeurError(f"its {what} holds absurdly large values (beyond {LARGEST:g})")
 

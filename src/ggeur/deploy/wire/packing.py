@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ggeur.core.custom import one_line
 from ggeur.core.errors import GgeurError
-from ggeur.core.message import Message
-from ggeur.core.names import one_line
+from ggeur.core.site_statistics import SiteStatistics
 from ggeur.core.types import Float, Tree
 from ggeur.data.files import read_arrays, write_atomically
 
@@ -88,21 +88,21 @@ def load_tree(path: Path) -> Tree:
 
 
 def triangle_size(p: int) -> int:
-    """How many numbers the triangle of a matrix of `p` rows and columns has."""
+    """How many numbers the triangle of a matrix of `p` samples and columns has."""
     return p * (p + 1) // 2
 
 
 def triangles(matrices: NDArray[Any]) -> NDArray[Any]:
-    """`matrices` (n, p, p), symmetric -> (n, p (p + 1) / 2): the upper triangles, row by row."""
+    """`matrices` (n, p, p), symmetric -> (n, p (p + 1) / 2): the upper triangles, sample by sample."""
     return np.ascontiguousarray(matrices[:, *np.triu_indices(matrices.shape[-1])])
 
 
 def from_triangles(packed: NDArray[Any], p: int) -> NDArray[Any]:
     """`packed` (n, p (p + 1) / 2), for p = `p` -> (n, p, p), symmetric."""
-    rows, columns = np.triu_indices(p)
+    samples, columns = np.triu_indices(p)
     full = np.empty((len(packed), p, p), packed.dtype)
-    full[:, rows, columns] = packed
-    full[:, columns, rows] = packed
+    full[:, samples, columns] = packed
+    full[:, columns, samples] = packed
     return full
 
 
@@ -120,14 +120,14 @@ def unpack_factors(arrays: Mapping[str, NDArray[Any]], p: int) -> tuple[NDArray[
     return from_triangles(arrays["factors"], p), np.zeros(len(arrays["factors"]), np.float32)
 
 
-def pack_message(message: Message, prefix: str = "") -> Arrays:
+def pack_message(message: SiteStatistics, prefix: str = "") -> Arrays:
     """A site's `message` as it travels, without its center, which is the server's; names begin with `prefix`."""
     arrays = {"count": message.count, "sum": message.sum, "second": triangles(message.second)}
     return {f"{prefix}{name}": array for name, array in arrays.items()}
 
 
-def unpack_message(arrays: Mapping[str, NDArray[Any]], center: Float | None) -> Message:
+def unpack_message(arrays: Mapping[str, NDArray[Any]], center: Float | None) -> SiteStatistics:
     """The message that travelled as `arrays`, about the `center` that it was asked for, or zero."""
     p = arrays["sum"].shape[1]
     second = from_triangles(arrays["second"], p)
-    return Message(arrays["count"], arrays["sum"], second, np.zeros(p) if center is None else center)
+    return SiteStatistics(arrays["count"], arrays["sum"], second, np.zeros(p) if center is None else center)

@@ -11,7 +11,7 @@ import numpy as np
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import cannot, write_bytes
 from ggeur.heads import IMAGES
-from ggeur.privacy.ball import basis_of
+from ggeur.privacy.bounded_norm import basis_of
 from ggeur.runs.card import hub_card
 from ggeur.runs.exports.numbers import colours_of, numbers
 from ggeur.runs.model import Model

@@ -1,6 +1,6 @@
 """A model as an ONNX graph: embeddings in, pictures, or prepared pixels where its encoder is ONNX too; labels out.
 
-The graph computes what `Model.probabilities` does, step by step and in the same type: a solved head in float64.
+The graph computes what `Model.probabilities` does, step by step and in the same type: a one-shot classifier in float64.
 """
 
 import json
@@ -15,7 +15,7 @@ from ggeur.data.files import write_bytes
 from ggeur.encode.onnx import OnnxEncoder
 from ggeur.heads import IMAGES
 from ggeur.heads.cosine import SCALE
-from ggeur.privacy.ball import Ball, basis_of
+from ggeur.privacy.bounded_norm import BoundedNorm, basis_of
 from ggeur.runs.exports.numbers import is_double, numbers, picture_shape
 from ggeur.runs.exports.onnx_networks import network
 from ggeur.runs.exports.onnx_nodes import Nodes
@@ -94,7 +94,7 @@ def _length(n: Nodes, x: str) -> str:
     return n("Sqrt", n.reduced("ReduceSum", n("Mul", x, x), 1))
 
 
-def _ball(n: Nodes, ball: Ball, p: int, x: str) -> str:
+def _ball(n: Nodes, ball: BoundedNorm, p: int, x: str) -> str:
     if ball.projection is not None:
         x = n("MatMul", x, basis_of(p, ball.projection))
     if ball.radius is None:

@@ -10,9 +10,9 @@ from ggeur.core.errors import GgeurError
 from ggeur.data.files import cannot, write_bytes
 from ggeur.federation.ledger import Ledger
 from ggeur.runs.card import card, model_card
-from ggeur.runs.change import current, settled
 from ggeur.runs.model import Model
 from ggeur.runs.site_files import ABOUT, CARD, HEAD, LEDGER, load_ledger, read_receipts
+from ggeur.runs.transaction import current, settled
 
 
 def write_without_statistics(folder: Path, out: Path, *, own: bool = False) -> None:

@@ -84,7 +84,7 @@ byId("here").textContent = location.href;
 fetch("/model").then((response) => response.json()).then((model) => {
   most = 1e6 * model.megabytes;
   const said = [`${model.classes.length} classes`, model.method, model.encoder];
-  if (model.accuracy !== null) said.push(`${model.accuracy} % right on test rows`);
+  if (model.accuracy !== null) said.push(`${model.accuracy} % right on test samples`);
   said.push(model.calibrated ? "probabilities calibrated" : "probabilities uncalibrated");
   byId("about").textContent = said.join(" · ");
   byId("classes").textContent = model.classes.join(", ");

@@ -1,0 +1,159 @@
+"""An augmented set need not exist: clients share the class's geometry, so indices into a bank of noise are the set.
+
+A sample is `base[sample] + sign * bank[noise]`. Client k takes, of each class, as many consecutive samples of that
+class's bank as it has draws, from where the clients before it stopped. While the bank is as large as all draws together
+no sample serves twice and the law is Algorithm 1's, client by client and across clients; past `BANK_BYTES` (or what one
+client draws, if that is more) the bank wraps around: draws of one client stay distinct, those of different clients may
+then share a noise vector up to its sign.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.augment import DrawRule, Draws, plan_draws
+from ggeur.core.seeding import generator
+from ggeur.core.threads import THREADS
+from ggeur.core.types import Bool, Int
+
+BANK_BYTES = 2**28  # benchmarks/README.md has what sharing costs and what a smaller bank saves
+_BLOCK = 256  # samples drawn from one stream, so that a site can make the few samples it needs
+
+
+class AugmentedSet(NamedTuple):
+    """One client's training set as indices; its first `originals` samples are the client's own, without noise."""
+
+    sample: NDArray[np.int32]  # into the base: table samples, then prototypes
+    noise: NDArray[np.int32]  # sample of the bank, negative for sign -1; 0 is the zero sample, and no noise
+    y: NDArray[np.int32]
+    originals: int
+
+    def materialise(self, base: NDArray[Any], bank: NDArray[np.float32] | None) -> NDArray[np.float32]:
+        """The set as an array."""
+        x = base[self.sample].astype(np.float32)
+        if bank is not None:
+            x += np.sign(self.noise)[:, None] * bank[np.abs(self.noise)]
+        return x
+
+
+@dataclass(frozen=True)
+class BankLayout:
+    """How many samples each class's bank has, and where each client starts in it; sample 0 of the whole bank is
+    zero.
+    """
+
+    size: Int  # (C,)
+    offset: Int  # (K, C)
+
+    @classmethod
+    def of(cls, draws: Int, dimension: int, bank_bytes: int = BANK_BYTES) -> "BankLayout":
+        """The layout for `draws` (K, C), the number of draws of each client and class."""
+        total, largest = draws.sum(axis=0), draws.max(axis=0, initial=0)
+        room = bank_bytes // (4 * dimension)
+        fair = room // max(int(np.count_nonzero(total)), 1)
+        size = total if total.sum() <= room else np.maximum(np.minimum(total, fair), largest)
+        before = np.cumsum(draws, axis=0) - draws
+        return cls(size, before % np.maximum(size, 1))
+
+    @property
+    def whole(self) -> "BankPiece":
+        """All of the bank, for whoever simulates all clients."""
+        return BankPiece(np.zeros_like(self.size), self.size, self.size)
+
+
+class BankPiece(NamedTuple):
+    """Consecutive samples of each class's bank: all of them, or those that one client draws."""
+
+    first: Int  # (C,) sample of the class's bank that comes first here; past the last it goes on at the beginning
+    length: Int  # (C,)
+    size: Int  # (C,) samples of the class's whole bank
+
+    def noise_rows(self, offset: Int, client: int, label: Int, seed: int) -> NDArray[np.int32]:
+        """Signed samples of this piece for the draws of a client that starts at `offset` (C,) in it, class by class."""
+        first = 1 + np.cumsum(self.length) - self.length
+        samples = [
+            first[c] + (offset[c] + np.arange(m)) % self.length[c]
+            for c, m in enumerate(np.bincount(label, minlength=len(self.length)))
+            if m
+        ]
+        sign = generator(seed, "signs", client).choice(np.array([-1, 1]), len(label))
+        return np.asarray(sign * np.concatenate([np.zeros(0, np.int64), *samples]), np.int32)
+
+    def noise(self, factors: NDArray[np.float32], factor_of: Int, seed: int) -> NDArray[np.float32]:
+        """The piece itself, (1 + sum of lengths, p): a zero sample, then each class's noise vectors in turn.
+
+        `factors` (m, p, p) turn white noise into noise along a shape; `factor_of` (C,) says which is a class's.
+        """
+        held, p = np.flatnonzero(self.length).tolist(), factors.shape[-1]
+        bank = np.zeros((1 + int(self.length.sum()), p), np.float32)
+        end = 1 + np.cumsum(self.length)
+
+        def fill(c: int) -> None:
+            samples = bank[end[c] - self.length[c] : end[c]]
+            done = 0
+            while done < len(samples):  # block by block of the class's bank, and no further than its end
+                sample = (int(self.first[c]) + done) % int(self.size[c])
+                block, skip = sample - sample % _BLOCK, sample % _BLOCK
+                some = samples[done : done + min(_BLOCK - skip, int(self.size[c]) - sample)]
+                eps = generator(seed, "noise", c, block).standard_normal((_BLOCK, p), np.float32)
+                some[:] = eps[skip : skip + len(some)]
+                done += len(some)
+            samples[:] = samples @ factors[factor_of[c]]
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(fill, held))
+        return bank
+
+
+class NoisePlace(NamedTuple):
+    """Where a client's draws find their noise."""
+
+    piece: BankPiece
+    offset: Int  # (C,) where the client starts in it
+    client: int
+    seed: int
+
+
+def training_set(
+    own: Int,
+    y: Int,
+    rule: DrawRule | None,
+    present: Bool,
+    noise: NoisePlace | None,
+    prototypes_at: int,
+    *,
+    expected: bool = False,
+) -> AugmentedSet:
+    """The set of a client that holds base samples `own` with labels `y` and draws by `rule`, or not at all.
+
+    `present` (D, C) marks the prototypes it may draw around, which lie in the base from `prototypes_at` on. Where the
+    draws' loss is `expected`, there is no bank, and a 1 in place of its sample marks what would be drawn.
+    """
+    draws = Draws(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    if rule is not None:
+        draws = plan_draws(y, present.shape[1], rule, present)
+    signed = np.ones(len(draws.sample), np.int32) if expected else None
+    if noise is not None:
+        signed = noise.piece.noise_rows(noise.offset, noise.client, draws.label, noise.seed)
+    return augmented_set(own, y, draws, signed, prototypes_at)
+
+
+def augmented_set(own: Int, y: Int, draws: Draws, noise: NDArray[np.int32] | None, prototypes_at: int) -> AugmentedSet:
+    """The set of a client that holds table samples `own` with labels `y` and makes `draws`.
+
+    A draw around prototype j is around base sample `prototypes_at + j`.
+    """
+    n = len(own)
+    sample = np.where(
+        draws.sample < n, np.append(own, 0)[np.minimum(draws.sample, n)], prototypes_at + draws.sample - n
+    )
+    still = np.zeros(len(sample), np.int32) if noise is None else noise
+    return AugmentedSet(
+        np.concatenate([own, sample]).astype(np.int32),
+        np.concatenate([np.zeros(n, np.int32), still]),
+        np.concatenate([y, draws.label]).astype(np.int32),
+        n,
+    )

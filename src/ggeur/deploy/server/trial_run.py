@@ -1,0 +1,79 @@
+"""One trial of an experiment on real machines: what is common to those that are trained and those that are solved."""
+
+import secrets
+import time
+from typing import Any
+
+import numpy as np
+
+from ggeur.core.units import Units
+from ggeur.data.table import EmbeddingTable
+from ggeur.deploy.server.agreement import Agreement
+from ggeur.deploy.server.collecting import Collector, EachSite
+from ggeur.deploy.server.journal import Journal
+from ggeur.deploy.server.roster import Roster
+from ggeur.deploy.server.scores import LastScores
+from ggeur.deploy.server.secure_aggregation import SecureAggregation
+from ggeur.deploy.server.secure_statistics import MaskedStatistics
+from ggeur.deploy.wire.ask import Grid
+from ggeur.experiment.evaluation import by_class
+from ggeur.experiment.setup import Setup
+from ggeur.experiment.tracker import Tracker
+from ggeur.heads.head import Params
+from ggeur.runs.folder import RunFolder
+from ggeur.runs.result import Trial
+from ggeur.settings.schema import Settings
+
+
+class TrialRun:
+    """One trial, which `tracker` follows, over the sites of Flower's `grid`, kept in `folder` and told in `journal`."""
+
+    def __init__(self, grid: Grid, folder: RunFolder, journal: Journal, tracker: Tracker) -> None:
+        self._folder, self._journal, self._tracker = folder, journal, tracker
+        self._setup = Setup.of(tracker.point)
+        self._began = time.monotonic()
+        common: dict[str, Any] = {
+            "run": secrets.token_hex(16),
+            "trial": tracker.number,
+            "seed": tracker.seed,
+            "point": _whole(tracker.point),
+        }
+        self._roster = Roster(grid, tracker.point.federate, journal, common)
+        self._collector: Collector = EachSite(self._roster)
+        self._sums: SecureAggregation | None = None
+        privacy = tracker.point.privacy
+        if privacy.secure_aggregation:
+            self._sums = SecureAggregation(self._roster, folder.sums(tracker.number) / "attempt.json")
+            self._collector = MaskedStatistics(self._roster, self._sums, privacy.radius or 0.0)
+
+    def _note_traffic(self) -> None:
+        """Bytes up and down per site."""
+        trial, sites = self._tracker.trial, max(len(self._roster.clients), 1)
+        trial.bytes_up, trial.bytes_down = self._roster.bytes_up // sites, self._roster.bytes_down // sites
+
+    def _finish(self, head: Params, last: LastScores, units: Units | None, solved: str | None = None) -> Trial:
+        """The end of the trial: its `head`, for samples in `units`, as the sites scored it `last`.
+
+        `solved` is the kind of head that was solved for, or is a method's own, if not trained as [train] says.
+        """
+        self._note_traffic()
+        agreement, tracker = self._roster.agreement, self._tracker
+        assert agreement is not None
+        tested = {
+            name: sum(site[name][1] for site in last.scores.values() if name in site) for name in agreement.domains
+        }
+        about, seconds = _table_without_rows(agreement), time.monotonic() - self._began
+        tracker.finish(head, by_class(last.confusion), seconds, about, units, tested, solved)
+        return tracker.trial
+
+
+def _whole(point: Settings) -> dict[str, Any]:
+    """With all defaults, as a site adds none; but for [privacy], of which some go only with others that are set."""
+    privacy = {"privacy": point.privacy.model_dump(mode="json", exclude_defaults=True)}
+    return point.model_dump(mode="json") | privacy
+
+
+def _table_without_rows(agreement: Agreement) -> EmbeddingTable:
+    """For what only asks about classes, dimensions and the encoder."""
+    x, y = np.zeros((0, agreement.dimension), np.float32), np.zeros(0, np.int64)
+    return EmbeddingTable(x, y, class_names=agreement.classes, meta=agreement.encoder)

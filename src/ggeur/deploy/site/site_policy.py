@@ -1,0 +1,117 @@
+"""What a site holds out for, whatever a server asks: a threshold, and a budget for all that it ever sends under noise.
+
+Messages under Gaussian noise add up by the squares of their mu, so a budget (epsilon, delta) is one of mu.
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ggeur.core.errors import GgeurError
+from ggeur.data.files import lock_file, write_bytes
+from ggeur.privacy.calibration import gaussian_scale
+from ggeur.settings.privacy import Privacy
+
+_BOOK = "privacy.jsonl"
+_ROUNDING = 1e-9  # of a budget, so that one message may spend all of it
+_MOVED = {"record": 1.0, "client": 2.0}  # by a record, in what the noise is for: a client's message is cut to that
+
+
+class SitePolicy(NamedTuple):
+    """A site answers if groups under `min_count` samples stay; or if all its messages are (`epsilon`,
+    `delta`)-private.
+    """
+
+    min_count: int = 0
+    epsilon: float | None = None
+    delta: float = 1e-5
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> "SitePolicy":
+        """Those with which a node was started."""
+        try:
+            epsilon, delta = config.get("epsilon"), float(config.get("delta") or cls().delta)
+            made = cls(int(config.get("min-count") or 0), None if epsilon is None else float(epsilon), delta)
+        except (ValueError, OverflowError) as error:
+            raise GgeurError(f"min-count, epsilon and delta of a node are numbers: {error}.") from error
+        if made.min_count < 0 or not (made.epsilon is None or 0 < made.epsilon < math.inf) or not 0 < delta <= 0.1:
+            raise GgeurError("A node's min-count is 0 or more, its epsilon above 0, its delta above 0 and at most 0.1.")
+        if made.epsilon is not None:
+            gaussian_scale(made.epsilon, made.delta)  # better now than at the first message
+        return made
+
+    def check(self, asked: Privacy) -> None:
+        """GgeurError where what is `asked` would send more than this."""
+        if self.epsilon is not None:
+            if asked.epsilon is None:
+                raise GgeurError(
+                    f"this site was started with --epsilon {self.epsilon:g}, and answers under [privacy] epsilon alone"
+                )
+        elif asked.least_rows < self.min_count:
+            has = f"is {asked.min_count}" if asked.epsilon is None else "acts after the noise: start it with --epsilon"
+            raise GgeurError(
+                f"this site was started with --min-count {self.min_count}, and [privacy] min_count here {has}"
+            )
+
+    def afford(self, root: Path, asked: Privacy) -> None:
+        """GgeurError where a message as `asked`, with all that the book in `root` has, would be over the budget."""
+        if self.epsilon is None:
+            return
+        spent = sum(mu**2 for mu in (_mu(one) for one in _book(root)))
+        mu, most = _mu(asked.model_dump()), 1 / gaussian_scale(self.epsilon, self.delta)
+        if spent + mu**2 > most**2 * (1 + _ROUNDING):
+            raise GgeurError(
+                f"this site was started with --epsilon {self.epsilon:g}: of mu {most:.3g} in all it has spent "
+                f"{math.sqrt(spent):.3g}, and this message would cost {mu:.3g}"
+            )
+
+    def score(self, root: Path, message: str, head: str) -> None:
+        """GgeurError unless the run of a `message` was paid for, and no other `head` has been scored in it.
+
+        Right answers have no noise, so their number is bounded by what is spent.
+        """
+        if self.epsilon is None:
+            return
+        run = message.rpartition("-")[0]
+        mark = root / "sent" / f"{run}.scored"
+        if not any(str(one["message"]).rpartition("-")[0] == run for one in _book(root)):
+            raise GgeurError("this site scores a head in runs alone that it has sent statistics in")
+        if mark.exists() and mark.read_text(encoding="utf-8") != head:
+            raise GgeurError("this site has scored another head in this run, and scores one")
+        mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_bytes(mark, head.encode())
+
+
+def spending(root: Path) -> ExitStack:
+    """Hold the site's books: what is looked up in them and what is then written must not come between two others."""
+    root.mkdir(parents=True, exist_ok=True)
+    return lock_file(root / ".books", "this site is answering another message under its budget; ask it again")
+
+
+def note_spending(root: Path, message: str, asked: Privacy) -> None:
+    """Write into the site's book in `root` what a `message` has cost."""
+    spent = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "message": message}
+    with (root / _BOOK).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(spent | {"epsilon": asked.epsilon, "delta": asked.delta, "unit": asked.unit}) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _book(root: Path) -> Iterator[dict[str, Any]]:
+    path = root / _BOOK
+    try:
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            one = json.loads(line)
+            yield {name: one[name] for name in ("message", "epsilon", "delta", "unit")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise GgeurError(f"this site's book of what it has spent, {path.name}, cannot be read: {error}") from error
+
+
+def _mu(one: Mapping[str, Any]) -> float:
+    """Of a record, by a message under that epsilon and delta."""
+    return _MOVED[str(one["unit"])] / gaussian_scale(float(one["epsilon"]), float(one["delta"]))

@@ -1,0 +1,144 @@
+"""The clients of a stack, as lanes: what each holds, and how those that are called train, many in one call.
+
+A lane is a client of a run, run * K + client. What it computes does not depend on what it runs beside: its batches,
+keys and weights are functions of seed, round and client.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.seeding import PREPARE, TRAIN
+from ggeur.core.types import Int, Tree
+from ggeur.engine import trees
+from ggeur.engine.chunks import Chunks
+from ggeur.engine.local import ClientBatch, batch_order, local_training, power_of_two, preparation
+from ggeur.engine.method_head import frozen, heavy
+from ggeur.engine.stack import Run, few_sizes, stack_runs
+from ggeur.engine.training import Training
+from ggeur.methods.algorithm import Iterative
+
+_SENT_BYTES = 2**18  # by a server, past which it is not copied for every client
+
+
+class Done(NamedTuple):
+    """What some lanes have made of a round."""
+
+    messages: Tree
+    clients: Tree
+    ends: Tree  # () where heads are broadcast
+    losses: NDArray[Any]
+
+
+class ClientGroups:
+    """All lanes of `runs`, which train by the methods `each` and alike but for the numbers of `trainings`."""
+
+    def __init__(self, runs: Sequence[Run], each: Sequence[Iterative], trainings: Sequence[Training]) -> None:
+        self._runs, self._training, self._recipe = runs, trainings[0], each[0].recipe
+        self.n_clients = len(runs[0].sets)
+        stack = stack_runs(runs, self._training.storage)
+        self._base, self._bank = jax.tree.map(jnp.asarray, (stack.base, stack.bank))
+        self._shapes = [jax.tree.map(jnp.asarray, run.shapes) for run in runs]
+        self.dtype = jnp.promote_types(self._base.dtype, jnp.float32)
+        self._sets = [s for run in stack.sets for s in run]
+        self.ids = np.concatenate([np.arange(self.n_clients) if run.ids is None else run.ids for run in runs])
+        self.steps = np.array([self._training.steps(len(s.y)) for s in self._sets])
+        numbers = [t.numbers(one) for t, one in zip(trainings, each, strict=True)]
+        self.numbers = jax.tree.map(lambda *a: np.array(a, self.dtype), *numbers)  # stacked over runs
+        self.frozen, self._pictures = frozen(each[0]), runs[0].pictures  # one for all, as the recipe is
+        alone = heavy(each[0]) or self._pictures is not None
+        self._chunks = Chunks(self._training.batch_size, self._base.shape[1], alone)
+
+    def able(self, r: int) -> Int:
+        """The clients of a run that have samples; the others never take part."""
+        return np.flatnonzero(self.steps[r * self.n_clients : (r + 1) * self.n_clients])
+
+    def prepared(self) -> Tree:
+        """Every client's message before round 1, stacked over lanes; zeros from a client without samples."""
+        run = preparation(self._recipe, self._training.batch_size)
+        able = np.flatnonzero(self.steps)
+        chunks = self._chunks.of(able, self.steps[able])
+        made = []
+        for lanes in chunks:
+            numbers = trees.take(self.numbers.method, lanes // self.n_clients)
+            out = run(self._base, self._bank, self._lane_data(lanes), self._names(PREPARE, 0, lanes), numbers)
+            made.append(jax.tree.map(np.asarray, out))
+        whole = jax.tree.map(lambda a: np.zeros((len(self._sets), *a.shape[1:]), a.dtype), made[0])
+        for lanes, out in zip(chunks, made, strict=True):
+            whole = trees.put(whole, lanes, out)
+        return whole
+
+    def trained(
+        self,
+        active: Int,
+        number: int,
+        sent: list[dict[str, Tree]],
+        clients: Tree,
+        own: Tree,
+        pool: ThreadPoolExecutor,
+    ) -> Done:
+        """What the lanes `active` make of round `number`, in their order.
+
+        `sent` are the servers' words, one per run; `clients` and `own` are all lanes' states, and heads of their own.
+        """
+        apart = len(sent) == 1 or self._shapes[0] is not None or trees.size_in_bytes(sent[0]) > _SENT_BYTES
+        apart = apart or self._chunks.alone
+        chunks = self._divided(active, apart=apart)
+        work = list(pool.map(lambda lanes: self._chunk(lanes, number, sent, clients, own, apart=apart), chunks))
+        done: Done = trees.scatter(work, [np.searchsorted(active, lanes) for lanes in chunks], len(active))
+        return done
+
+    def _divided(self, active: Int, *, apart: bool) -> list[Int]:
+        """Lanes that share a call: of all runs, or `apart`, each of one run, to which alone its server's words go."""
+        run = active // self.n_clients
+        groups = [active[run == r] for r in range(len(self._runs))] if apart else [active]
+        return [lanes for group in groups for lanes in self._chunks.of(group, self.steps[group])]
+
+    def _chunk(
+        self, lanes: Int, number: int, sent: list[dict[str, Tree]], clients: Tree, own: Tree, *, apart: bool
+    ) -> Done:
+        """Train these lanes. Sizes are rounded up where they vary by round, so that few programs are compiled."""
+        batch, steps = self._training.batch_size, self.steps[lanes]
+        size = len(lanes) if self._training.clients_per_round is None else few_sizes(len(lanes))
+        filled = np.resize(lanes, size)  # filling repeats lanes, with no steps to take
+        order = np.full((size, power_of_two(int(steps.max())) * batch), -1, np.int32)
+        for line, lane, count in zip(order, lanes, steps, strict=False):
+            seed, client, n = self._runs[lane // self.n_clients].seed, int(self.ids[lane]), len(self._sets[lane].y)
+            line[: count * batch] = batch_order(seed, number, client, n, int(count), batch)
+        broadcast, run = self._training.broadcast, filled // self.n_clients
+        own_sent = sent[run[0]] if apart else trees.stack([sent[r] for r in run])
+        kind = self._training.optimiser.kind
+        train = local_training(
+            self._recipe, kind, batch, one_server=apart, one_start=apart and broadcast, pictures=self._pictures
+        )
+        out = train(
+            self._base,
+            self._bank,
+            self._shapes[run[0]],
+            self.frozen,
+            self._lane_data(filled),
+            order,
+            np.append(steps, np.zeros(size - len(lanes), steps.dtype)).astype(np.int32),
+            np.int32(steps.max()),
+            own_sent["params"] if broadcast else trees.take(own, filled),
+            own_sent,
+            trees.take(clients, filled),
+            self._names(TRAIN, number, filled),
+            trees.take(self.numbers, run[0] if apart else run),
+        )
+        messages, states, ends, losses = trees.take(jax.tree.map(np.asarray, out), slice(len(lanes)))
+        return Done(messages, states, () if broadcast else ends, losses)
+
+    def _lane_data(self, lanes: Int) -> ClientBatch:
+        sets = [self._sets[i] for i in lanes]
+        return ClientBatch.of(sets, power_of_two(max(len(s.y) for s in sets)), self._runs[0].n_classes)
+
+    def _names(self, purpose: int, number: int, lanes: Int) -> NDArray[np.uint32]:
+        """(L, 4): seed, purpose, round and client of each lane, from which its random key is folded."""
+        seeds = np.array([run.seed for run in self._runs])[lanes // self.n_clients]
+        return np.stack(np.broadcast_arrays(seeds, purpose, number, self.ids[lanes]), axis=1).astype(np.uint32)

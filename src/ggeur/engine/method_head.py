@@ -1,0 +1,42 @@
+"""Methods with a head of their own: what they have frozen on this machine, and what they come to as a head."""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+
+from ggeur.core.types import Tree
+from ggeur.methods.algorithm import Iterative, Recipe
+from ggeur.methods.parts import Released
+
+
+def frozen(trained: Iterative) -> Tree:
+    """What a method neither trains nor sends; nothing of one without a head of its own."""
+    own = trained.method.own
+    return () if own is None else jax.tree.map(jnp.asarray, own.frozen())
+
+
+def heavy(trained: Iterative) -> bool:
+    """Whether every client has a compiled call of its own."""
+    return trained.method.own is not None and trained.method.own.heavy
+
+
+def shown(trained: Iterative, sent: Released, arrays: Tree) -> Tree:
+    """The head that is scored and saved, of what a server sends: what is trained, or what a method makes of it.
+
+    `arrays` are those that are frozen.
+    """
+    if trained.method.own is None:
+        return sent["params"]
+    return _showing(trained.recipe)(sent, arrays, dict(trained.numbers))
+
+
+@lru_cache(maxsize=64)
+def _showing(recipe: Recipe) -> Callable[[Released, Tree, Tree], Tree]:
+    def head(sent: Released, arrays: Tree, numbers: Tree) -> Tree:
+        own = recipe(numbers).own
+        assert own is not None
+        return own.shown(sent, arrays)
+
+    return jax.jit(head)

@@ -1,0 +1,79 @@
+"""An upper bound of GGEUR's loss with infinitely many draws, which is convex: its minimum is the head.
+
+GGEUR trains on x ~ N(m, T_c) around prototypes m. By Jensen, a linear head's expected cross-entropy there is at most
+
+    log sum_j exp((w_j - w_c)'m + b_j - b_c + k/2 (w_j - w_c)' T_c (w_j - w_c))
+
+(Wang et al. 2019, inside the training of a network). Its mean over prototypes plus decay/2 ||W||^2 has one minimum in
+W, and in b up to a shift: no seed, no rate, no rounds. With Sigma = sum_c n_c/n Sigma_c,
+
+    T_c = (1 - g)(a_c Sigma_c + (1 - a_c) Sigma) + g tr(.)/p I,    a_c = n_c / (n_c + kappa p)
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+from ggeur.core.geometry import shrunk
+from ggeur.core.hyperparameters import AtLeastZero, Fraction, Positive
+from ggeur.core.means import covariance_from_means
+from ggeur.core.site_statistics import Breakdown, Covariance, FederationStatistics
+from ggeur.core.types import Float, Int
+from ggeur.methods.algorithm import ClosedForm, Task
+from ggeur.methods.oneshot.descent import minimum
+from ggeur.methods.oneshot.linear_head import linear_head, of_the_last
+
+
+@lru_cache  # one object, so that what it solves is solved once
+def ggeur_limit(
+    *,
+    kappa: AtLeastZero = 4.0,
+    shrinkage: Fraction = 0.1,
+    scale: AtLeastZero = 1.0,
+    decay: Positive = 1e-5,
+    covariance: Covariance = "per-class",
+) -> ClosedForm:
+    """`kappa`: how many samples, in dimensions, a class needs until its own covariance counts as much as the pooled
+    one.
+
+    `shrinkage`: g. `scale`: k, how much of the covariance is drawn. `decay`: of W, for samples in units of their
+    spread. `covariance` is that of [augment]: with "pooled" all classes have one covariance; with "means" they are
+    estimated from the scatter of the clients' means.
+    """
+
+    @of_the_last
+    def solve(s: FederationStatistics, task: Task) -> tuple[Float, Float]:
+        here = np.flatnonzero(s.present)  # a class that nobody holds has no prototypes, and no say
+        m, y, weight = class_prototypes(s)
+        w, b = np.zeros((s.n_classes, s.dimension)), np.zeros(s.n_classes)
+        w[here], b[here] = minimum(m, np.searchsorted(here, y), weight, shapes(s, kappa, shrinkage, scale), decay)
+        return w, b
+
+    return linear_head(covariance, solve, Breakdown("none", "client" if covariance == "none" else "domain"))
+
+
+def class_prototypes(s: FederationStatistics) -> tuple[Float, Int, Float]:
+    """Points (n, p), their classes, and their weights: with several domains every group's mean, and all alike.
+
+    That is Step 2's balance. With one domain every class's mean, weighted by count.
+    """
+    domains = sorted(set(s.domain))
+    by_domain = [
+        FederationStatistics.of((0, m) for d, m in zip(s.domain, s.apart, strict=True) if d == one) for one in domains
+    ]
+    groups = [(m.mean[c], c, m.count[c]) for m in by_domain for c in np.flatnonzero(m.present)]
+    points, y, n = (np.array(column) for column in zip(*groups, strict=True))
+    return points, y, np.full(len(y), 1 / len(y)) if len(domains) > 1 else n / n.sum()
+
+
+def shapes(s: FederationStatistics, kappa: float, g: float, k: float) -> list[Float]:
+    """k T_c of every class that somebody holds, or one for all where the covariances are pooled."""
+    here, p = np.flatnonzero(s.present), s.dimension
+    if s.kind == "none":
+        count, mean = np.stack([m.count for m in s.apart]), np.stack([m.mean for m in s.apart])
+        return list(k * covariance_from_means(count, mean, np.array(s.domain), shrinkage=g)[here])
+    sigma = s.within
+    if s.kind == "pooled":
+        return [k * shrunk(sigma, g)]
+    a = s.count / (s.count + kappa * p)
+    return [k * shrunk(a[c] * s.scatter_of(int(c)) / s.count[c] + (1 - a[c]) * sigma, g) for c in here]

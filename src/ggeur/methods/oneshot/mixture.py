@@ -1,0 +1,80 @@
+"""One Gaussian model per domain, mixed by likelihood: which domain a sample is of is found out, not told.
+
+    score_c(x) = log sum_s exp(-1/2 (x - M_sc)' S_s^-1 (x - M_sc) - 1/2 log |S_s|)
+    S_s = (scatter of s within its classes + tau W) / (n_s + tau), shrunk by g;  W = scatter within all groups / n
+    M_sc = (n_sc m_sc + k (a_s + b_c)) / (n_sc + k)
+
+The additive means a_s + b_c, a least-squares fit to the groups that there are, stand in for those that nobody has seen.
+"""
+
+from functools import lru_cache
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+from scipy.linalg import solve_triangular
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.geometry import shrunk
+from ggeur.core.hyperparameters import Fraction, Positive
+from ggeur.core.site_statistics import Breakdown, FederationStatistics, SiteStatistics
+from ggeur.core.types import Float
+from ggeur.heads.head import Params
+from ggeur.methods.algorithm import ClosedForm, Task
+
+NEVER = -1e9  # the score of a class that nobody holds, finite as numbers of a head must be
+_LEAST = 1e-8  # variance that every direction has, of samples whose own is about one: what is singular can be solved
+_FIT = 1e-3  # penalty on a_s, in samples: which of a and b a common shift is part of must be decided
+
+
+@lru_cache
+def mixture(
+    *, tau: Annotated[float, Field(ge=0)] = 300.0, shrinkage: Fraction = 0.01, fill: Positive = 10.0
+) -> ClosedForm:
+    """`tau`: how many samples of all domains a domain's covariance leans on; infinite gives all domains one.
+
+    `shrinkage`: g. `fill`: k, how many samples the additive mean of a group counts for.
+    """
+
+    def solve(total: FederationStatistics, task: Task) -> Params:
+        if not total.present.any():
+            raise GgeurError("There are no samples at all, so no head can be solved for.")
+        units = total.units
+        s = total.standard
+        means = group_means(s.apart, fill)
+        roots = [np.linalg.cholesky(sigma) for sigma in covariances(s.apart, tau, shrinkage)]
+        whiten = np.stack([solve_triangular(root, np.eye(s.dimension), lower=True) for root in roots])
+        white = means @ whiten.swapaxes(1, 2)
+        log_det = np.array([2 * np.log(np.diag(root)).sum() for root in roots])
+        offset = -((white**2).sum(axis=2) + log_det[:, None]) / 2
+        return {
+            "center": units.shift,
+            "whiten": (whiten / units.scale).astype(np.float32),
+            "means": white.astype(np.float32),
+            "offset": np.where(s.present, offset, NEVER),
+        }
+
+    return ClosedForm("pooled", solve, Breakdown("pooled"), head="mixture")
+
+
+def covariances(sites: tuple[SiteStatistics, ...], tau: float, g: float) -> list[Float]:
+    """S_s (p, p) of every domain."""
+    n, scatter = [float(m.count.sum()) for m in sites], [m.scatter_of(0) for m in sites]
+    within, p = np.sum(scatter, axis=0) / sum(n), sites[0].dimension
+    if np.trace(within) < _LEAST * p:  # a sample a group, or samples all alike: what scatter there is is rounding
+        return [np.eye(p)] * len(sites)
+    if np.isinf(tau):
+        return [shrunk(within, g) + _LEAST * np.eye(p)] * len(sites)
+    floor = _LEAST * np.eye(p)
+    return [shrunk((own + tau * within) / (samples + tau), g) + floor for own, samples in zip(scatter, n, strict=True)]
+
+
+def group_means(sites: tuple[SiteStatistics, ...], k: float) -> Float:
+    """M_sc (S, C, p), where no group is empty."""
+    n, m = np.stack([s.count for s in sites]), np.stack([s.mean for s in sites])
+    # sum_sc n_sc |m_sc - a_s - b_c|^2 + penalty |a|^2 is least where this system holds, a and b stacked
+    normal = np.block([[np.diag(n.sum(axis=1) + _FIT), n], [n.T, np.diag(n.sum(axis=0) + (n.sum(axis=0) == 0))]])
+    samples = n[:, :, None] * m
+    fit = np.linalg.solve(normal, np.concatenate([samples.sum(axis=1), samples.sum(axis=0)]))
+    additive = fit[: len(n), None] + fit[None, len(n) :]
+    return np.asarray((samples + k * additive) / (n[:, :, None] + k))

@@ -1,0 +1,77 @@
+"""Real numbers as whole ones modulo 2^64, in which masks are uniform and sums are exact.
+
+A number is divided by a public bound, a power of two, and keeps as many binary places as the sum of all terms leaves
+room for: 60 for four terms, 56 for fifty. What is beyond its bound is refused, as it would come out as another number.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggeur.core.errors import GgeurError
+
+Vector = NDArray[np.uint64]
+_LEAST_BITS = 40
+
+
+class Block(NamedTuple):
+    """An array of a message: its name, its shape, and how large its numbers may be at one site."""
+
+    name: str
+    shape: tuple[int, ...]
+    bound: float
+
+    @property
+    def size(self) -> int:
+        """How many numbers it has."""
+        return math.prod(self.shape)
+
+    @property
+    def exponent(self) -> int:
+        """Of the power of two above its bound."""
+        return math.frexp(self.bound)[1]
+
+
+def places(terms: int) -> int:
+    """The binary places that numbers keep in a sum of so many `terms`.
+
+    >>> places(4), places(50)
+    (60, 56)
+    """
+    bits = 62 - (terms - 1).bit_length()
+    if bits < _LEAST_BITS:
+        raise GgeurError(f"A secure aggregation of {terms} sites would keep fewer than {_LEAST_BITS} binary places.")
+    return bits
+
+
+def encode(arrays: Mapping[str, NDArray[Any]], blocks: Sequence[Block], terms: int) -> Vector:
+    """One vector of all `arrays`, which are as `blocks` say, to be a term of so many."""
+    bits, vector, at = places(terms), np.empty(sum(b.size for b in blocks), np.uint64), 0
+    for block in blocks:
+        values = np.asarray(arrays[block.name], np.float64)
+        if values.shape != block.shape:
+            raise GgeurError(f"the array '{block.name}' has shape {values.shape}, not {block.shape}")
+        if not np.isfinite(values).all():
+            raise GgeurError(f"the array '{block.name}' holds NaN or infinite values, which cannot be added up")
+        if values.size and float(np.abs(values).max()) > block.bound:
+            raise GgeurError(
+                f"the array '{block.name}' holds values beyond {block.bound:g}, the public bound of a secure "
+                f"aggregation"
+            )
+        whole = np.rint(np.ldexp(values.ravel(), bits - block.exponent)).astype(np.int64)
+        vector[at : at + block.size] = whole.view(np.uint64)
+        at += block.size
+    return vector
+
+
+def decode(total: Vector, blocks: Sequence[Block], terms: int) -> dict[str, NDArray[np.float64]]:
+    """The arrays that a `total` of so many terms stands for."""
+    bits, found, at = places(terms), {}, 0
+    for block in blocks:
+        whole = total[at : at + block.size].view(np.int64).astype(np.float64)
+        found[block.name] = np.ldexp(whole, block.exponent - bits).reshape(block.shape)
+        at += block.size
+    return found

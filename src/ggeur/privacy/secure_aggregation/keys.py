@@ -1,0 +1,129 @@
+"""Who is in an attempt, and that it is they: keys made for it alone, signed by sites whose public keys are known.
+
+The server carries the keys, and could put its own in between. So each is signed by the key of the site's node, and the
+other sites hold the signature to a roster of public keys that they got by another way than through the server.
+"""
+
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ggeur.core.errors import GgeurError
+from ggeur.data.files import cannot
+
+
+class Attempt(NamedTuple):
+    """One try at a sum: of which run, `what` is added up, a name that is never used again, and who is in it."""
+
+    run: str
+    what: str
+    name: str
+    sites: tuple[int, ...]
+
+    def text(self, *more: Any) -> bytes:
+        """What is signed or hashed: all of it, and `more`."""
+        return json.dumps(["ggeur secure aggregation 1", *self, *more]).encode()
+
+
+class Secrets(NamedTuple):
+    """What a site keeps to itself during an attempt, in hexadecimal: its X25519 key, and the seed of its own mask."""
+
+    private: str
+    seed: str
+
+    @classmethod
+    def new(cls) -> "Secrets":
+        return cls(secrets.token_hex(32), secrets.token_hex(32))
+
+
+class Announced(NamedTuple):
+    """A site's public key for an attempt, of which domains it has samples, and its signature on both."""
+
+    public: str
+    domains: tuple[str, ...]
+    signature: str
+
+
+def announce(attempt: Attempt, site: int, own: Secrets, domains: tuple[str, ...], node_key: Path) -> Announced:
+    """What `site` tells the others, signed by the key in the file `node_key`."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    public = X25519PrivateKey.from_private_bytes(bytes.fromhex(own.private)).public_key().public_bytes_raw().hex()
+    return Announced(public, domains, sign(node_key, attempt.text("key", site, public, domains)))
+
+
+def transcript(attempt: Attempt, announced: Mapping[int, Announced]) -> bytes:
+    """A hash of who is in the attempt with which keys: masks are made with it, so that nobody is told another tale."""
+    each = [(site, announced[site].public, announced[site].domains) for site in attempt.sites]
+    return hashlib.sha256(attempt.text("keys", each)).digest()
+
+
+class KnownSites:
+    """The public keys of all sites of a federation, by their numbers, as a file lists them: `0 ecdsa-sha2-... AAAA`."""
+
+    def __init__(self, path: Path) -> None:
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+
+        self._keys: dict[int, Any] = {}
+        self.names: dict[int, str] = {}  # of sites, by their keys: a number may be another site's in another federation
+        with cannot(f"read the roster {path}"):
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        for line in filter(None, (line.partition("#")[0].strip() for line in lines)):
+            number, *key = line.split()
+            if not number.isdecimal() or int(number) in self._keys:
+                raise GgeurError(f"{path} must name each site once, as `0 ecdsa-sha2-nistp384 AAAA...`, not {line!r}.")
+            try:
+                self._keys[int(number)] = load_ssh_public_key(" ".join(key[:2]).encode())
+            except (ValueError, UnsupportedAlgorithm) as error:
+                raise GgeurError(f"{path} has no public key of site {number} that can be read.") from error
+            name = hashlib.sha256(key[1].encode()).hexdigest()[:16]
+            if name in self.names.values():
+                raise GgeurError(f"{path} has one public key for two sites, which would then be one.")
+            self.names[int(number)] = name
+
+    def __contains__(self, site: int) -> bool:
+        return site in self._keys
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def check(self, site: int, signature: str, text: bytes) -> None:
+        """Raise unless `signature` on `text` is that of `site`."""
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.hashes import SHA384
+
+        try:
+            self._keys[site].verify(bytes.fromhex(signature), text, ec.ECDSA(SHA384()))
+        except (InvalidSignature, KeyError, ValueError, TypeError, AttributeError) as error:
+            raise GgeurError(
+                f"what came as site {site}'s is not signed by the key that the roster has of it"
+            ) from error
+
+    def check_keys(self, attempt: Attempt, announced: Mapping[int, Announced]) -> None:
+        """Raise unless `announced` are the keys of exactly the sites of `attempt`, each signed by its own."""
+        if announced.keys() != set(attempt.sites):
+            raise GgeurError("the keys are not those of the sites of this attempt")
+        for site, one in announced.items():
+            self.check(site, one.signature, attempt.text("key", site, one.public, one.domains))
+
+
+def sign(node_key: Path, text: bytes) -> str:
+    """The signature on `text` by the private key in the file `node_key`."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.hashes import SHA384
+    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+
+    with cannot(f"read this node's key {node_key}"):
+        content = node_key.read_bytes()
+    try:
+        key = load_ssh_private_key(content, password=None)
+    except (ValueError, TypeError) as error:
+        raise GgeurError(f"{node_key} is no private key that `ggeur federate key` made.") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise GgeurError(f"{node_key} is no private key that `ggeur federate key` made.")
+    return str(key.sign(text, ec.ECDSA(SHA384())).hex())

@@ -1,0 +1,57 @@
+"""JSON that notices bit rot: a file carries the SHA-256 of the rest of it, a line its CRC."""
+
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+from ggeur.settings.old_names import record_of_before
+
+_SEAL = "sha256"
+_LINE = re.compile(rb'(.*), "crc": (\d+)\}\n', re.S)
+
+
+def _digest(tree: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()
+
+
+def sealed(tree: Mapping[str, Any]) -> bytes:
+    """`tree` as JSON with its own checksum; what JSON does not know, such as a date, becomes text."""
+    plain = json.loads(json.dumps(tree, default=str))  # as it will be read: keys are text
+    return json.dumps({**plain, _SEAL: _digest(plain)}, indent=1).encode()
+
+
+def unsealed(content: bytes, keys: set[str]) -> dict[str, Any]:
+    """The tree again, which has no other `keys`; ValueError where it is not what was written.
+
+    Files of earlier versions have no checksum, and pass.
+    """
+    tree = json.loads(content)
+    if not isinstance(tree, dict):
+        raise ValueError("it is not an object")
+    seal = tree.pop(_SEAL, None)
+    if seal is not None and seal != _digest(tree):
+        raise ValueError("its checksum does not match; it was changed or damaged")
+    tree = dict(record_of_before(tree))
+    if not tree.keys() <= keys:
+        raise ValueError(f"it holds {', '.join(sorted(tree.keys() - keys))}, which it should not")
+    return tree
+
+
+def sealed_line(event: Mapping[str, Any]) -> bytes:
+    """One line of JSON with its own checksum."""
+    body = json.dumps(event).encode()[:-1]
+    return body + f', "crc": {zlib.crc32(body)}}}\n'.encode()
+
+
+def unsealed_line(line: bytes) -> dict[str, Any]:
+    """The event again; ValueError where the line is not what was written. Earlier versions' lines have no checksum."""
+    parts = _LINE.fullmatch(line)
+    if parts is not None and zlib.crc32(parts[1]) != int(parts[2]):
+        raise ValueError("its checksum does not match")
+    event = json.loads(line)
+    if not isinstance(event, dict) or not line.endswith(b"\n"):
+        raise ValueError("it is not a whole line")
+    return event

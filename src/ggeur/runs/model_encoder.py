@@ -1,0 +1,50 @@
+"""The encoder that a model was made with, found again by what the model says of it."""
+
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ggeur.core.errors import GgeurError
+from ggeur.encode.encoder import Encoder, about, is_custom_encoder, load_encoder
+from ggeur.runs.model import Model
+
+_UNIT = ", embeddings of unit length"  # what an encoder that scales them says at the end of its preprocessing
+
+
+def encoder_of(model: Model, given: str | None = None) -> Encoder:
+    """The encoder of `model`, or the one `given` by name, which must be the same: weights and preprocessing."""
+    name, said = given or str(model.encoder.get("encoder", "")), str(model.encoder.get("preprocessing", ""))
+    if not name:
+        raise GgeurError("The model does not say what embeds its pictures: name the encoder (--encoder).")
+    if given is None:
+        _check_findable(name)
+    tower = _loaded(name, said)
+    model.check_encoder("The picture", tower.dimension, about(tower))
+    return tower
+
+
+def _check_findable(name: str) -> None:
+    """GgeurError where a model's word is not enough to go by."""
+    if name.startswith("onnx:") and not Path(name.removeprefix("onnx:")).is_file():
+        file = name.removeprefix("onnx:")
+        raise GgeurError(
+            f"The model's pictures are embedded by the ONNX file {file}: say where it is (--encoder onnx:PATH)."
+        )
+    if is_custom_encoder(name):  # to load it is to import that module, on the word of whoever wrote the model
+        raise GgeurError(f"The model's encoder is '{name}', a user's own: if you trust it, name it (--encoder {name}).")
+
+
+@lru_cache(maxsize=1)  # as answers may be asked for one by one
+def _loaded(name: str, said: str) -> Encoder:
+    unit = said.endswith(_UNIT)
+    shape: dict[str, Any] = {}
+    if name.startswith("onnx:") and said.startswith("{"):  # a file does not bring its own
+        try:
+            shape = dict(json.loads(said.removesuffix(_UNIT)))
+        except ValueError as error:
+            raise GgeurError(f"The model's preprocessing cannot be read: {said!r}.") from error
+    try:
+        return load_encoder(name, normalize=unit, **shape)
+    except TypeError as error:  # of a key that is none of ours
+        raise GgeurError(f"The model's preprocessing cannot be read: {said!r}.") from error

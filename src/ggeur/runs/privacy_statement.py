@@ -1,0 +1,79 @@
+"""What [privacy] promises of a model, as model.json keeps it and as people are told."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ggeur.methods import kind_of
+from ggeur.methods.algorithm import ClosedForm, Reference, Selection, ZeroShot
+from ggeur.runs.result import Trial
+from ggeur.settings.schema import Settings
+
+_MOST = 2  # promises that a page or a screen says in full
+_NEIGHBOURS = {
+    "record": "one record more or less, at whichever client",
+    "client": "one client more or less, with all its records",
+}
+
+
+def promise(point: Settings, *, simulated: bool) -> dict[str, Any]:
+    """The promise of a trial with these settings; nothing, where there is none."""
+    p, kind = point.privacy, kind_of(point.train.method)
+    made: dict[str, Any] = {"min_count": p.min_count or None, "radius": p.radius, "projection": p.projection}
+    if kind in (Reference, ZeroShot):  # nobody sends anything
+        if kind is Reference and (p.mechanism is not None or p.secure_aggregation):
+            made["covers"] = "nothing"
+        return {key: value for key, value in made.items() if value is not None}
+    made["secure_aggregation"] = ("simulated" if simulated else True) if p.secure_aggregation else None
+    if p.mechanism is not None:
+        made |= {"epsilon": p.epsilon, "delta": p.delta, "unit": p.unit, "clip": p.clip}
+        made |= {"mu": round(1 / p.mechanism.scale, 6), "neighbours": _NEIGHBOURS[p.unit]}
+        made["covers"] = "everything" if kind in (ClosedForm, Selection) else "statistics"
+        made["noise"] = "simulated" if simulated else "operating system"
+    return {key: value for key, value in made.items() if value is not None}
+
+
+def promised(trials: Iterable[Trial]) -> list[str]:
+    """What was promised of several `trials`, in words, each sentence once; of very different ones, that it differs."""
+    each = list({repr(sorted(trial.privacy.items())): trial.privacy for trial in trials if trial.privacy}.values())
+    if len(each) > _MOST:
+        return ["Samples differ in what they promise of privacy; the model.json of each says what."]
+    return list(dict.fromkeys(sentence for made in each for sentence in sentences(made)))
+
+
+def sentences(made: Mapping[str, Any]) -> list[str]:
+    """A promise in words."""
+    said = []
+    if made.get("covers") == "nothing":
+        said.append("A bound is trained on samples as they are: nothing of [privacy] but their clipping covers it.")
+    if "epsilon" in made:
+        said.append(
+            f"Differentially private with epsilon = {made['epsilon']:g} and delta = {made['delta']:g} for "
+            f"{made['neighbours']} (unit: {made['unit']}), by Gaussian noise on what clients send "
+            f"(mu = {made['mu']:.3g})."
+        )
+        said.append(
+            "It covers everything that is made of the statistics, this model included; accuracies that sites report "
+            "of their test samples are outside it."
+            if made["covers"] == "everything"
+            else "It covers the statistics alone: clients then train on their own samples, and what they send in "
+            "rounds, "
+            "this model included, is outside it."
+        )
+        if made["noise"] == "simulated":
+            said.append("The noise came from the run's seed: it shows what privacy costs, and protects nobody.")
+    if "radius" in made:
+        said.append(f"Samples longer than {made['radius']:g} are scaled down to that, also when the model is used.")
+    if "projection" in made:
+        said.append(f"Samples are first taken to a public subspace of {made['projection']} dimensions.")
+    if "min_count" in made:
+        what = "a noisy total of" if "epsilon" in made else ""
+        few = f"{what} fewer than {made['min_count']} samples".strip()
+        said.append(f"Classes with {few} took no part" + ("." if "epsilon" in made else " at that site."))
+    if "secure_aggregation" in made:
+        said.append(
+            "Sums were secure: the server saw the total of all sites, and no site's own. No single site "
+            "can join the model or be forgotten."
+            if made["secure_aggregation"] is True
+            else "Sums were taken as secure ones would be; a simulation masks nothing."
+        )
+    return said

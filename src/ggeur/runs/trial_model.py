@@ -1,0 +1,53 @@
+"""The model that a trial of a run comes to: its head, with what is needed to use it and what it says of itself."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ggeur.core.units import Units
+from ggeur.data.table import EmbeddingTable
+from ggeur.heads import described, sizes
+from ggeur.heads.head import Params
+from ggeur.runs.model import Model
+from ggeur.runs.result import Trial
+from ggeur.settings.schema import Settings
+
+_ENCODER = ("encoder", "weights", "preprocessing", "dimension")
+
+
+def model_of_cell(
+    trial: Trial,
+    params: Params,
+    point: Settings,
+    table: EmbeddingTable,
+    units: Units | None,
+    solved: str | None,
+    scored: Mapping[str, float] | None,
+    test_rows: Mapping[str, int] | None,
+) -> Model:
+    """The model of the head `params` that the `trial` with these settings ended with, on rows of `table` in `units`.
+
+    `solved` is the kind of head that was solved for, if not trained as [train] says; `scored` is how it does on each
+    domain, of so many `test_rows`. It names no path of the machine that it was made on.
+    """
+    head = solved or point.train.head
+    tree = point.model_dump(mode="json", exclude_none=True)
+    algorithm = {"method": trial.method, "augmentation": trial.augment, "seed": trial.seed, "taken": trial.taken}
+    settings = {"dataset": table.meta.get("dataset"), "partition": tree["partition"], "train": tree["train"]}
+    metrics: dict[str, Any] = {}
+    if scored:
+        avg = sum(scored.values()) / len(scored)
+        metrics = {"domains": dict(scored), "avg": avg, "rows": dict(test_rows or {})}
+    return Model(
+        params,
+        head,
+        table.dimension,
+        table.class_names,
+        {key: table.meta[key] for key in _ENCODER if key in table.meta},
+        sizes(head, params) if solved else described(head, point.head_parameters),
+        units,
+        algorithm={key: value for key, value in algorithm.items() if value != ""},
+        settings={key: value for key, value in settings.items() if value is not None},
+        metrics=metrics,
+        privacy=trial.privacy,
+        ball=point.privacy.ball,
+    )

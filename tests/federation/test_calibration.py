@@ -1,0 +1,186 @@
+"""A temperature by samples left out: against a grid, against scikit-learn's curve, and a head that it does not
+change.
+"""
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax, softmax
+
+import ggeur
+from ggeur.federation.calibration import CrossValidatedScores, calibration_error, coverage, temperature
+
+RNG = np.random.default_rng(0)
+
+
+def scores(n=400, classes=5, sharpness=2.5):
+    z = sharpness * RNG.normal(size=(n, classes))
+    y = np.array([RNG.choice(classes, p=p) for p in softmax(z / 2, axis=1)])
+    return CrossValidatedScores(z, y, RNG.dirichlet(np.ones(n)))
+
+
+def test_the_temperature_has_the_least_loss_of_a_grid():
+    s = scores()
+    e = 1 / (len(s.y) + 2)
+    target = np.full(s.logits.shape, e / 4)
+    target[np.arange(len(s.y)), s.y] = 1 - e
+    grid = np.exp(np.linspace(-2, 2, 2001))
+    loss = [-(s.weight @ (target * log_softmax(s.logits / t, axis=1)).sum(axis=1)) for t in grid]
+    assert temperature(s) == pytest.approx(grid[np.argmin(loss)], rel=3e-3)
+
+
+def test_where_all_are_right_it_stays_above_zero():
+    z = 10 * np.eye(3)[np.tile([0, 1, 2], 20)]
+    t = temperature(CrossValidatedScores(z, z.argmax(axis=1), np.full(60, 1 / 60)))
+    sure = softmax(z / t, axis=1).max()
+    assert sure == pytest.approx(1 - 1 / 62, abs=1e-3), "as sure as sixty right answers allow"
+
+
+def test_the_calibration_error_by_hand():
+    p = np.array([[0.95, 0.05], [0.95, 0.05], [0.6, 0.4], [0.4, 0.6]])
+    y, even = np.array([0, 1, 0, 0]), np.ones(4)
+    # one bin with 0.95 twice, half right; one with 0.6 twice, half right
+    assert calibration_error(p, y, even) == pytest.approx(100 * (0.5 * 0.45 + 0.5 * 0.1))
+    assert calibration_error(p, y, np.array([1.0, 0, 0, 0])) == pytest.approx(5)
+
+
+def test_coverage_by_hand():
+    p = np.array([[0.9, 0.1], [0.3, 0.7], [0.45, 0.55], [0.2, 0.8]])
+    found = coverage(p, np.array([0, 0, 1, 1]), np.ones(4), (0.0, 0.6, 0.85, 0.95))
+    assert found == [[0.0, 100.0, 75.0], [0.6, 75.0, pytest.approx(200 / 3)], [0.85, 25.0, 100.0]]
+
+
+def sites(n=60, p=6, seed=0):
+    rng = np.random.default_rng(seed)
+    found = {}
+    for name, shift in (("north", 0.0), ("south", 0.6)):
+        y = np.arange(n) % 3
+        x = rng.normal(size=(n, p)) + shift + 1.2 * np.eye(p)[y]
+        test = np.arange(n) % 4 == 0
+        found[name] = ggeur.EmbeddingTable(x=x, y=y, class_names=("ant", "bee", "cat"), test=test)
+    return found
+
+
+def test_fit_calibrates_without_changing_the_head_and_says_on_what(tmp_path):
+    plain, warm = (ggeur.fit(sites(), method="ridge", calibrate=c, out=tmp_path / str(c)) for c in (False, True))
+    np.testing.assert_array_equal(plain.params_["W"], warm.params_["W"])
+    t = warm.calibration_["temperature"]
+    assert plain.calibration_ == {} and t < 0.7, "ridge's scores are far too flat as they are"
+    assert warm.calibration_["validation"]["samples"] == 90 and warm.calibration_["test"]["samples"] == 30
+    for samples in ("validation", "test"):
+        assert warm.calibration_[samples]["error"] < warm.calibration_[samples]["error_before"]
+    x = sites()["north"].x
+    np.testing.assert_allclose(
+        warm.predict_proba(x), ggeur.load_model(tmp_path / "True").predict(x).probabilities, atol=1e-6
+    )
+    assert (warm.predict(x) == plain.predict(x)).all()
+    told = [(tmp_path / str(c) / "card.md").read_text() for c in (False, True)]
+    assert "uncalibrated" in told[0] and "uncalibrated" not in told[1] and "calibration error" in told[1]
+
+
+def test_rows_left_out_are_left_out_of_the_heads_that_judge_them():
+    """By hand: four folds of one site, each judged by a ridge head of the other three."""
+    from ggeur.federation.calibration import cross_validated_scores
+    from ggeur.federation.cross_validation import LocalFolds
+    from ggeur.federation.local_clients import Clients
+    from ggeur.methods import resolve_closed_form
+    from ggeur.methods.algorithm import Candidate, Selection, Task
+
+    table = sites()["north"]
+    clients = Clients.of(table.x, table.y, table.domains, 3, [np.arange(len(table))])
+    chosen = Selection((Candidate("ridge", {}, resolve_closed_form("ridge", {}, "pooled")),), 4)
+    folds = LocalFolds.of(clients, chosen, 0)
+    found = cross_validated_scores(folds, Task(6, ("ant", "bee", "cat")), 0)
+    first = 0
+    for k in range(4):
+        samples = np.flatnonzero(folds.fold[0] == k)
+        rest = np.setdiff1d(np.arange(len(table)), samples)
+        head = ggeur.OneShotClassifier("ridge", covariance="pooled").fit(table.x[rest], table.y[rest])
+        wanted = table.x[samples].astype(np.float64) @ head.params_["W"].T + head.params_["b"]
+        np.testing.assert_allclose(found.logits[first : first + len(samples)], wanted, atol=1e-4)
+        first += len(samples)
+    assert first == len(found.y) and found.weight.sum() == pytest.approx(1)
+
+
+def test_a_site_that_left_takes_the_temperature_with_it(tmp_path):
+    from ggeur.experiment.joining import forget_site
+
+    ggeur.fit(sites(), method="lda", out=tmp_path / "m")
+    forget_site(tmp_path / "m", "south")
+    assert ggeur.load_model(tmp_path / "m").calibration == {}
+    assert "uncalibrated since a site joined or left" in (tmp_path / "m" / "card.md").read_text()
+
+
+def test_where_the_rows_of_all_are_here_again_the_temperature_is_too(tmp_path):
+    """To choose again takes all samples, so what is fitted on them is that of a fit to the same sites from the
+    start.
+    """
+    from ggeur.experiment.joining import add_site
+
+    paths = {}
+    for name, table in {**sites(), "west": sites(seed=2)["south"]}.items():
+        paths[name] = tmp_path / f"{name}.npz"
+        table.save(paths[name])
+    options = {"method": "auto", "parameters": {"candidates": ["lda", "ridge"]}}
+    ggeur.fit([paths["north"], paths["south"]], out=tmp_path / "m", **options)
+    add_site(tmp_path / "m", paths["west"], [paths["north"], paths["south"]], choose_again=True)
+    anew = ggeur.fit(list(paths.values()), out=tmp_path / "anew", **options)
+    found = ggeur.load_model(tmp_path / "m").calibration
+    assert found["temperature"] == pytest.approx(anew.calibration_["temperature"]) and found["test"]["samples"] == 45
+    assert "uncalibrated" not in (tmp_path / "m" / "card.md").read_text()
+    ggeur.fit([paths["north"], paths["south"]], out=tmp_path / "plain", calibrate=False, **options)
+    add_site(tmp_path / "plain", paths["west"], [paths["north"], paths["south"]], choose_again=True)
+    assert ggeur.load_model(tmp_path / "plain").calibration == {}, "nobody asked for one"
+
+
+def one_more_class(single, seed=0):
+    """Two sites of three far classes; the first has `single` samples of a fourth."""
+    rng = np.random.default_rng(seed)
+    mean = 3 * rng.normal(size=(4, 6))
+    y = [rng.integers(0, 3, 150) for _ in range(2)]
+    y[0] = np.append(y[0], np.full(single, 3))
+    return [(mean[own] + rng.normal(size=(len(own), 6)), own) for own in y]
+
+
+@pytest.mark.parametrize("method", ["ridge", "mixture"])
+def test_a_class_that_a_fold_would_leave_out_whole_does_not_make_all_alike(method):
+    """No head has ever seen it then, and the best temperature would be without bound."""
+    with_it, without = (ggeur.fit(one_more_class(single), method=method).calibration_ for single in (1, 0))
+    assert with_it["temperature"] < 3 * without["temperature"] and with_it["validation"]["error"] < 10
+
+
+def test_a_temperature_at_its_bound_is_none():
+    rng = np.random.default_rng(0)
+    noise = [(rng.normal(size=(200, 3)) * 1e60, rng.integers(0, 3, 200)) for _ in range(2)]
+    with pytest.warns(ggeur.GgeurWarning, match="not calibrated"):
+        assert ggeur.fit(noise, method="lda").calibration_ == {}
+
+
+def test_a_class_without_rows_does_not_count_among_the_others():
+    z, y, weight = scores()
+    wide = CrossValidatedScores(np.concatenate([z, np.full((len(z), 1), -1e9)], axis=1), y, weight)
+    assert temperature(wide) == pytest.approx(temperature(CrossValidatedScores(z, y, weight)), rel=1e-3)
+
+
+@pytest.mark.real
+def test_of_few_rows_the_temperature_is_that_of_a_head_of_all(shared, monkeypatch):
+    """400 samples in 320 dimensions: a head of three fourths of them is far less sure of new samples than that of
+    all.
+    """
+    from ggeur.experiment import calibrated
+
+    whole = ggeur.EmbeddingTable.load(shared / "data/embeddings/cifar10.tinyvit.npz")
+    rng = np.random.default_rng(0)
+    samples = np.concatenate(
+        [rng.permutation(np.flatnonzero(whole.test == t))[:n] for t, n in ((False, 400), (True, 2000))]
+    )
+    table = whole.subset(samples)
+    found = ggeur.fit([table], method="mixture").calibration_
+    assert found["folds"] == 16 and found["validation"]["samples"] == 400
+    assert abs(found["test"]["error"] - found["validation"]["error"]) < 4, "what the card says is what there is"
+    monkeypatch.setattr(calibrated, "_MANY", 0)  # as if there were samples enough for four folds
+    four = ggeur.fit([table], method="mixture").calibration_
+    assert four["test"]["error"] > four["validation"]["error"] + 15
+    monkeypatch.setattr(calibrated, "_MANY", 8)
+    monkeypatch.setattr(calibrated, "_MOST", 0.1)
+    with pytest.warns(ggeur.GgeurWarning, match="400 samples in 320 dimensions are too few"):
+        assert ggeur.fit([table], method="mixture").calibration_ == {}

@@ -1,0 +1,115 @@
+"""Sums that are kept apart: they come to what all samples in one place say, and nothing of a site that left is in
+them.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ggeur.core.errors import GgeurError
+from ggeur.core.site_statistics import Breakdown
+from ggeur.federation.ledger import Entry, Ledger
+from ggeur.federation.local_clients import Clients, merged_statistics
+from ggeur.federation.stored_statistics import add_up, stored_statistics, union_of_classes
+
+P, NAMES = 4, ("ant", "bee", "cat")
+COVARIANCES = ("none", "pooled", "per-class")
+
+
+def samples(seed, n=30, classes=3, far=0.0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(classes, size=n)
+    return far + rng.normal(size=(n, P)) + 3 * np.eye(P)[y], y
+
+
+def site(name, x, y, kind="per-class", names=NAMES, domain=None, domains=None):
+    domain = np.zeros(len(y), int) if domain is None else domain
+    return stored_statistics(name, x, y, names, domain, domains or (name,), kind)
+
+
+def arrays(whole):
+    return [a for m in (whole.message, *whole.apart.values()) for a in (m.count, m.sum, m.second, m.center)]
+
+
+@pytest.mark.parametrize("far", [0.0, 1e6])
+@pytest.mark.parametrize("apart", [None, Breakdown("none"), Breakdown("pooled")])
+def test_the_total_is_that_of_all_rows_in_one_place(far, apart):
+    parts = [samples(seed, far=far) for seed in range(3)]
+    total = add_up([site(f"s{i}", *part) for i, part in enumerate(parts)], NAMES, "per-class", apart).total
+    x, y = (np.concatenate(column) for column in zip(*parts, strict=True))
+    for c in range(3):
+        mine = x[y == c]
+        np.testing.assert_allclose(total.mean[c], mine.mean(axis=0), rtol=1e-12)
+        np.testing.assert_allclose(total.covariance[c], np.cov(mine.T, ddof=0), atol=1e-9)
+    np.testing.assert_allclose(total.center, x.mean(axis=0), rtol=1e-12)
+    clients = Clients.of(x, y, np.repeat([0, 1, 2], 30), 3, np.split(np.arange(90), 3))
+    simulated = merged_statistics(clients, "per-class", apart=apart).about(total.center)
+    assert total.domain == simulated.domain
+    for ours, theirs in zip(total.apart, simulated.apart, strict=True):
+        np.testing.assert_allclose(ours.sum, theirs.sum, atol=1e-6)
+        np.testing.assert_allclose(ours.second, theirs.second, atol=1e-5)
+
+
+@given(order=st.permutations(range(4)), gone=st.integers(0, 3), far=st.sampled_from([0.0, 1e3, 1e7]))
+def test_nothing_of_a_site_that_left_is_in_the_total_whatever_the_order(order, gone, far):
+    sites = [site(f"s{i}", *samples(i, far=far * (i + 1))) for i in range(4)]
+    never = add_up([s for i, s in enumerate(sites) if i != gone], NAMES, "per-class", Breakdown("pooled"))
+    left = add_up([sites[i] for i in order if i != gone], NAMES, "per-class", Breakdown("pooled"))
+    assert all(np.array_equal(a, b) for a, b in zip(arrays(never), arrays(left), strict=True))
+
+
+def test_less_may_be_taken_than_was_kept_to_the_bit():
+    x, y = samples(0)
+    narrow, wide = site("a", x, y, "pooled", ("cat", "ant", "bee")), site("a", x, y, "per-class", ("cat", "ant", "bee"))
+    ours, theirs = (add_up([s], NAMES, "pooled", None) for s in (narrow, wide))
+    assert all(np.array_equal(a, b) for a, b in zip(arrays(ours), arrays(theirs), strict=True))
+
+
+@pytest.mark.parametrize("kind", COVARIANCES)
+def test_classes_are_matched_by_name_and_rows_that_come_later_join(kind):
+    (x, y), (more, z) = samples(0), samples(1, classes=1)
+    a, b = site("a", x, y, kind), site("b", more, z, kind, names=("dog",))
+    names = union_of_classes([a.class_names, b.class_names])
+    assert names == ("ant", "bee", "cat", "dog")
+    whole = add_up([b, a], names, kind, None)
+    np.testing.assert_array_equal(whole.message.count, [*np.bincount(y), len(z)])
+    np.testing.assert_allclose(whole.message.mean[3], more.mean(axis=0))
+    again = site("a", x[:9], y[:9], kind).joined(site("a", x[9:], y[9:], kind), NAMES)
+    one, two = (add_up([s], NAMES, kind, None).message for s in (a, again))
+    np.testing.assert_allclose(one.mean, two.mean)
+    np.testing.assert_allclose(one.second, two.about(one.center).second, atol=1e-9)
+
+
+def test_names_of_classes_that_are_numbers_sort_as_numbers():
+    assert union_of_classes([("0", "1", "10"), ("0", "2")]) == ("0", "1", "2", "10")
+    assert union_of_classes([("b", "a"), ("b", "a")]) == ("b", "a")
+
+
+def test_the_ledger_knows_what_was_sent_to_the_bit():
+    x, y = samples(0)
+    a = site("a", x, y)
+    ledger = Ledger.of([Entry.of(site("b", x, y)), Entry.of(a)])
+    assert ledger.names == ("a", "b") and ledger.entry("a").holds(site("a", x, y))
+    x[0, 0] = np.nextafter(x[0, 0], 9)
+    assert not ledger.entry("a").holds(site("a", x, y)) and not ledger.entry("b").holds(a)
+    assert Entry.of(a).hash != Entry.of(a).hash  # the salt
+    with pytest.raises(GgeurError, match="'c' is not in this model; there are a, b"):
+        ledger.without("c")
+    with pytest.raises(GgeurError, match="'a' is already in"):
+        ledger.check_new("a")
+    assert ledger.without("a").fingerprint() != ledger.fingerprint()
+
+
+def test_nothing_and_clients_apart_are_refused():
+    with pytest.raises(GgeurError, match="no sites"):
+        add_up([], NAMES, "pooled", None)
+    with pytest.raises(GgeurError, match="apart"):
+        add_up([site("a", *samples(0))], NAMES, "none", Breakdown("none", "client"))
+
+
+def test_classes_have_one_order_whatever_the_hashes():
+    names = ("1", "01", "1.0", "2", "-1")
+    assert union_of_classes([names, names[::-1]]) == ("-1", "01", "1", "1.0", "2")
+    assert union_of_classes([(*names, "nan"), ("7",)]) == tuple(sorted((*names, "nan", "7")))
+    assert union_of_classes([("10", "9"), ("1_0",)]) == ("10", "1_0", "9")
