@@ -57,14 +57,14 @@ METHODS = """
             mean = sharpness * total.mean
             return {"W": mean.astype("float32"), "b": (-(mean * total.mean).sum(axis=1) / 2).astype("float32")}
 
-        return ClosedForm("means", solve)
+        return ClosedForm("none", solve)
 """
 
 
 def test_ones_own_trained_method_and_solved_head_run_beside_ours(run, build_table, tmp_path):
     build_table().save(tmp_path / "table.npz")
     result = run(
-        "custom_methods",
+        "own_methods",
         METHODS,
         """
         method = ["fedprox", "own_methods:anchored", "ncm", "own_methods:centroids"]
@@ -161,19 +161,19 @@ BROKEN = """
     from ggeur import Augmentation, DrawRule, ClosedForm
 
     def fails(*, x: int = 1) -> ClosedForm:
-        return ClosedForm("means", lambda total, task: 1 / 0)
+        return ClosedForm("none", lambda total, task: 1 / 0)
 
     def odd(*, x: int = 1) -> ClosedForm:
         return ClosedForm("everything", lambda total, task: {})
 
     def flat(*, x: int = 1) -> ClosedForm:
-        return ClosedForm("means", lambda total, task: {"W": np.zeros(3)})
+        return ClosedForm("none", lambda total, task: {"W": np.zeros(3)})
 
     def noise_fails() -> Augmentation:
         return Augmentation("noise that fails", DrawRule(20), noise=lambda geometry: 1 / 0)
 
     def odd_statistics() -> Augmentation:
-        return Augmentation("odd", DrawRule(20), noise=lambda g: g.factors("eigenvalue"), statistics="all")
+        return Augmentation("odd", DrawRule(20), noise=lambda g: g.factors("eigenvalue"), covariance="all")
 """
 
 
@@ -185,7 +185,7 @@ BROKEN = """
         ("train.method", "odd", "needs 'everything'"),
         ("train.method", "flat", "must solve for a linear head of the shapes"),
         ("augment.kind", "noise_fails", "The augmentation 'own_broken:noise_fails' failed: ZeroDivisionError"),
-        ("augment.kind", "odd_statistics", "statistics = 'all'"),
+        ("augment.kind", "odd_statistics", "covariance = 'all'"),
     ],
 )
 def test_what_fails_in_ones_own_is_blamed_on_it_in_a_sentence(run, build_table, tmp_path, key, name, says):

@@ -51,7 +51,7 @@ def executed(script: Path, folder: Path) -> str:
 
     notebook = nbformat.read(script.with_suffix(".ipynb"), as_version=4)
     nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
-    return "".join(out.get("text", "") for trial in notebook.trials for out in trial.get("outputs", []))
+    return "".join(out.get("text", "") for cell in notebook.cells for out in cell.get("outputs", []))
 
 
 @pytest.mark.needs("docs")

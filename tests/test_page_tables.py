@@ -28,7 +28,7 @@ file = "{file}"
 data = "{data}"
 [[table]]
 name = "gain"
-titles = ["rate"]
+titles = ["learning_rate"]
 where = {{ run = "tiny", arm = "trained" }}
 rows = [
     {{ is = ["slow"], train.learning_rate = 0.0001 }},

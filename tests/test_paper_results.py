@@ -30,7 +30,7 @@ minutes = 0.1
 table = "table5"
 protocol = "sound"
 data = ["tiny.npz"]
-rows = ["*one message"]
+rows = ["*one-shot"]
 minutes = 9
 """
 
@@ -194,7 +194,7 @@ def test_choices_of_the_scripts_by_hand(tools):
 
 def test_what_ggeur_adds_at_a_glance_by_hand(tools):
     """Of two seeds 2 and 2 are told from zero, 3 and 4 are not (12.7 times 0.5); one seed tells nothing."""
-    plain, full, still, auto = "FedAvg", "FedAvg + GGEUR", "FedAvg, prototypes", "auto, one message"
+    plain, full, still, auto = "FedAvg", "FedAvg + GGEUR", "FedAvg, prototypes", "auto, one-shot"
     paper = {plain: Number((60.0, 62.0), 76.6), full: Number((60.0, 64.0), 82.36)}
     sound = {plain: paper[plain], full: Number((63.0, 66.0)), still: Number((61.0, 64.0)), auto: Number((60.0, 60.0))}
     one = {plain: Number((60.0,)), full: Number((61.0,)), "FedAvg, resampled": Number((62.0,))}

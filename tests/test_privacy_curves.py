@@ -26,7 +26,7 @@ def test_a_cell_is_that_of_a_run(tool, tmp_path):
         "data": {"table": str(tmp_path / "t.npz")},
         "partition": {"clients": [4], "beta": 1.0},
         "augment": {"kind": "none"},
-        "privacy": {"epsilon": [0.1, 1.0], "radius": 1.0, "rows": 600, "secure_aggregation": [True, False]},
+        "privacy": {"epsilon": [0.1, 1.0], "radius": 1.0, "samples": 600, "secure_aggregation": [True, False]},
         "run": {"seeds": [1]},
         "arm": [
             {"name": "none", "train": {"method": "ncm"}},

@@ -124,7 +124,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Model.save": (MODEL.save, dict(folder="absent/folder")),
     "Model.load": (Model.load, dict(path="absent", trial=0)),
     "load_model": (ggeur.load_model, dict(path="absent", trial=0)),
-    "subset": (TABLE.subset, dict(rows=[1])),
+    "subset": (TABLE.subset, dict(samples=[1])),
     "split": (TABLE.split, dict(seed=0)),
     "EmbeddingTable.load": (EmbeddingTable.load, dict(path="absent")),
     "EmbeddingTable.save": (TABLE.save, dict(path="absent/folder")),

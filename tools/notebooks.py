@@ -1,4 +1,4 @@
-"""The examples as notebooks: examples/NAME.py, whose trials begin with `# %%`, becomes examples/NAME.ipynb.
+"""The examples as notebooks: examples/NAME.py, whose cells begin with `# %%`, becomes examples/NAME.ipynb.
 
 python tools/notebooks.py
 """
@@ -14,15 +14,15 @@ KERNEL = {"kernelspec": {"display_name": "Python 3", "language": "python", "name
 
 def notebook(script: str) -> nbformat.NotebookNode:
     """The notebook of a `script`; the same script gives the same bytes."""
-    trials = []
+    cells = []
     for number, part in enumerate(script.split("# %%")[1:]):
         kind, _, body = part.partition("\n")
         if kind.strip() == "[markdown]":
             text = "\n".join(line.removeprefix("#").removeprefix(" ") for line in body.strip().splitlines())
-            trials.append(new_markdown_cell(text, id=f"trial-{number}"))
+            cells.append(new_markdown_cell(text, id=f"cell-{number}"))
         else:
-            trials.append(new_code_cell(body.strip(), id=f"trial-{number}"))
-    return new_notebook(trials=trials, metadata=KERNEL)
+            cells.append(new_code_cell(body.strip(), id=f"cell-{number}"))
+    return new_notebook(cells=cells, metadata=KERNEL)
 
 
 if __name__ == "__main__":

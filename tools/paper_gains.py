@@ -8,7 +8,7 @@ from ggeur.report.tables import Number
 
 GGEUR = " + GGEUR"
 PLAIN, FULL = "FedAvg", f"FedAvg{GGEUR}"
-AUTO, SAME_MEANS, SAME_ROWS = "auto, one message", "FedAvg, prototypes", "FedAvg, resampled"
+AUTO, SAME_MEANS, SAME_ROWS = "auto, one-shot", "FedAvg, prototypes", "FedAvg, resampled"
 PROTOCOLS = ("paper", "sound", "tuned", "released")
 Averages = Mapping[str, Mapping[str, Number]]  # by protocol and row
 

@@ -33,7 +33,12 @@ ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE, RESULTS = ROOT / "examples" / "privacy.toml", ROOT / "docs" / "results" / "privacy.csv"
 PAGE, FIGURE = ROOT / "docs" / "privacy.md", ROOT / "docs" / "figures" / "epsilon.svg"
 BEGIN, END = "<!-- from results/privacy.csv -->\n", "<!-- so far -->"
-SHOWN = ("means: ncm", "pooled: ridge", "projected to 160: ridge", "per class: limit")  # in the table; all are drawn
+SHOWN = (
+    "means: ncm",
+    "pooled: ridge",
+    "projected to 160: ridge",
+    "per class: ggeur-limit",
+)  # in the table; all are drawn
 WAYS = {True: "secure aggregation", False: "each client adds its own noise"}
 
 
@@ -79,7 +84,7 @@ class Measured:
     def accuracy(self, at: Point) -> float:
         """Percent right."""
         setup, trial_data = self._setup(at), self._dealer
-        (table, _), name, solved = trial_data.rows(setup, at.seed), setup.settings.train.method, setup.algorithm
+        (table, _), name, solved = trial_data.samples(setup, at.seed), setup.settings.train.method, setup.algorithm
         if isinstance(solved, Selection):
             taken = solved.candidates[chosen_by_rule(setup, table.n_classes, at.clients).taken]
             name, solved = taken.name, taken.solved

@@ -71,33 +71,33 @@ def _difference(a: Row, b: Row) -> str:
         return ""
     if a.avg is None or b.avg is None:
         return "-"
-    if len(a.cells) == len(b.cells) == 1:
+    if len(a.trials) == len(b.trials) == 1:
         return f"{a.avg - b.avg:+.2f} (one seed)"
     found = ggeur.paired_difference(a, b)
     return f"{found.mean:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
 
 
 def _average(row: Row) -> str:
-    done = sum(one.status == "ok" for one in row.cells)
+    done = sum(one.status == "ok" for one in row.trials)
     if row.avg is None:
-        return row.cells[0].status
+        return row.trials[0].status
     spread = "" if row.spread is None else f" ± {row.spread:.2f}"
-    return f"{row.avg:.2f}{spread}" + (f" ({done} of {len(row.cells)} seeds)" if done < len(row.cells) else "")
+    return f"{row.avg:.2f}{spread}" + (f" ({done} of {len(row.trials)} seeds)" if done < len(row.trials) else "")
 
 
 def _start(row: Row) -> str:
-    known = [one.start_avg for one in row.cells if one.start_avg is not None]
+    known = [one.start_avg for one in row.trials if one.start_avg is not None]
     return f"{np.mean(known):.2f}" if known else "-"
 
 
 def _steps(row: Row) -> str:
     """Of the client with the fewest, to the one with the most."""
-    least, most = (pick(pick(one.local_steps) for one in row.cells) for pick in (min, max))
+    least, most = (pick(pick(one.local_steps) for one in row.trials) for pick in (min, max))
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def _after(row: Row, number: float) -> str:
-    known = [one.rounds[int(number) - 1] for one in row.cells if len(one.rounds) >= number]
+    known = [one.rounds[int(number) - 1] for one in row.trials if len(one.rounds) >= number]
     return f"{np.mean(known):.2f}" if known else "-"
 
 
@@ -106,23 +106,23 @@ def _reached(row: Row, percent: float) -> str:
     round 0.
     """
     took: list[float] = []
-    for one in row.cells:
+    for one in row.trials:
         curve = [-np.inf if one.start_avg is None else one.start_avg, *one.rounds]
         took.append(next((i for i, avg in enumerate(curve) if avg >= percent), np.inf))
-    never = f"not in {max(len(one.rounds) for one in row.cells)}"
+    never = f"not in {max(len(one.rounds) for one in row.trials)}"
     ends = [never if end == np.inf else str(end) for end in (min(took), max(took))]
     return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
 
 def _seconds(row: Row) -> str:
-    return f"{np.mean([one.seconds for one in row.cells]):.1f}"
+    return f"{np.mean([one.seconds for one in row.trials]):.1f}"
 
 
 def _expected(row: Row) -> str:
     """What choosing expected, on average over seeds, and how far the test samples were from it, at least and at
     most.
     """
-    known = [(one.expected[one.taken], one.avg) for one in row.cells if one.expected and one.avg is not None]
+    known = [(one.expected[one.taken], one.avg) for one in row.trials if one.expected and one.avg is not None]
     if not known:
         return "-"
     bias = [avg - expected for expected, avg in known]
@@ -130,7 +130,7 @@ def _expected(row: Row) -> str:
 
 
 def _taken(row: Row) -> str:
-    names = Counter(one.taken.partition(" (")[0] for one in row.cells)
+    names = Counter(one.taken.partition(" (")[0] for one in row.trials)
     return ", ".join(f"{name} {times}" if len(names) > 1 else name for name, times in names.most_common())
 
 
@@ -139,11 +139,11 @@ _SHOWN: dict[str, Callable[..., str]] = {
     "start": _start,
     "round": _after,
     "rounds to": _reached,
-    "redrawn": lambda row: f"± {max(one.test_deviation or 0.0 for one in row.cells):.2f}",
+    "redrawn": lambda row: f"± {max(one.test_deviation or 0.0 for one in row.trials):.2f}",
     "steps": _steps,
     "seconds": _seconds,
     "expected": _expected,
     "taken": _taken,
-    "bytes down": lambda row: f"{max(one.bytes_down for one in row.cells):,}",
-    "bytes up": lambda row: f"{max(one.bytes_up for one in row.cells):,}",
+    "bytes down": lambda row: f"{max(one.bytes_down for one in row.trials):,}",
+    "bytes up": lambda row: f"{max(one.bytes_up for one in row.trials):,}",
 }

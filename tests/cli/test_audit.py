@@ -59,7 +59,7 @@ def test_a_run_is_audited_with_its_own_settings_and_model(ggeur, place):
         (["nowhere.npz"], "nowhere.npz"),
         (["."], "no run folder"),
         (["t.npz", "--fail-on", "span"], "--fail-on takes exact"),
-        (["t.npz", "--covariance", "magic"], "statistics"),
+        (["t.npz", "--covariance", "magic"], "covariance"),
         (["t.npz", "--partition", "magic"], "kind"),
         (["t.npz", "--beta", "-1"], "beta"),
         (["t.npz", "--min-count", "99"], "above every group"),

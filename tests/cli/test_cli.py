@@ -139,7 +139,7 @@ def test_predict_writes_one_line_per_row(ggeur, trained, place, model):
     with (place / "p.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
     best, sure = by_hand(trained, toy())
-    assert [line["row"] for line in lines] == [str(i) for i in range(60)]
+    assert [line["sample"] for line in lines] == [str(i) for i in range(60)]
     assert [line["class"] for line in lines] == [NAMES[c] for c in best]
     np.testing.assert_allclose([float(line["probability"]) for line in lines], sure, atol=1e-4)
 
@@ -218,8 +218,8 @@ def poisoned(value):
 
 
 BAD_TABLES = {
-    "nan": (poisoned(np.nan), "row 7"),
-    "infinite": (poisoned(np.inf), "row 7"),
+    "nan": (poisoned(np.nan), "sample 7"),
+    "infinite": (poisoned(np.inf), "sample 7"),
     "ragged": (arrays(y=toy().y[:50]), "(50,)"),
     "one axis": (arrays(x=toy().x.ravel()), "(240,)"),
     "negative label": (arrays(y=toy().y - 1), "-1"),

@@ -64,7 +64,7 @@ def test_of_tuned_only_what_changed_is_run(ggeur, office):
     code, out, _ = ggeur("reproduce", "table5", "--table", "office.npz", "--protocol", "tuned", *few)
     text, kept = one_line(out), json.loads((office / "run" / "reproduction.json").read_text())
     numbers = {row: words for row, _, words, *_ in kept["chosen"]}
-    assert code == 0 and numbers.keys() == {"FedAvg", "LDA, one message"} and numbers["LDA, one message"] == "unchanged"
+    assert code == 0 and numbers.keys() == {"FedAvg", "LDA, one-shot"} and numbers["LDA, one-shot"] == "unchanged"
     assert {arm[0] for arm in kept["arms"]} == {"FedAvg"}
     assert "its numbers stay the paper's, so that it is the row of protocol sound" in text
 

@@ -24,7 +24,7 @@ def solved(name, **more):
 )
 def test_every_head_is_the_simulations(deploy, both, partition, kind):
     """Also where the samples of a site are of several domains: it then sends a message for each."""
-    deployment = deploy(solved(HEADS, partition=partition, augment={"statistics": kind}))
+    deployment = deploy(solved(HEADS, partition=partition, augment={"covariance": kind}))
     both(deployment, trials=3)
     assert deployment.sites[0].asked == 3 * TWO
     for trial in range(3):
@@ -54,7 +54,7 @@ def test_training_starts_from_a_head_that_needs_domains(deploy, both):
 @pytest.mark.parametrize("partition", PARTITIONS, ids=str)
 @pytest.mark.parametrize("kind", ["per-class", "pooled"])
 def test_auto_takes_what_the_simulation_takes(deploy, both, partition, kind):
-    deployment = deploy(solved("auto", partition=partition, augment={"statistics": kind}, method=FEW))
+    deployment = deploy(solved("auto", partition=partition, augment={"covariance": kind}, method=FEW))
     (trial,) = both(deployment).trials
     (simulated,) = run(deployment.simulated).trials
     assert (trial.taken, trial.message) == (simulated.taken, simulated.message)

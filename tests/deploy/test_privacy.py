@@ -164,7 +164,7 @@ def test_a_projection_reaches_the_sites_and_the_model(deploy, both):
 
 
 def test_what_no_site_can_do_ends_in_a_sentence(deploy):
-    with pytest.raises(GgeurError, match="none in trials of .privacy. min_count samples"):
+    with pytest.raises(GgeurError, match="none in groups of .privacy. min_count samples"):
         deploy(tree("lda", {"min_count": 1000})).run()
     wide = deploy(tree("lda", {"radius": 1.0, "projection": 99}, federate={"wait": 0.5}), name="wide")
     with pytest.raises(GgeurError):

@@ -252,6 +252,6 @@ def test_a_client_without_rows_sits_out(deploy, build_table, both):
 def test_nothing_large_is_left_at_a_site_and_each_process_starts_once_a_round(deploy):
     deployment = deploy({"train": SHORT, "augment": {"target": 20, "per_prototype": 5}})
     deployment.run()
-    once = ["query.hello", "query.statistics", "query.augment"]
+    once = ["query.hello", "query.statistics", "query.augment_site"]
     assert deployment.sites[0].asked == [*once, "train", "train", "train", "evaluate"]
     assert not list((deployment.folder / "store-0").rglob("*.np*"))

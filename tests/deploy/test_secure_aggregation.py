@@ -130,7 +130,7 @@ def wide(build_table, lacking=()):
 
 @pytest.mark.parametrize("kind", ["pooled", "per-class"])
 def test_the_total_is_that_of_the_plain_sums(secure, opened, build_table, kind):
-    deployment = secure(tree("ggeur-limit", augment={"statistics": kind}), table=wide(build_table))
+    deployment = secure(tree("ggeur-limit", augment={"covariance": kind}), table=wide(build_table))
     deployment.run()
     setup = Setup.of(deployment.simulated.points[0])
     solved = setup.algorithm

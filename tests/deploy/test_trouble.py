@@ -87,7 +87,7 @@ def test_a_poisoned_message_does_not_count_in_its_round(deploy, value, changing)
 def test_replies_that_are_not_ours_are_refused(deploy, changing):
     deployment = deploy(TREE)
     deployment.sites[0].change = changing("query.hello", lambda facts, arrays: facts.update(partition="none"))
-    deployment.sites[1].change = changing("query.augment", lambda facts, arrays: facts.update(samples=7))
+    deployment.sites[1].change = changing("query.augment_site", lambda facts, arrays: facts.update(samples=7))
     deployment.experiment = deployment.without(0)
     deployment.sites[0].online = True
     with pytest.raises(GgeurError, match="1 of 2 sites took part in round 1"):
@@ -513,7 +513,7 @@ def test_a_site_imports_methods_by_name_only_if_its_node_was_told_so(tmp_path, k
     facts = {"point": point, "seed": 0, "run": "0" * 16, "trial": 0}
     with pytest.raises(GgeurError, match="--custom-methods"):
         Request(SiteData(config), facts)
-    assert Request(SiteData(config | {"own-methods": True}), facts).point.train.model_dump()[key] == "brought:mine"
+    assert Request(SiteData(config | {"custom-methods": True}), facts).point.train.model_dump()[key] == "brought:mine"
 
 
 def test_a_site_embeds_with_an_encoder_by_name_only_if_its_node_was_told_so(tmp_path):
@@ -525,7 +525,7 @@ def test_a_site_embeds_with_an_encoder_by_name_only_if_its_node_was_told_so(tmp_
     config = {"partition-id": 0, "images": str(tmp_path / "nowhere"), "store": str(tmp_path)}
     with pytest.raises(GgeurError, match="does not import the encoder 'brought:mine'.*--custom-methods"):
         Request(SiteData(config), facts).table(fresh=True)
-    for allowed in ({"own-methods": True}, {"encoder": "builtin"}):
+    for allowed in ({"custom-methods": True}, {"encoder": "builtin"}):
         with pytest.raises(GgeurError, match="neither a dataset nor a folder"):
             Request(SiteData(config | allowed), facts).table(fresh=True)
 
@@ -534,6 +534,6 @@ def test_a_site_embeds_with_an_encoder_by_name_only_if_its_node_was_told_so(tmp_
 def test_node_config_is_written_as_toml():
     from ggeur.deploy.machines.processes import node_command
 
-    values = {"partition-id": 0, "table": "a b.npz", "own-methods": True}
+    values = {"partition-id": 0, "table": "a b.npz", "custom-methods": True}
     command = node_command(Path("ca.crt"), Path("key"), "127.0.0.1:1", values, 9094)
-    assert command[-1] == 'partition-id=0 table="a b.npz" own-methods=true'
+    assert command[-1] == 'partition-id=0 table="a b.npz" custom-methods=true'

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import log_softmax, softmax
 
 import ggeur
-from ggeur.federation.calibration import CrossValidatedScores, calibration_error, coverage, temperature
+from ggeur.federation.temperature_scaling import CrossValidatedScores, calibration_error, coverage, temperature
 
 RNG = np.random.default_rng(0)
 
@@ -79,9 +79,9 @@ def test_fit_calibrates_without_changing_the_head_and_says_on_what(tmp_path):
 
 def test_rows_left_out_are_left_out_of_the_heads_that_judge_them():
     """By hand: four folds of one site, each judged by a ridge head of the other three."""
-    from ggeur.federation.calibration import cross_validated_scores
     from ggeur.federation.cross_validation import LocalFolds
     from ggeur.federation.local_clients import Clients
+    from ggeur.federation.temperature_scaling import cross_validated_scores
     from ggeur.methods import resolve_closed_form
     from ggeur.methods.algorithm import Candidate, Selection, Task
 
@@ -166,7 +166,7 @@ def test_of_few_rows_the_temperature_is_that_of_a_head_of_all(shared, monkeypatc
     """400 samples in 320 dimensions: a head of three fourths of them is far less sure of new samples than that of
     all.
     """
-    from ggeur.experiment import calibrated
+    from ggeur.experiment import calibrate_sites as calibrated
 
     whole = ggeur.EmbeddingTable.load(shared / "data/embeddings/cifar10.tinyvit.npz")
     rng = np.random.default_rng(0)

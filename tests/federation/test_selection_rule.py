@@ -170,7 +170,7 @@ def test_heads_that_draw_and_ones_own_are_candidates_too(build_clients, tmp_path
         "def middling(*, word: str = 'a') -> ggeur.ClosedForm:\n"
         "    def solve(s, task):\n"
         "        return {'W': s.mean.astype(np.float32), 'b': -(s.mean**2).sum(axis=1).astype(np.float32) / 2}\n"
-        "    return ggeur.ClosedForm('means', solve)\n"
+        "    return ggeur.ClosedForm('none', solve)\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

@@ -82,7 +82,7 @@ def test_together_the_log_probabilities_add_up():
     both = resolve_closed_form("blend", {"t": 0.3, "tau": 20.0, "shrinkage": 0.2})
     params = both.solve(FederationStatistics.of(messages, both.apart), TASK)
     x = sites[0][0]
-    linear = resolve_closed_form("ggeur-limit", {}).solve(FederationStatistics.of(messages, Breakdown("means")), TASK)
+    linear = resolve_closed_form("ggeur-limit", {}).solve(FederationStatistics.of(messages, Breakdown("none")), TASK)
     mixture = resolve_closed_form("mixture", {"tau": 20.0, "shrinkage": 0.2}).solve(
         FederationStatistics.of(messages, Breakdown("pooled")), TASK
     )

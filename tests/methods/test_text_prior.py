@@ -123,7 +123,7 @@ def test_without_rows_or_share_it_is_the_head_itself():
 def test_what_it_lacks_is_said():
     world = World(0)
     total = world.total(np.full(C, 3))
-    with pytest.raises(Unavailable, match="text_prior needs a table with text embeddings"):
+    with pytest.raises(Unavailable, match="text-prior needs a table with text embeddings"):
         resolve_closed_form("text-prior", {}).solve(total, Task(P, NAMES))
     few = np.zeros(C, int)
     few[:2] = 5
@@ -147,7 +147,7 @@ def test_auto_has_it_where_the_task_has_text():
 def test_what_is_fitted_to_rows_alone_says_that_it_knows_no_text():
     world = World(0)
     x, y = world.samples(np.full(C, 4))
-    with pytest.raises(GgeurError, match="'text_prior' goes by text, and fit, add and forget know samples alone"):
+    with pytest.raises(GgeurError, match="'text-prior' goes by text, and fit, add and forget know samples alone"):
         fit([(x, y)], method="text-prior")
 
 

@@ -189,7 +189,7 @@ def test_released_controls_train_as_ggeur_does(tmp_path):
 def test_released_runs_fedavg_alone(tmp_path):
     _, reading = prepared("table7", tmp_path, protocol="released")
     assert {a.row.split(",")[0].split(" +")[0] for a in reading.arms} == {"FedAvg"}
-    of_the_paper = [a for a in reading.absent if not a.row.endswith("one message")]
+    of_the_paper = [a for a in reading.absent if not a.row.endswith("one-shot")]
     assert {a.why for a in of_the_paper} == {"its released script does not do what the method does"}
     _, peers = prepared("table1", tmp_path, protocol="released")
     assert {a.why for a in peers.absent if a.row.startswith(("FedMix", "FEDGEN", "FedFA"))} == {

@@ -76,7 +76,10 @@ def test_the_best_is_taken_and_the_papers_kept_where_scores_are_equal(sources):
     choosing = prepare_choice(TABLE, sources, select_rows(TABLE, ["FedAvg"]))
     taken, told = choose_hyperparameters(choosing, scores(choosing, lambda i: 20.0 * (i == 3)))
     assert list(taken.values()) == [{"learning_rate": 10}] * 2
-    assert [(t.part, t.numbers) for t in told] == [("Office-Caltech", "rate 0.01"), ("Digits", "rate 0.1")]
+    assert [(t.part, t.numbers) for t in told] == [
+        ("Office-Caltech", "learning rate 0.01"),
+        ("Digits", "learning rate 0.1"),
+    ]
     assert all(t.expected > t.expected_printed + 15 for t in told)
     assert choose_hyperparameters(choosing, scores(choosing, lambda i: 0.01 * (i == 3)))[0] == taken
     taken, told = choose_hyperparameters(choosing, scores(choosing, lambda i: -20.0 * (i == 1)))

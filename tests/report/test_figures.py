@@ -132,7 +132,7 @@ def test_the_largest_client_is_looked_at_unless_one_is_chosen(table, parts):
 
 
 def test_a_client_without_rows_cannot_be_viewed(table, parts):
-    with pytest.raises(GgeurError, match="holds no rows"):
+    with pytest.raises(GgeurError, match="holds no samples"):
         inspection.client_view(table, [parts[0], parts[1][:0]], 1, TWO_STEPS, [], seed=0)
 
 
@@ -167,7 +167,7 @@ def test_the_similarity_figure_says_the_means(table):
 def test_the_client_view_has_three_panels_with_one_frame(table, parts):
     figure = figures.draw_client_view(inspection.client_view(table, parts, 0, TWO_STEPS, [], seed=0))
     assert len(figure.axes) == 3 and len({ax.get_xlim() for ax in figure.axes}) == 1
-    assert figure.axes[0].get_title() == "domain 0: own rows"
+    assert figure.axes[0].get_title() == "domain 0: own samples"
 
 
 @pytest.mark.parametrize("n_classes, n_domains, clients", [(2, 1, 1), (65, 4, 4), (200, 1, 30)])

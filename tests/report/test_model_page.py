@@ -90,8 +90,8 @@ def test_its_numbers_are_those_of_model_json(fitted):
     about = json.loads((folder / "model.json").read_bytes())
     metrics, chosen = about["metrics"], about["algorithm"]
     said = section(text, "tests")
-    for domain, trials in metrics["trials"].items():
-        right, rows = np.sum(list(trials.values()), axis=0)
+    for domain, groups in metrics["groups"].items():
+        right, rows = np.sum(list(groups.values()), axis=0)
         assert metrics["domains"][domain] == pytest.approx(100 * right / rows)
         assert re.search(rf"{re.escape(domain)}\s+{rows}\s+{metrics['domains'][domain]:.2f}\s", said)
     assert f"{metrics['avg']:.2f} % right on average over 3 domains" in section(text, "summary")
@@ -99,11 +99,11 @@ def test_its_numbers_are_those_of_model_json(fitted):
     bars = text[text.index('<figure id="choice"') :]
     assert all(f">{value:.2f} %" in bars for value in chosen["expected"].values())
     assert f"{chosen['expected'][chosen['label']]:.2f} %, taken" in bars
-    mean = np.mean([100 * right / rows for own in metrics["trials"].values() for right, rows in own.values()])
+    mean = np.mean([100 * right / rows for own in metrics["groups"].values() for right, rows in own.values()])
     off = mean - chosen["expected"][chosen["label"]]
     assert f"say {mean:.2f} %" in section(text, "choice") and f"{abs(off):.2f} points too" in section(text, "choice")
     for sums in found.sums_:
-        assert re.search(rf"{re.escape(sums.name)}\s+{sums.rows}\s+3\s", section(text, "sites"))
+        assert re.search(rf"{re.escape(sums.name)}\s+{sums.samples}\s+3\s", section(text, "sites"))
     assert found.contributions_.head == chosen["label"] and f"({chosen['label']})" in section(text, "contributions")
 
 

@@ -43,18 +43,18 @@ def test_a_lead_that_is_not_significant_is_said_beside_it_and_the_cheaper_is_nam
     far = candidate("FedAvg", [70.0, 71.0, 70.5], 1000)
     assert recommendation(ranked(best, near, far)) == [
         "Highest accuracy: FedAvg + GGEUR, 91.0 %, 9.5 MiB per site. "
-        "With 3 seeds its lead over limit is not significant.",
-        "Cheaper and within 0.5 points of it: limit, 90.8 %, 976.6 KiB per site.",
+        "With 3 seeds its lead over ggeur-limit is not significant.",
+        "Cheaper and within 0.5 points of it: ggeur-limit, 90.8 %, 976.6 KiB per site.",
     ]
-    assert recommendation(ranked(best, near))[0].endswith("With 3 seeds its lead over limit is not significant.")
+    assert recommendation(ranked(best, near))[0].endswith("With 3 seeds its lead over ggeur-limit is not significant.")
 
 
 def test_a_clear_lead_and_the_best_one_shot_classifier():
     best = candidate("SCAFFOLD", [95.0, 95.1, 95.2], 10_000_000)
     near = candidate("ggeur-limit", [90.1, 90.2, 90.3], 1000, solved=True)
     assert recommendation(ranked(best, near)) == [
-        "Highest accuracy: SCAFFOLD, 95.1 %, 9.5 MiB per site. With 3 seeds its lead over limit is significant.",
-        "Highest accuracy of a one-shot classifier: limit, 90.2 %, 1000 B per site.",
+        "Highest accuracy: SCAFFOLD, 95.1 %, 9.5 MiB per site. With 3 seeds its lead over ggeur-limit is significant.",
+        "Highest accuracy of a one-shot classifier: ggeur-limit, 90.2 %, 1000 B per site.",
     ]
 
 
@@ -111,8 +111,8 @@ def test_settings_of_a_federation_are_averaged_and_choices_are_not(tree):
     )
     result = ggeur.run(experiment)
     found = ranking(entries(result, experiment, None), None)
-    assert found.federations == 2 and {row.name for row in found.rows} == {"rate 0.01", "rate 0.1"}
+    assert found.federations == 2 and {row.name for row in found.rows} == {"learning_rate 0.01", "learning_rate 0.1"}
     of = [c.avg for c in result.trials if c.settings["train.learning_rate"] == 0.1 and c.seed == result.trials[0].seed]
-    (row,) = (row for row in found.rows if row.name == "rate 0.1")
+    (row,) = (row for row in found.rows if row.name == "learning_rate 0.1")
     assert row.values[0] == pytest.approx(np.mean(of))
-    assert recommendation(found)[0].startswith("Highest accuracy on average over 2 settings: rate ")
+    assert recommendation(found)[0].startswith("Highest accuracy on average over 2 settings: learning_rate ")

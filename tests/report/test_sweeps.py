@@ -100,7 +100,7 @@ def test_a_chart_names_its_setting_whole(build_run):
     tree = SWEEP | {"partition": {"kind": "dirichlet", "clients": [3, 4], "beta": [0.125], "min_per_class": 0}}
     run = read_run(build_run(tree | {"train": {"learning_rate": [0.0125]}}))
     titles = [ax.get_title().replace("\n", " ") for ax in convergence(run.entries).axes]
-    assert "FedAvg, clients 3, beta 0.125, rate 0.0125" in titles
+    assert "FedAvg, clients 3, beta 0.125, learning_rate 0.0125" in titles
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def rows(n=50, p=P, at=0.0):
 def calibrated(t):
     return {
         "temperature": t,
-        "validation": {"rows": 9, "error": 1.0, "error_before": 2.0, "coverage": [[0.0, 100.0, 90.0]]},
+        "validation": {"samples": 9, "error": 1.0, "error_before": 2.0, "coverage": [[0.0, 100.0, 90.0]]},
     }
 
 
@@ -191,14 +191,14 @@ def test_the_hub_folder_loads_back(case, tmp_path):
 def test_the_hub_card_begins_with_metadata(tmp_path):
     import yaml
 
-    metrics = {"domains": {"art": 91.25, "photo": 88.0}, "avg": 89.6, "rows": {"art": 400, "photo": 100}}
+    metrics = {"domains": {"art": 91.25, "photo": 88.0}, "avg": 89.6, "samples": {"art": 400, "photo": 100}}
     model = replace(trained("linear"), metrics=metrics, encoder={"encoder": "openai/clip-vit-base-patch16"})
     write_hub(model, tmp_path / "hub")
     _, head, text = (tmp_path / "hub" / "README.md").read_text().split("---\n", 2)
     about = yaml.safe_load(head)
     assert about["library_name"] == "ggeur" and about["base_model"] == "openai/clip-vit-base-patch16"
     assert about["model-index"][0]["results"][0]["metrics"][0]["value"] == 91.25
-    assert "uncalibrated" in text and "Not for:" in text and "art 91.2 ± 1.4 (400 rows)" in text
+    assert "uncalibrated" in text and "Not for:" in text and "art 91.2 ± 1.4 (400 samples)" in text
 
 
 def test_a_temperature_of_ones_own_needs_no_rows_to_be_told(tmp_path):

@@ -220,7 +220,7 @@ def test_the_description_is_openapi_and_names_what_travels():
     assert set(tree["paths"]) == {"/predict", "/model", "/healthz"}
     post, schemas = tree["paths"]["/predict"]["post"], tree["components"]["schemas"]
     assert set(schemas["AnswerList"]["properties"]) == {"answers"}
-    assert set(schemas["Answer"]["properties"]) == {"class", "probability", "top"}
+    assert set(schemas["PredictionAnswer"]["properties"]) == {"class", "probability", "top"}
     assert set(schemas["ClassProbability"]["properties"]) == {"class", "probability"}
     assert {p["name"]: p["schema"]["default"] for p in post["parameters"]} == {"top": 5, "reject": 0.0}
     bodies = post["requestBody"]["content"]

@@ -11,7 +11,7 @@ class GgeurError(Exception):
     ...     ggeur.partition.dirichlet([0, 0, 1], clients=2, beta=-1.0)
     ... except ggeur.GgeurError as error:
     ...     print(error)
-    beta is -1.0; a Dirichlet parameter must be positive and finite.
+    beta is -1.0; a Dirichlet parameter must be positive and below 1e300.
     """
 
 

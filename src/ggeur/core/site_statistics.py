@@ -28,7 +28,7 @@ COVARIANCES: tuple[Covariance, ...] = ("none", "pooled", "per-class")  # each ho
 def largest(kinds: Iterable[Covariance | None]) -> Covariance | None:
     """The kind that serves all of these; None where nothing is needed.
 
-    >>> largest(["means", None, "per-class"])
+    >>> largest(["none", None, "per-class"])
     'per-class'
     """
     return max((kind for kind in kinds if kind is not None), key=COVARIANCES.index, default=None)

@@ -81,7 +81,7 @@ class Audit:
 def table_settings(table: Path, kind: str | None, clients: int, beta: float, statistics: str, seed: int) -> Settings:
     """GGEUR on a `table` dealt out by a partition of that `kind`; default: by labels and, if several, by domains.
 
-    A domain that is one client has no shapes from `statistics` = "means"; what is sent of means then are prototypes.
+    A domain that is one client has no shapes from `covariance` = "none"; what is sent of means then are prototypes.
     """
     if kind is None:
         kind = "dirichlet" if EmbeddingTable.load(table).n_domains == 1 else "label-and-domain"

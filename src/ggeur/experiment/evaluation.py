@@ -118,7 +118,7 @@ def summarise_scores(rounds: Sequence[dict[str, float]]) -> Summary:
 
     A domain that nobody scored in some rounds, its site being away, counts in those in which somebody did.
 
-    >>> summarise([{"a": 50.0, "b": 70.0}, {"a": 60.0, "b": 80.0}])
+    >>> summarise_scores([{"a": 50.0, "b": 70.0}, {"a": 60.0, "b": 80.0}])
     Summary(domains={'a': 55.0, 'b': 75.0}, avg=65.0, std=10.0, rounds_to_95=2)
     """
     last = [r for r in rounds if r][-LAST_ROUNDS:]

@@ -13,7 +13,7 @@ from ggeur.core.site_statistics import COVARIANCES as STATISTICS
 from ggeur.core.site_statistics import Covariance
 from ggeur.core.validate import check_choice, check_is, check_path, check_whole
 from ggeur.data.files import CannotWrite, cannot
-from ggeur.experiment.calibrated import calibrated
+from ggeur.experiment.calibrate_sites import calibrated
 from ggeur.experiment.contributions import Contributions, OnHead, contributions_to_solution, save_contributions
 from ggeur.experiment.estimator import OneShotClassifier
 from ggeur.experiment.fitted import Fitted, check_new_model, claim, keep, scores
@@ -70,7 +70,7 @@ def fit(
     """
     folder = None if out is None else check_path("out", out)
     check_is("method", method, str, "a method's name")
-    check_choice("statistics", covariance, STATISTICS)
+    check_choice("covariance", covariance, STATISTICS)
     check_whole("seed", seed, least=0)
     check_whole("min_count", min_count, least=0)
     if not callable(on_head) or not callable(on_pictures):

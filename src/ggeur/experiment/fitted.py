@@ -89,7 +89,7 @@ def scores(sites: Sequence[Site], names: tuple[str, ...], solution: Solution, pa
     tests = TestSet(table, resolve_head(kind, **sizes(kind, params)))
     domains = tests.accuracy(params)
     groups = {d: {names[k]: list(n) for k, n in own.items()} for d, own in tests.groups(params).items()}
-    return {"domains": domains, "avg": mean_accuracy(domains), "test_rows": len(c.y), "groups": groups}
+    return {"domains": domains, "avg": mean_accuracy(domains), "test_samples": len(c.y), "groups": groups}
 
 
 def keep(

@@ -11,7 +11,7 @@ import numpy as np
 
 from ggeur.core.custom import is_custom, one_line
 from ggeur.core.errors import GgeurError
-from ggeur.experiment.calibrated import calibrated
+from ggeur.experiment.calibrate_sites import calibrated
 from ggeur.experiment.fitted import Fitted, keep, scores
 from ggeur.experiment.sites import Site, check_alike, class_names_of, name_of_path, read_sites
 from ggeur.experiment.solution import Solution, decide

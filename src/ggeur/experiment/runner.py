@@ -41,8 +41,8 @@ def run(
         place to log from; [run] track, which logs to MLflow and others, is followed by the command line.
 
     >>> settings = {"data": {"dataset": "mini-digits"}, "augment": {"kind": "none"}, "train": {"method": "lda"}}
-    >>> (sample,) = run(Experiment.of({**settings, "partition": {"kind": "domain"}})).samples()
-    >>> sorted(sample.domains)
+    >>> (row,) = run(Experiment.of({**settings, "partition": {"kind": "domain"}})).rows()
+    >>> sorted(row.domains)
     ['clutter', 'handwritten', 'texture', 'typeset']
     """
     if not isinstance(experiment, Experiment):

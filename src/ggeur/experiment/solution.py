@@ -51,7 +51,7 @@ class Solution:
                 f"`ggeur "
                 "federate`."
             )
-        plain = {k: p.default for k, p in declared_by(factory(method)).items() if k != "statistics"}
+        plain = {k: p.default for k, p in declared_by(factory(method)).items() if k != "covariance"}
         plain = {k: v for k, v in plain.items() if isinstance(v, bool | int | float | str)}
         return cls(method, plain | dict(parameters), covariance, seed)
 

@@ -83,12 +83,12 @@ class Tracker:
         seconds: float,
         about: EmbeddingTable,
         units: Units | None = None,
-        test_rows: Mapping[str, int] | None = None,
+        test_samples: Mapping[str, int] | None = None,
         solved: str | None = None,
     ) -> None:
         """The summary of the rounds; `head`, where there is one, is saved with what `about` says of its classes.
 
-        `units` are those of the samples it was trained on, where they are not the table's; `test_rows` are how many
+        `units` are those of the samples it was trained on, where they are not the table's; `test_samples` are how many
         each domain has been scored on; `solved` is the kind of head that was solved for, or that a method has of its
         own.
         """
@@ -97,8 +97,8 @@ class Tracker:
             self.trial.domains, self.trial.avg, self.trial.std, self.trial.rounds_to_95 = summarise_scores(
                 self._history
             )
-            if test_rows is not None:
-                self.trial.test_deviation = test_deviation(self.trial.domains, test_rows)
+            if test_samples is not None:
+                self.trial.test_deviation = test_deviation(self.trial.domains, test_samples)
             if by_class is not None:
                 self.trial.recall, self.trial.macro_f1 = by_class
         self.trial.message = " ".join(filter(None, [self.trial.message, missing_sentence(self.trial.missing)]))
@@ -106,7 +106,7 @@ class Tracker:
         if self._folder is not None:
             one = head if self.trial.status == "ok" else None
             last = self._history[-1] if self._history else {}  # of the head that is saved, not of the last rounds
-            self._folder.finish_cell(self.number, self.trial, one, self.point, about, units, solved, last, test_rows)
+            self._folder.finish_cell(self.number, self.trial, one, self.point, about, units, solved, last, test_samples)
 
 
 def missing_sentence(missing: Mapping[int, Sequence[int]]) -> str:

@@ -177,5 +177,5 @@ def build(kind: str, shared: Mapping[str, Any], own: Mapping[str, Any]) -> Augme
     if not isinstance(found, Augmentation):
         raise GgeurError(f"'{kind}' is not an augmentation: it must return a ggeur Augmentation.")
     if found.covariance not in STATISTICS:
-        raise GgeurError(f"'{kind}' takes statistics = {found.covariance!r}; there are {', '.join(STATISTICS)}.")
+        raise GgeurError(f"'{kind}' takes covariance = {found.covariance!r}; there are {', '.join(STATISTICS)}.")
     return found

@@ -108,7 +108,7 @@ def sample_folds(
 
 def group_folds(count: Int, n_folds: int, seed: int) -> list[Fold]:
     """Cells to leave out together, of `count` (D, C) samples each: never all that there are of a class."""
-    rng = generator(seed, "groups")
+    rng = generator(seed, "cells")
     fold = np.full(count.shape, -1)
     for c in range(count.shape[1]):
         held = rng.permutation(np.flatnonzero(count[:, c]))

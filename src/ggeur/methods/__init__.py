@@ -53,7 +53,7 @@ _KINDS: dict[str, type[Algorithm]] = {
 }
 
 
-SHARED = ("statistics", "rounds")  # keywords of a method's function that are keys of [augment], or [train]
+SHARED = ("covariance", "rounds")  # keywords of a method's function that are keys of [augment], or [train]
 
 
 def names(*kinds: type[Algorithm]) -> tuple[str, ...]:

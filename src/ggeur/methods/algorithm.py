@@ -93,7 +93,7 @@ class ClosedForm(NamedTuple):
     >>> def solve(total, task):
     ...     mean = total.mean  # (C, p), of every class
     ...     return {"W": mean, "b": -0.5 * (mean**2).sum(axis=1)}
-    >>> nearest_mean = ClosedForm("means", solve)
+    >>> nearest_mean = ClosedForm("none", solve)
     >>> nearest_mean.head
     'linear'
     """

@@ -35,7 +35,7 @@ class TableRow(NamedTuple):
 
 # Ours, in every table of accuracies: heads that are solved from the first message of the clients.
 ONE_MESSAGE = tuple(
-    TableRow(f"{name}, one message", method, control=True)
+    TableRow(f"{name}, one-shot", method, control=True)
     for name, method in (
         ("LDA", "lda"),
         ("Ridge", "ridge"),

@@ -57,7 +57,7 @@ def audit_chart(found: Audit) -> Figure:
                 ax.bar(range(len(sizes)), many, bottom=bottom, color=_COLOURS[what], label=what, edgecolor=INK, lw=0.3)
                 bottom = [a + b for a, b in zip(bottom, many, strict=True)]
             ax.set_xticks(range(len(sizes)), [_named(*size) for size in sizes])
-            ax.set(title=party, ylabel="trials", xlabel="samples of a class at a client")
+            ax.set(title=party, ylabel="groups", xlabel="samples of a class at a client")
         handles, names = axes[0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=len(names), fontsize="small")
     return figure

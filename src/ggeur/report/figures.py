@@ -85,7 +85,7 @@ def draw_similarity(pairs: Sequence[Similarity], top: int = 5) -> Figure:
 def draw_client_view(view: ClientView) -> Figure:
     """What a client holds, what GGEUR makes of it, and what all clients hold, in one plane (Figures 1, 3 and 5)."""
     panels = (
-        (f"{view.client}: own rows", view.own),
+        (f"{view.client}: own samples", view.own),
         (f"{view.client}: after GGEUR", view.augmented),
         ("all clients", view.everyone),
     )

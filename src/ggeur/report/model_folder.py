@@ -8,8 +8,7 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.types import Float, Int
-from ggeur.experiment.contributions import Contributions
-from ggeur.experiment.contributions import load_contributions
+from ggeur.experiment.contributions import Contributions, load_contributions
 from ggeur.experiment.joining import Opened
 from ggeur.experiment.solution import Solution
 from ggeur.federation.ledger import Entry
@@ -44,7 +43,7 @@ class FittedFolder(NamedTuple):
         """Domains, and the percentage of test samples right of each and of each class (D, C), NaN where there are
         none.
         """
-        trials = self.model.metrics.get("trials", {})
+        trials = self.model.metrics.get("groups", {})
         found = np.full((len(trials), len(self.model.class_names)), np.nan)
         for d, own in enumerate(trials.values()):
             for c, name in enumerate(self.model.class_names):

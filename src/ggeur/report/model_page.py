@@ -48,7 +48,7 @@ def write_model_page(folder: Path, out: Path | None = None, *, own: bool = False
         tests=_tests(found),
         trust=_trust(found),
         trusted=" ".join(calibration_words(found.model.calibration, "since sites came or went" * bool(found.receipts))),
-        test_rows={d: sum(n for _, n in own.values()) for d, own in found.model.metrics.get("trials", {}).items()},
+        test_samples={d: sum(n for _, n in own.values()) for d, own in found.model.metrics.get("groups", {}).items()},
         contributions=""
         if found.contributions is None
         else contributions_section(found.contributions, "contributions"),
@@ -69,7 +69,7 @@ def _summary(f: FittedFolder) -> list[str]:
         worst = min(m["domains"], key=m["domains"].get)
         several = f" on average over {len(m['domains'])} domains, fewest in {worst} ({m['domains'][worst]:.2f} %)"
         said.append(
-            f"Of {m['test_rows']:,} test samples, left out of the sums, it gets {m['avg']:.2f} % right"
+            f"Of {m['test_samples']:,} test samples, left out of the sums, it gets {m['avg']:.2f} % right"
             f"{several if len(m['domains']) > 1 else f', all of them of {worst}'}."
         )
     else:
@@ -114,7 +114,7 @@ def _tests(f: FittedFolder) -> CaptionedFigure | None:
     if not percent.size:
         return None
     by_class: dict[str, tuple[int, int]] = {}  # over all domains, as few samples of one say little
-    for own in f.model.metrics["trials"].values():
+    for own in f.model.metrics["groups"].values():
         for name, (right, samples) in own.items():
             before = by_class.get(name, (0, 0))
             by_class[name] = before[0] + right, before[1] + samples

@@ -114,7 +114,7 @@ def _scores(metrics: Mapping[str, Any], changed: bool) -> list[str]:
     if not metrics:
         return ["No test samples were given, so nothing says how well it does.", ""]
     samples = metrics.get("samples") or {
-        d: sum(n for _, n in own.values()) for d, own in metrics.get("trials", {}).items()
+        d: sum(n for _, n in own.values()) for d, own in metrics.get("groups", {}).items()
     }
     scores = "; ".join(_score(name, value, samples.get(name, 0)) for name, value in metrics["domains"].items())
     return [f"On test samples that were left out, percent right: {scores}; mean {metrics['avg']:.1f}.", ""]

@@ -124,12 +124,12 @@ class RunFolder:
         units: Units | None = None,
         solved: str | None = None,
         scored: Mapping[str, float] | None = None,
-        test_rows: Mapping[str, int] | None = None,
+        test_samples: Mapping[str, int] | None = None,
     ) -> None:
         """Keep the trial, and its head under `model/` with what is needed to use it (`model_of_cell`), and a card."""
         with uninterrupted():
             if params is not None:
-                model = model_of_cell(trial, params, point, table, units, solved, scored, test_rows)
+                model = model_of_cell(trial, params, point, table, units, solved, scored, test_samples)
                 model.save(self._model(number))
                 write_bytes(self._model(number) / CARD, model_card(model).encode())
             self._checkpoints.finish_cell(number, trial)

@@ -22,12 +22,12 @@ def model_of_cell(
     units: Units | None,
     solved: str | None,
     scored: Mapping[str, float] | None,
-    test_rows: Mapping[str, int] | None,
+    test_samples: Mapping[str, int] | None,
 ) -> Model:
     """The model of the head `params` that the `trial` with these settings ended with, on rows of `table` in `units`.
 
     `solved` is the kind of head that was solved for, if not trained as [train] says; `scored` is how it does on each
-    domain, of so many `test_rows`. It names no path of the machine that it was made on.
+    domain, of so many `test_samples`. It names no path of the machine that it was made on.
     """
     head = solved or point.train.head
     tree = point.model_dump(mode="json", exclude_none=True)
@@ -36,7 +36,7 @@ def model_of_cell(
     metrics: dict[str, Any] = {}
     if scored:
         avg = sum(scored.values()) / len(scored)
-        metrics = {"domains": dict(scored), "avg": avg, "rows": dict(test_rows or {})}
+        metrics = {"domains": dict(scored), "avg": avg, "samples": dict(test_samples or {})}
     return Model(
         params,
         head,

@@ -27,6 +27,7 @@ RECORDS = {
     "cells": "trials",
     "statistics": "covariance",
     "rows": "samples",
+    "test_rows": "test_samples",
     "left_out": "validation",
     "secure_sum": "secure_aggregation",
 }
@@ -92,6 +93,8 @@ def record_of_before(record: Any) -> Any:
             value = _value("statistics", value)
         elif key in _METHODS and isinstance(value, str):
             value = solver(value)
+        elif key == "metrics" and isinstance(value, dict):
+            value = {{"cells": "groups"}.get(name, RECORDS.get(name, name)): one for name, one in value.items()}
         elif key not in ("class_names", "domains", "encoder"):  # which have names of the user's
             value = record_of_before(value)
         found[RECORDS.get(key, key)] = value

@@ -54,7 +54,7 @@ def node(
     paths = {"table": table, "images": images, "store": store}
     config |= {name: str(path.absolute()) for name, path in paths.items() if path is not None}
     config |= {name: text for name, text in (("encoder", encoder), ("domain", domain)) if text is not None}
-    config |= {"own-methods": True} if custom_methods else {}
+    config |= {"custom-methods": True} if custom_methods else {}
     config |= {"min-count": min_count} if min_count else {}
     config |= {"epsilon": repr(epsilon), "delta": repr(delta)} if epsilon is not None else {}
     config |= {"roster": str(roster.absolute()), "key": str(key)} if roster is not None else {}

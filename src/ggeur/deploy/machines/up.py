@@ -146,7 +146,7 @@ def _start(machines: Machines, experiment: Experiment, private: Path) -> None:
     for k, node_port in enumerate(ports):
         folder = private / f"node-{k}"
         config = {"partition-id": k, "table": str(folder / "table.npz"), "store": str(folder / "store")}
-        config |= {"own-methods": True}  # the user's own machine, and experiment
+        config |= {"custom-methods": True}  # the user's own machine, and experiment
         if secure:
             config |= {"roster": str(keys / ROSTER), "key": str(keys / f"node-{k}")}
         command = processes.node_command(keys / AUTHORITY, keys / f"node-{k}", link, config, node_port)

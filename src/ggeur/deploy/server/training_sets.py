@@ -52,7 +52,7 @@ class RemoteTrainingSets:
 
     def _question(self, client: Client) -> Question:
         arrays = self.round_zero.for_client(client.index)
-        return Question("query.augment", {"fingerprint": client.hello.fingerprint}, arrays)
+        return Question("query.augment_site", {"fingerprint": client.hello.fingerprint}, arrays)
 
     def _first_message(self, client: Client, answer: Answer) -> tuple[int, Tree]:
         """How many samples a client has made, and its method's message."""

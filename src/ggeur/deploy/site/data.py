@@ -28,7 +28,7 @@ ALONE = "all"  # the one domain of a table that names none
 class SiteData:
     """What `config`, of `--node-config`, says of a site.
 
-    It has partition-id, and table or images; perhaps encoder, domain, store, own-methods; for secure aggregation
+    It has partition-id, and table or images; perhaps encoder, domain, store, custom-methods; for secure aggregation
     roster, key; and what it holds out for: min-count, epsilon, delta.
     """
 
@@ -40,7 +40,7 @@ class SiteData:
         self.client = partition
         if ("table" in config) == ("images" in config):
             raise GgeurError('Start the node with either table="FILE.npz" or images="FOLDER" in --node-config.')
-        self._imports = config.get("own-methods") is True
+        self._imports = config.get("custom-methods") is True
         self.root = Path(str(config.get("store") or cache_folder() / "federate"))
         self.secure = "roster" in config  # it then sends no sum that is not masked
         self.terms = SitePolicy.of(config)
@@ -171,7 +171,7 @@ class SiteData:
         return embed(load(str(self._config["images"])), load_encoder(str(ours or theirs))).table
 
 
-def test_rows(table: EmbeddingTable) -> Bool:
+def test_samples(table: EmbeddingTable) -> Bool:
     """Which samples of a table that was loaded are test samples."""
     assert table.test is not None  # it has been split
     return table.test

@@ -12,7 +12,7 @@ from ggeur.core.low_rank import LowRank
 from ggeur.core.site_statistics import SiteStatistics
 from ggeur.core.types import Int
 from ggeur.core.units import SampleMoments
-from ggeur.deploy.site.data import test_rows
+from ggeur.deploy.site.data import test_samples
 from ggeur.deploy.site.local_round import first_message
 from ggeur.deploy.site.release import released
 from ggeur.deploy.site.request import Reply, Request
@@ -30,7 +30,7 @@ ENCODER = ("encoder", "weights", "preprocessing", "dimension")  # what a table's
 def hello(request: Request) -> Reply:
     """Who this site is, what its table is about, and whether it has its training set of the run of `request`."""
     table, fingerprint = request.table(fresh=True), ""
-    test, privacy = test_rows(table), request.point.privacy
+    test, privacy = test_samples(table), request.point.privacy
     # Training sets are laid out by counts, which are therefore told; a one-shot classifier's are in the sums.
     hidden = privacy.epsilon is not None or (
         privacy.secure_aggregation and kind_of(request.point.train.method) is not Iterative
@@ -64,7 +64,7 @@ def sums(request: Request) -> Reply:
 def row_sums(request: Request) -> SampleMoments:
     """Of this site's training samples, as they lie there."""
     table = request.table()
-    return SampleMoments.of(table.x[~test_rows(table)])
+    return SampleMoments.of(table.x[~test_samples(table)])
 
 
 def statistics(request: Request) -> Reply:
@@ -84,7 +84,7 @@ def statistics(request: Request) -> Reply:
 def rows_of(request: Request) -> tuple[NDArray[Any], Int, Int]:
     """This site's training samples, their classes and their domains."""
     table = request.table()
-    own = ~test_rows(table)
+    own = ~test_samples(table)
     return table.x[own], table.y[own], table.domains[own]
 
 
@@ -119,7 +119,7 @@ def augment_site(request: Request) -> Reply:
     if request.point.privacy.epsilon is not None:
         raise GgeurError("under [privacy] epsilon this site trains on no samples of its own")
     table, a, arrays = request.table(), request.point.augment.build(), request.arrays
-    test, p, present = test_rows(table), table.dimension, arrays["present"]
+    test, p, present = test_samples(table), table.dimension, arrays["present"]
     x, y = table.x[~test].astype(np.float32), table.y[~test]
     bank, noise = np.zeros((0, p), np.float32), None
     shapes = Shapes(*unpack_factors(arrays, p), arrays["factor_of"], 0.0)

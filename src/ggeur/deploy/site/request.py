@@ -14,7 +14,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.types import Int
 from ggeur.core.units import Units
 from ggeur.data.table import EmbeddingTable
-from ggeur.deploy.site.data import SiteData, relabel, test_rows
+from ggeur.deploy.site.data import SiteData, relabel, test_samples
 from ggeur.deploy.site.store import Store
 from ggeur.deploy.wire.packing import Arrays
 from ggeur.experiment.trial_data import in_ball
@@ -98,7 +98,7 @@ class Request:
 
     def _protected(self, table: EmbeddingTable) -> EmbeddingTable:
         """The samples that take part, all of them in the ball that [privacy] names."""
-        privacy, test = self.point.privacy, test_rows(table)
+        privacy, test = self.point.privacy, test_samples(table)
         if privacy.least_rows:
             own = np.flatnonzero(~test)
             kept = own[large_groups(table.y[own], table.domains[own], privacy.least_rows)]

@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 
 from ggeur.core.types import Int
-from ggeur.deploy.site.data import test_rows
+from ggeur.deploy.site.data import test_samples
 from ggeur.deploy.site.local_round import scores_of
 from ggeur.deploy.site.request import Reply, Request
 from ggeur.deploy.wire.packing import arrays_to_tree
@@ -22,7 +22,7 @@ def rows_right(request: Request) -> Int:
     from ggeur.federation.selection_rule import right_answers
 
     facts, table = request.facts, request.table()
-    own, shape = ~test_rows(table), (table.n_domains, table.n_classes)
+    own, shape = ~test_samples(table), (table.n_domains, table.n_classes)
     x, y, domains = table.x[own], table.y[own], table.domains[own]
     fold = request.folds(y, domains, int(facts["folds"]))
     samples = [fold == k for k in range(int(facts["folds"]))]
@@ -42,7 +42,7 @@ def score(request: Request) -> Reply:
     said = b"".join(name.encode() + array.tobytes() for name, array in sorted(request.arrays.items()))
     request.site.terms.score(request.site.root, request.store.identity, hashlib.sha256(said).hexdigest())
     table, head = request.table(), resolve(request.site.allowed(str(request.facts["kind"]), "head"))
-    test = test_rows(table)
+    test = test_samples(table)
     params = arrays_to_tree(request.arrays, request.facts["head"], "head")
     scores, confusion = scores_of(request, (table.x[test], table.y[test], table.domains[test]), params, head)
     request.forget()

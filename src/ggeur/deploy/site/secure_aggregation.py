@@ -17,7 +17,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.data.files import write_bytes
 from ggeur.deploy.site.addends import addend, statistics_by_domain
 from ggeur.deploy.site.aggregation_log import AggregationLog
-from ggeur.deploy.site.data import test_rows
+from ggeur.deploy.site.data import test_samples
 from ggeur.deploy.site.request import Facts, Reply, Request
 from ggeur.deploy.site.site_policy import note_spending, spending
 from ggeur.privacy.secure_aggregation import FEWEST
@@ -48,7 +48,7 @@ def keys(request: Request) -> Reply:
     AggregationLog(site.root, known, site.client).check(attempt, joined=kept is not None, once=once)
     if kept is None:
         table, own = request.table(), Secrets.new()
-        held = np.unique(table.domains[~test_rows(table)])
+        held = np.unique(table.domains[~test_samples(table)])
         domains = tuple(table.domain_names[d] for d in held.tolist())
         kept = _Kept(attempt, own, announce(attempt, site.client, own, domains, site.key))
         _save(request, kept)

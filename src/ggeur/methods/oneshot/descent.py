@@ -44,7 +44,7 @@ def minimum(
         v, length = _descent(bound, v, flat)
     if length > flat:
         warnings.warn(
-            f"The gradient of `ggeur_limit` is still {length:.1g} long, not {flat:.1g}; a larger decay helps.",
+            f"The gradient of `ggeur-limit` is still {length:.1g} long, not {flat:.1g}; a larger decay helps.",
             GgeurWarning,
             stacklevel=2,
         )

@@ -37,7 +37,7 @@ def ggeur_limit(
     one.
 
     `shrinkage`: g. `scale`: k, how much of the covariance is drawn. `decay`: of W, for samples in units of their
-    spread. `covariance` is that of [augment]: with "pooled" all classes have one covariance; with "means" they are
+    spread. `covariance` is that of [augment]: with "pooled" all classes have one covariance; with "none" they are
     estimated from the scatter of the clients' means.
     """
 

@@ -11,8 +11,14 @@ import numpy as np
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.experiment.sites import Site
 from ggeur.experiment.solution import Solution, together
-from ggeur.federation.calibration import CrossValidatedScores, at_bound, cross_validated_scores, temperature, trusted
 from ggeur.federation.cross_validation import LocalFolds
+from ggeur.federation.temperature_scaling import (
+    CrossValidatedScores,
+    at_bound,
+    cross_validated_scores,
+    temperature,
+    trusted,
+)
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import Params, double_logits
 from ggeur.methods.algorithm import Candidate, Selection, Task
