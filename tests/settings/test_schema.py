@@ -116,7 +116,8 @@ def test_an_unknown_value_is_told_the_allowed_ones(section, key, allowed, value)
 
 @pytest.mark.parametrize(
     "section, key",
-    [("augment", "target"), ("augment", "steps"), ("augment", "guided"), ("train", "rounds"), ("train", "learning_rate"),
+    [("augment", "target"), ("augment", "steps"), ("augment", "guided"), ("train", "rounds"),
+     ("train", "learning_rate"),
      ("partition", "clients"), ("partition", "min_per_class"), ("federate", "wait")],
 )  # fmt: skip
 @pytest.mark.parametrize("value", [True, "1"])
