@@ -142,7 +142,7 @@ def test_one_domain_weighs_by_count_and_several_weigh_every_cell_alike():
     both = one + other
     np.testing.assert_allclose(weight, both.count / both.count.sum())
     np.testing.assert_allclose(m, both.mean)
-    m, y, weight = class_prototypes(FederationStatistics.of([(0, one), (1, other)], Breakdown("none")))
+    m, y, weight = class_prototypes(FederationStatistics.of([(0, one), (1, other)], Breakdown("none")), "none")
     np.testing.assert_array_equal(y, [0, 1, 2, 3, 0, 2])
     np.testing.assert_allclose(weight, 1 / 6)
 
@@ -169,3 +169,28 @@ def test_what_does_not_come_to_rest_is_said(case, monkeypatch):
     m, y, weight, t = case
     with pytest.warns(UserWarning, match="gradient of `ggeur-limit` is still"):
         minimum(m * 50, y, weight, t[:1], 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["per-class", "pooled"])
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+def test_near_a_known_solution_it_is_found_as_far_as_a_fold_needs(kind, scale):
+    rng = np.random.default_rng(8)
+    messages = [message(rng).of_kind(kind) for _ in range(3)]
+    total = FederationStatistics.of(enumerate(messages), Breakdown("none"))
+    fewer = FederationStatistics.of(
+        enumerate(m.only(np.arange(C) != 3) for m in messages[:2]), Breakdown("none")
+    )  # a class less
+    solved, task = resolve_closed_form("ggeur-limit", {"scale": scale}, kind), Task(P, tuple("abcd"))
+    exact = solved.solve(total, task)
+    standard, units = total.standard, total.units
+    m, y, weight = class_prototypes(standard)
+    t = shapes(standard, 4.0, 0.1, scale)
+    for start in (None, exact, solved.solve(fewer, task), {"W": 0.1 * exact["W"], "b": exact["b"]}):
+        afresh = FederationStatistics(total.count, total.sum, total.second, total.center, total.apart, total.domain)
+        found = solved.approximate(afresh, task, start)
+        w = found["W"].astype(float)
+        v = np.column_stack([found["b"] + w @ units.shift, w * units.scale])
+        place = Bound(m, y, weight, t, np.full(P, 1e-5))(v)
+        assert np.linalg.norm(place.gradient) < 3e-4
+        least = np.column_stack([exact["b"] + exact["W"].astype(float) @ units.shift, exact["W"] * units.scale])
+        assert place.value - Bound(m, y, weight, t, np.full(P, 1e-5))(least).value < 1e-4

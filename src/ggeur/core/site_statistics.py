@@ -168,6 +168,16 @@ class FederationStatistics(SiteStatistics):
         return cls(total.count, total.sum, total.second, total.center, parts, domains)
 
     @cached_property
+    def units(self) -> Units:  # found once: several heads are solved from one total
+        """As of any message."""
+        return super().units
+
+    @cached_property
+    def within(self) -> Float:
+        """As of any message."""
+        return super().within
+
+    @cached_property
     def standard(self) -> FederationStatistics:
         """The same in units of its own, about its grand mean: what heads are solved from, kept for the next."""
         return self.in_units(self.units)

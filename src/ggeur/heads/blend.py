@@ -1,5 +1,7 @@
 """A linear head and a mixture together: the sum of their log-probabilities, those of the mixture tempered."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -18,11 +20,15 @@ def blend(*, sites: Count = 1) -> Head:
         return {"linear": first.init(key, p, n_classes), "mixture": second.init(key, p, n_classes), "t": jnp.ones(())}
 
     def logits(params: Params, x: jax.Array) -> jax.Array:
-        z, g = first.logits(params["linear"], x), params["t"] * second.logits(params["mixture"], x)
-        found: jax.Array = z - log_sum_exp(z, 1) + g - log_sum_exp(g, 1)
+        found: jax.Array = joined(first.logits(params["linear"], x), params["t"] * second.logits(params["mixture"], x))
         return found
 
     return Head(init, logits, logits, lambda params: first.shape(params["linear"]))
+
+
+def joined(z: Any, g: Any) -> Any:
+    """The sum of the log-probabilities that go with logits `z` and `g` (n, C)."""
+    return z - log_sum_exp(z, 1) + g - log_sum_exp(g, 1)
 
 
 def sizes(params: Params) -> dict[str, int]:

@@ -106,6 +106,8 @@ class ClosedForm(NamedTuple):
     head: str = "linear"  # the head whose parameters are solved for
     under: "Under" = "levelled"  # what becomes of a total's directions that are under noise, where there is noise
     by_text: bool = False  # whether the task's text tells it of classes that nobody holds
+    approximate: "Callable[[FederationStatistics, Task, Params | None], Params] | None" = None
+    """(total, task, parameters of a similar total) -> nearly what `solve` returns, sooner: for cross-validation."""
 
 
 class Candidate(NamedTuple):

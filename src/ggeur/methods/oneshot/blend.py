@@ -35,4 +35,10 @@ def blend(
         linear, mixture = (part.solve(total, task) for part in parts)
         return {"linear": linear, "mixture": mixture, "t": np.float64(t)}
 
-    return ClosedForm(needs, solve, parts[1].apart, head="blend")
+    def approximate(total: FederationStatistics, task: Task, start: Params | None) -> Params:
+        near = parts[0].approximate
+        assert near is not None
+        linear = near(total, task, None if start is None else start["linear"])
+        return {"linear": linear, "mixture": parts[1].solve(total, task), "t": np.float64(t)}
+
+    return ClosedForm(needs, solve, parts[1].apart, head="blend", approximate=approximate)

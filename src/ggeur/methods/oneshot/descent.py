@@ -2,6 +2,7 @@
 
 import warnings
 from collections import deque
+from typing import NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -12,6 +13,7 @@ from ggeur.core.types import Float, Int
 from ggeur.methods.oneshot.bound import Bound, Curvature
 
 GRADIENT = 1e-7  # length of the gradient at which a minimum is one; at ten times that, b may be wrong by 0.003
+ROUGH = 1e-4  # the same for folds of a cross-validation, which only rank
 _STEPS, _PAIRS = 1000, 40  # at most; and how many of them are remembered
 _ARMIJO, _ROUNDING = 1e-4, 1e-14  # the part of a promised descent that must come, and of a value that is noise
 _NO_SHAPE = 1e-10  # variance, of samples whose own is about one, that is rounding and gives no coordinates
@@ -20,31 +22,55 @@ _LARGE = 5e7  # multiplications, beyond which a second thread helps more than it
 Pairs = deque[tuple[Float, Float]]  # moves, and what each changed the gradient by
 
 
+class Coordinates(NamedTuple):
+    """Coordinates in which the mean of several shapes is a sphere, and the shapes in these."""
+
+    size: Float  # (p,)
+    axes: Float  # (p, p)
+    shapes: list[Float]  # or one, by its diagonal
+
+    @classmethod
+    def of(cls, shapes: list[Float]) -> "Coordinates":
+        """From every class's shape, or the one of all classes."""
+        mean, p = np.mean(shapes, axis=0), len(shapes[0])
+        size, axes = np.linalg.eigh(mean if np.trace(mean) > _NO_SHAPE * p else np.eye(p))
+        size = np.sqrt(np.maximum(size, 0.01 * size.mean()))
+        white = axes / size
+        whitened = [white.T @ t @ white for t in shapes]
+        return cls(size, axes, whitened if len(shapes) > 1 else [np.diag(whitened[0])])  # its own axes
+
+
 def minimum(
-    m: Float, y: Int, weight: Float, shapes: list[Float], decay: float, start: Float | None = None
+    m: Float,
+    y: Int,
+    weight: Float,
+    shapes: list[Float],
+    decay: float,
+    start: Float | None = None,
+    length: float = GRADIENT,
+    known: Coordinates | None = None,
+    scale: float = 1.0,
 ) -> tuple[Float, Float]:
     """W (C, p) and b (C,), summing to zero, at which the bound over points `m` of classes `y` is least.
 
     From `start` (C, 1 + p), b and W beside each other, or from the minimum for one shape of all classes, in coordinates
-    in which the mean shape is a sphere.
+    in which the mean shape is a sphere. It is left where the gradient is no longer than `length`.
+    Where the coordinates of these shapes are `known`, they are not found anew; the shapes are times `scale`.
     """
     p, n_classes = m.shape[1], int(y.max()) + 1
-    mean = np.mean(shapes, axis=0)
     if start is None and len(shapes) > 1:
-        start = np.column_stack(minimum(m, y, weight, [mean], decay)[::-1])
-    size, axes = np.linalg.eigh(mean if np.trace(mean) > _NO_SHAPE * p else np.eye(p))
-    size = np.sqrt(np.maximum(size, 0.01 * size.mean()))
+        mean = np.mean(shapes, axis=0)
+        start = np.column_stack(minimum(m, y, weight, [mean], decay, length=length, scale=scale)[::-1])
+    size, axes, whitened = Coordinates.of(shapes) if known is None else known
     white = axes / size
-    whitened = [white.T @ t @ white for t in shapes]
-    whitened = whitened if len(shapes) > 1 else [np.diag(whitened[0])]  # of one shape, white are its own axes
-    bound = Bound(m @ white, y, weight, whitened, decay / size**2)
+    bound = Bound(m @ white, y, weight, [scale * t for t in whitened], decay / size**2)
     v = np.zeros((n_classes, 1 + p)) if start is None else np.column_stack([start[:, 0], start[:, 1:] @ axes * size])
-    flat = GRADIENT / max(size.max(), 1.0)  # which is as flat for W itself
+    flat = length / max(size.max(), 1.0)  # which is as flat for W itself
     with threadpool_limits(THREADS if len(shapes) * n_classes * p * p > _LARGE else 1):
-        v, length = _descent(bound, v, flat)
-    if length > flat:
+        v, rest = _descent(bound, v, flat)
+    if rest > flat:
         warnings.warn(
-            f"The gradient of `ggeur-limit` is still {length:.1g} long, not {flat:.1g}; a larger decay helps.",
+            f"The gradient of `ggeur-limit` is still {rest:.1g} long, not {flat:.1g}; a larger decay helps.",
             GgeurWarning,
             stacklevel=2,
         )

@@ -8,9 +8,14 @@ GGEUR trains on x ~ N(m, T_c) around prototypes m. By Jensen, a linear head's ex
 W, and in b up to a shift: no seed, no rate, no rounds. With Sigma = sum_c n_c/n Sigma_c,
 
     T_c = (1 - g)(a_c Sigma_c + (1 - a_c) Sigma) + g tr(.)/p I,    a_c = n_c / (n_c + kappa p)
+
+With several domains there is a prototype for every class in every domain. Those that nobody holds are filled by the
+additive means of `fill`: without them a classifier takes a domain for evidence of the classes that it happens to hold.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 
@@ -20,8 +25,12 @@ from ggeur.core.means import covariance_from_means
 from ggeur.core.site_statistics import Breakdown, Covariance, FederationStatistics
 from ggeur.core.types import Float, Int
 from ggeur.methods.algorithm import ClosedForm, Task
-from ggeur.methods.oneshot.descent import minimum
+from ggeur.methods.oneshot.descent import ROUGH, Coordinates, minimum
+from ggeur.methods.oneshot.fill import filled_means
 from ggeur.methods.oneshot.linear_head import linear_head, of_the_last
+
+Fill = Literal["additive", "none"]
+_ADDITIVE = 2.0  # samples that a group's additive mean counts for
 
 
 @lru_cache  # one object, so that what it solves is solved once
@@ -31,39 +40,79 @@ def ggeur_limit(
     shrinkage: Fraction = 0.1,
     scale: AtLeastZero = 1.0,
     decay: Positive = 1e-5,
+    fill: Fill = "additive",
     covariance: Covariance = "per-class",
 ) -> ClosedForm:
     """`kappa`: how many samples, in dimensions, a class needs until its own covariance counts as much as the pooled
     one.
 
     `shrinkage`: g. `scale`: k, how much of the covariance is drawn. `decay`: of W, for samples in units of their
-    spread. `covariance` is that of [augment]: with "pooled" all classes have one covariance; with "none" they are
-    estimated from the scatter of the clients' means.
+    spread. `fill`: with several domains, "additive" fills the classes that a domain lacks; "none" leaves them out.
+    `covariance` is that of [augment]: with "pooled" all classes have one covariance; with "none" they are estimated
+    from the scatter of the clients' means.
     """
 
     @of_the_last
     def solve(s: FederationStatistics, task: Task) -> tuple[Float, Float]:
         here = np.flatnonzero(s.present)  # a class that nobody holds has no prototypes, and no say
-        m, y, weight = class_prototypes(s)
+        m, y, weight = class_prototypes(s, fill)
         w, b = np.zeros((s.n_classes, s.dimension)), np.zeros(s.n_classes)
         w[here], b[here] = minimum(m, np.searchsorted(here, y), weight, shapes(s, kappa, shrinkage, scale), decay)
         return w, b
 
-    return linear_head(covariance, solve, Breakdown("none", "client" if covariance == "none" else "domain"))
+    @of_the_last
+    def near(s: FederationStatistics, task: Task, start: tuple[Float, Float] | None) -> tuple[Float, Float]:
+        here = np.flatnonzero(s.present)
+        m, y, weight = class_prototypes(s, fill)
+        w, b = np.zeros((s.n_classes, s.dimension)), np.zeros(s.n_classes)
+        first = None if start is None else np.column_stack([start[1][here], start[0][here]])
+        t, known = unscaled_shapes(kappa, shrinkage)(s)
+        w[here], b[here] = minimum(m, np.searchsorted(here, y), weight, t, decay, first, ROUGH, known, scale)
+        return w, b
+
+    return linear_head(covariance, solve, Breakdown("none", "client" if covariance == "none" else "domain"), near)
 
 
-def class_prototypes(s: FederationStatistics) -> tuple[Float, Int, Float]:
-    """Points (n, p), their classes, and their weights: with several domains every group's mean, and all alike.
+def class_prototypes(s: FederationStatistics, fill: Fill = "additive") -> tuple[Float, Int, Float]:
+    """Return points (n, p), their classes and their weights: with several domains every group's mean, all alike.
 
-    That is Step 2's balance. With one domain every class's mean, weighted by count.
+    That is Step 2's balance. With one domain every class's mean, weighted by count. `fill` "additive" takes a group for
+    every domain and every class that somebody holds, "none" only the groups that have samples.
     """
     domains = sorted(set(s.domain))
     by_domain = [
         FederationStatistics.of((0, m) for d, m in zip(s.domain, s.apart, strict=True) if d == one) for one in domains
     ]
+    if fill == "additive" and len(domains) > 1:
+        return _filled(s, by_domain)
     groups = [(m.mean[c], c, m.count[c]) for m in by_domain for c in np.flatnonzero(m.present)]
     points, y, n = (np.array(column) for column in zip(*groups, strict=True))
     return points, y, np.full(len(y), 1 / len(y)) if len(domains) > 1 else n / n.sum()
+
+
+def _filled(s: FederationStatistics, by_domain: list[FederationStatistics]) -> tuple[Float, Int, Float]:
+    """The same of all groups, each with the mean that `fill` gives it."""
+    count, mean = np.stack([m.count for m in by_domain]), np.stack([m.mean for m in by_domain])
+    means = filled_means(count, mean, _ADDITIVE)
+    alone = s.present & ~(count > 0).any(axis=0)  # under noise, of which each domain's part may be too small to be kept
+    means[:, alone] = s.mean[alone]
+    here = np.flatnonzero(s.present)
+    points = means[:, here].reshape(-1, s.dimension)
+    return points, np.tile(here, len(by_domain)), np.full(len(points), 1 / len(points))
+
+
+@lru_cache
+def unscaled_shapes(kappa: float, g: float) -> Callable[[FederationStatistics], tuple[list[Float], Coordinates]]:
+    """T_c of the last total that was asked for, and its coordinates: `ggeur_limit` of any scale and decay shares
+    them.
+    """
+
+    @of_the_last
+    def found(s: FederationStatistics) -> tuple[list[Float], Coordinates]:
+        t = shapes(s, kappa, g, 1.0)
+        return t, Coordinates.of(t)
+
+    return found
 
 
 def shapes(s: FederationStatistics, kappa: float, g: float, k: float) -> list[Float]:

@@ -6,6 +6,7 @@ So it is free of the embedding's units, and a mean far from zero costs no digits
 
 import weakref
 from collections.abc import Callable
+from typing import TypeVar, TypeVarTuple
 
 import numpy as np
 
@@ -16,40 +17,64 @@ from ggeur.heads.head import Params
 from ggeur.methods.algorithm import ClosedForm, Task
 
 Solve = Callable[[FederationStatistics, Task], tuple[Float, Float]]
+Near = Callable[[FederationStatistics, Task, tuple[Float, Float] | None], tuple[Float, Float]]
+Found = TypeVar("Found")
+Rest = TypeVarTuple("Rest")
 BELOW = 10.0  # how far a class without samples stays below the mean of the others
 
 
-def linear_head(needs: Covariance, solve: Solve, apart: Breakdown | None = None) -> ClosedForm:
+def linear_head(
+    needs: Covariance, solve: Solve, apart: Breakdown | None = None, near: Near | None = None
+) -> ClosedForm:
     """The head of which `solve` finds W and b, given a message of samples about their mean and in units of their
     spread.
 
     A class without samples gets the mean logit of the others, less a constant: it is never the answer, and a head that
     goes on to be trained does not start with a huge weight. The intercept is float64: of samples far from zero, W x is
-    a large number that it must cancel.
+    a large number that it must cancel. `near` does the same from W and b that were found for a similar message, if
+    given.
     """
 
-    def moved(total: FederationStatistics, task: Task) -> Params:
-        present = total.present
-        if not present.any():
-            raise GgeurError("There are no samples at all, so no head can be solved for.")
-        units = total.units
-        w, b = solve(total.standard, task)
+    def moved(total: FederationStatistics, found: tuple[Float, Float]) -> Params:
+        (w, b), present, units = found, total.present, total.units
         w, b = np.where(present[:, None], w, w[present].mean(axis=0)), np.where(present, b, b[present].mean() - BELOW)
         w = (w / units.scale).astype(np.float32)
         return {"W": w, "b": b - w.astype(np.float64) @ units.shift}
 
-    return ClosedForm(needs, moved, apart)
+    def exact(total: FederationStatistics, task: Task) -> Params:
+        return moved(total, solve(_standard(total), task))
+
+    def approximate(total: FederationStatistics, task: Task, start: Params | None) -> Params:
+        assert near is not None
+        s, units = _standard(total), total.units
+        known = None
+        if start is not None:
+            known = start["W"] * units.scale, start["b"] + start["W"].astype(np.float64) @ units.shift
+        return moved(total, near(s, task, known))
+
+    return ClosedForm(needs, exact, apart, approximate=None if near is None else approximate)
 
 
-def of_the_last(solve: Solve) -> Solve:
-    """`solve`, remembering what it found of the last total: heads that are chosen from may have a part in common."""
-    last: tuple[weakref.ref[FederationStatistics] | None, tuple[Float, Float] | None] = None, None
+def _standard(total: FederationStatistics) -> FederationStatistics:
+    if not total.present.any():
+        raise GgeurError("There are no samples at all, so no head can be solved for.")
+    return total.standard
 
-    def remembered(s: FederationStatistics, task: Task) -> tuple[Float, Float]:
+
+def of_the_last(
+    solve: Callable[[FederationStatistics, *Rest], Found],
+) -> Callable[[FederationStatistics, *Rest], Found]:
+    """`solve`, remembering what it found of the last total: heads that are chosen from may have a part in common.
+
+    Whatever else it is given is looked at for a new total only.
+    """
+    last: tuple[weakref.ref[FederationStatistics] | None, Found | None] = None, None
+
+    def remembered(s: FederationStatistics, *rest: *Rest) -> Found:
         nonlocal last
         known, found = last
         if known is None or known() is not s or found is None:
-            found = solve(s, task)
+            found = solve(s, *rest)
             last = weakref.ref(s), found
         return found
 

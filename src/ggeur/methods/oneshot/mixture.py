@@ -4,7 +4,8 @@
     S_s = (scatter of s within its classes + tau W) / (n_s + tau), shrunk by g;  W = scatter within all groups / n
     M_sc = (n_sc m_sc + k (a_s + b_c)) / (n_sc + k)
 
-The additive means a_s + b_c, a least-squares fit to the groups that there are, stand in for those that nobody has seen.
+The additive means a_s + b_c, a least-squares fit to the groups that there are, stand in for those that nobody has seen
+(`fill`).
 """
 
 from functools import lru_cache
@@ -21,10 +22,11 @@ from ggeur.core.site_statistics import Breakdown, FederationStatistics, SiteStat
 from ggeur.core.types import Float
 from ggeur.heads.head import Params
 from ggeur.methods.algorithm import ClosedForm, Task
+from ggeur.methods.oneshot.fill import filled_means
+from ggeur.methods.oneshot.linear_head import of_the_last
 
 NEVER = -1e9  # the score of a class that nobody holds, finite as numbers of a head must be
 _LEAST = 1e-8  # variance that every direction has, of samples whose own is about one: what is singular can be solved
-_FIT = 1e-3  # penalty on a_s, in samples: which of a and b a common shift is part of must be decided
 
 
 @lru_cache
@@ -36,6 +38,7 @@ def mixture(
     `shrinkage`: g. `fill`: k, how many samples the additive mean of a group counts for.
     """
 
+    @of_the_last
     def solve(total: FederationStatistics, task: Task) -> Params:
         if not total.present.any():
             raise GgeurError("There are no samples at all, so no head can be solved for.")
@@ -71,10 +74,4 @@ def covariances(sites: tuple[SiteStatistics, ...], tau: float, g: float) -> list
 
 def group_means(sites: tuple[SiteStatistics, ...], k: float) -> Float:
     """M_sc (S, C, p), where no group is empty."""
-    n, m = np.stack([s.count for s in sites]), np.stack([s.mean for s in sites])
-    # sum_sc n_sc |m_sc - a_s - b_c|^2 + penalty |a|^2 is least where this system holds, a and b stacked
-    normal = np.block([[np.diag(n.sum(axis=1) + _FIT), n], [n.T, np.diag(n.sum(axis=0) + (n.sum(axis=0) == 0))]])
-    samples = n[:, :, None] * m
-    fit = np.linalg.solve(normal, np.concatenate([samples.sum(axis=1), samples.sum(axis=0)]))
-    additive = fit[: len(n), None] + fit[None, len(n) :]
-    return np.asarray((samples + k * additive) / (n[:, :, None] + k))
+    return filled_means(np.stack([s.count for s in sites]), np.stack([s.mean for s in sites]), k)
