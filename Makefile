@@ -46,7 +46,7 @@ test-browser: $(VENV)/.installed-dev,browser ## Look at the report in chromium, 
 	@$(BIN)/pytest -rs -m browser $(ARGS)
 
 test-flower: $(VENV)/.installed-dev$(comma)flower ## Run the tests of real machines that take minutes
-	@$(BIN)/pytest -rs -s -m slow tests/test_federate_loopback.py $(ARGS)
+	@$(BIN)/pytest -rs -s -m slow tests/test_federate_loopback.py tests/test_federate_door.py $(ARGS)
 
 lint: $(DEV_STAMP) ## Check style and formatting
 	@$(BIN)/ruff check .

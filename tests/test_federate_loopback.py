@@ -309,18 +309,19 @@ def test_the_steps_that_the_docs_give_for_two_laptops(tmp_path):
     """Certificates, SuperLink, keys, registration, nodes and app, each by its own command; nodes embed pictures."""
     from PIL import Image
 
-    from ggeur.deploy.machines.processes import CONNECTION, Machines, environment, free_ports, program, write_connection
+    from ggeur.deploy.machines.processes import Machines, environment, free_ports, program
 
     port, *ports = free_ports(3)
     federate("certificates", tmp_path / "keys", "--host", "127.0.0.1")
-    write_connection(tmp_path / "home", f"127.0.0.1:{port}", tmp_path / "keys" / "ca.crt")
-    env, rng = environment(tmp_path / "home"), np.random.default_rng(0)
+    env, rng = environment(tmp_path / "keys" / "link" / "home"), np.random.default_rng(0)
     with Machines(tmp_path / "logs") as machines:
         machines.start("link", [*GGEUR, "federate", "link", str(tmp_path / "keys"), "--port", str(port)], env)
         machines.wait_for_port("link", port)
         for k in range(2):
             federate("key", tmp_path / f"node-{k}")
-            register = [program("flwr"), "supernode", "register", str(tmp_path / f"node-{k}.pub"), CONNECTION]
+            federate("admit", tmp_path / "keys", tmp_path / f"node-{k}.pub", "--name", f"node-{k}")
+            (tmp_path / "keys" / "sites" / f"node-{k}.crt").rename(tmp_path / f"node-{k}.crt")
+            register = [program("flwr"), "supernode", "register", str(tmp_path / f"node-{k}.pub")]
             machines.run({f"register-{k}": register}, env)
             for c, name in enumerate(("dark", "light")):
                 folder = tmp_path / f"photos-{k}" / name
@@ -343,7 +344,7 @@ def test_the_steps_that_the_docs_give_for_two_laptops(tmp_path):
         for min_count, run in ((2, "one"), (3, "both")):
             experiment.write_text(to_toml(tree | {"privacy": {"min_count": min_count}}))
             federate("app", experiment, tmp_path / f"app-{run}", "--out", tmp_path / run)
-            words = [program("flwr"), "run", str(tmp_path / f"app-{run}"), CONNECTION, "--stream"]
+            words = [program("flwr"), "run", str(tmp_path / f"app-{run}"), "ours", "--stream"]
             machines.run({run: words}, env, patience=300)
     one, both = (Result.load(tmp_path / run).trials[0] for run in ("one", "both"))
     assert (one.status, both.status) == ("ok", "ok") and (tmp_path / "both" / "model" / "trial-000").is_dir()

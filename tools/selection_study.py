@@ -25,13 +25,13 @@ from scipy.special import log_softmax
 import ggeur
 from ggeur.core.site_statistics import Breakdown, FederationStatistics
 from ggeur.experiment.partitions import clients_of
-from ggeur.federation.calibration import CrossValidatedScores, cross_validated_scores, temperature
 from ggeur.federation.cross_validation import LocalFolds
 from ggeur.federation.local_clients import Clients, merged_statistics
 from ggeur.federation.selection import MARGIN, Scores, by_rule, cross_validated, solved_candidates
 from ggeur.federation.selection_rule import folds_of, pick, right_answers, unseen
 from ggeur.federation.start import one_shot_head
 from ggeur.federation.temperature import synthetic_temperature
+from ggeur.federation.temperature_scaling import CrossValidatedScores, cross_validated_scores, temperature
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import double_logits
 from ggeur.methods.algorithm import Selection, Task

@@ -1,6 +1,7 @@
 """`ggeur federate`: its words, its refusals, the app it writes."""
 
 import os
+import socket
 import subprocess
 import sys
 import tomllib
@@ -83,10 +84,33 @@ def test_a_node_is_checked_before_it_starts(tmp_path):
     ggeur("federate", "key", tmp_path / "node")
     ggeur("federate", "certificates", tmp_path / "c", "--host", "127.0.0.1")
     start = ["federate", "node", "127.0.0.1:1", "--ca", tmp_path / "c" / "ca.crt", "--key", tmp_path / "node"]
+    missing = ggeur(*start, "--partition", "0", code=2)
+    said = ggeur("federate", "admit", tmp_path / "c", tmp_path / "node.pub", "--name", "leeds")
+    assert "neither is secret" in said
+    (tmp_path / "node.crt").write_bytes((tmp_path / "c" / "sites" / "leeds.crt").read_bytes())
     assert "either table" in ggeur(*start, "--partition", "0", code=2)
     assert "no file" in ggeur(*start[:-1], tmp_path / "other", "--partition", "0", code=2)
+    assert "no file" in missing and "federate admit" in missing
     (tmp_path / "roster").write_text(f"1 {(tmp_path / 'node.pub').read_text()}")
     known = ["--table", tmp_path / "t.npz", "--roster", tmp_path / "roster"]
     assert "does not have this node's key as site 0's" in ggeur(*start, "--partition", "0", *known, code=2)
     assert "There is no" in ggeur(*start, "--partition", "1", *known, code=2), "the roster is right, the table missing"
     assert "federate certificates" in ggeur("federate", "link", tmp_path / "nowhere", code=2)
+    (tmp_path / "t.npz").write_bytes(b"")
+    start[2], alone = "127.0.0.1", ["--partition", "0", "--table", tmp_path / "t.npz", "--store", tmp_path / "s"]
+    assert "give HOST:PORT" in ggeur(*start, *alone, code=2)
+    ggeur("federate", "key", tmp_path / "another")
+    start[2] = "127.0.0.1:1"
+    other = ["--certificate", tmp_path / "node.crt"]
+    assert "another node key" in ggeur(*start[:-1], tmp_path / "another", *alone, *other, code=2)
+    assert "revoked has the certificate" in ggeur("federate", "revoke", tmp_path / "c", "leeds")
+    assert "There is no" in ggeur("federate", "revoke", tmp_path / "c", "leeds", code=2)
+
+
+@flower
+def test_a_port_in_use_is_told_before_anything_is_started(tmp_path):
+    ggeur("federate", "certificates", tmp_path / "c", "--host", "127.0.0.1")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        said = ggeur("federate", "link", tmp_path / "c", "--port", taken.getsockname()[1], code=2)
+    assert "Cannot listen on 127.0.0.1" in said and "Traceback" not in said
+    assert not (tmp_path / "c" / "link").exists()

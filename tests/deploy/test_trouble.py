@@ -532,8 +532,10 @@ def test_a_site_embeds_with_an_encoder_by_name_only_if_its_node_was_told_so(tmp_
 
 @pytest.mark.needs("flower")
 def test_node_config_is_written_as_toml():
-    from ggeur.deploy.machines.processes import node_command
+    from ggeur.deploy.machines.loopback import Loopback
+    from ggeur.deploy.machines.processes import supernode_command
 
     values = {"partition-id": 0, "table": "a b.npz", "custom-methods": True}
-    command = node_command(Path("ca.crt"), Path("key"), "127.0.0.1:1", values, 9094)
-    assert command[-1] == 'partition-id=0 table="a b.npz" custom-methods=true'
+    command = supernode_command(Loopback(Path("made")), Path("key"), "127.0.0.1:1", values, 9094)
+    written = command[command.index("--node-config") + 1]
+    assert written == 'partition-id=0 table="a b.npz" custom-methods=true'

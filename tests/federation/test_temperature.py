@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
-from ggeur.federation.calibration import CrossValidatedScores, temperature
 from ggeur.federation.start import one_shot_head
 from ggeur.federation.temperature import synthetic_scores, synthetic_temperature
+from ggeur.federation.temperature_scaling import CrossValidatedScores, temperature
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import double_logits
 from ggeur.methods import resolve_closed_form

@@ -13,10 +13,11 @@ def certificates(
     host: Annotated[list[str], typer.Option(help="Name or address by which nodes reach the server; may be repeated.")],
     days: Annotated[int, typer.Option(min=1, help="How long they are valid.")] = 365,
 ) -> None:
-    """Make TLS certificates for a SuperLink."""
-    from ggeur.deploy.machines.certificates import AUTHORITY, make_certificates
+    """Make the federation's authority, and a TLS certificate for its server."""
+    from ggeur.deploy.machines.certificates import AUTHORITY, AUTHORITY_KEY, make_certificates
     from ggeur.deploy.machines.processes import require_flower
 
     require_flower()
     make_certificates(folder, host, days)
-    say(f"{folder} holds server.crt and server.key for the SuperLink, and {AUTHORITY} for every node.")
+    say(f"{folder} holds server.crt and server.key for `ggeur federate link`, and {AUTHORITY} for every site.")
+    say(f"{folder / AUTHORITY_KEY} makes the certificates of sites: keep it secret, and a copy of it elsewhere.")

@@ -1,22 +1,23 @@
-"""`ggeur federate link`: this process becomes a SuperLink."""
+"""`ggeur federate link`: the federation's server."""
 
-import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ggeur.cli.screen import mark, say
 from ggeur.core.errors import GgeurError
 
 
 def link(
     certificates: Annotated[Path, typer.Argument(help="Folder with ca.crt, server.crt and server.key.")],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")] = 8000,
 ) -> None:
-    """Run a SuperLink that admits registered nodes only, over TLS, without telemetry."""
+    """Run a SuperLink on loopback, and before it a door for sites with a certificate."""
     from ggeur.deploy.machines.certificates import AUTHORITY, SERVER, SERVER_KEY
-    from ggeur.deploy.machines.processes import link_command, require_flower
+    from ggeur.deploy.machines.processes import Machines, require_flower
 
     require_flower()
     for name in (AUTHORITY, SERVER, SERVER_KEY):
@@ -25,11 +26,24 @@ def link(
                 f"There is no {certificates / name}; make it with `ggeur federate certificates {certificates} "
                 "--host HOST`."
             )
-    become(link_command(certificates, host, port))
+    from ggeur.data.files import cannot, lock_file
+    from ggeur.deploy.door.listening import bound
+    from ggeur.deploy.machines.link import SUPEREXEC, SUPERLINK, running_link
 
+    made, folder = bound(host, port), certificates.absolute() / "link"
 
-def become(command: list[str]) -> None:
-    """This process turns into Flower's, with telemetry, update checks and run-time installs off."""
-    from ggeur.deploy.machines.processes import environment
+    def notice(sentence: str) -> None:
+        mark("door", sentence, soft_wrap=True)
 
-    os.execve(command[0], command, environment())
+    with cannot(f"write {folder}"):
+        folder.mkdir(exist_ok=True, mode=0o700)
+    say("Starting the SuperLink")
+    with (
+        lock_file(folder / ".lock", f"Another link runs with {certificates}; end that one first."),
+        ExitStack() as door,
+        Machines() as machines,
+    ):
+        running = door.enter_context(running_link(machines, certificates, folder, made, notice, name="ours"))
+        say(f"Sites reach the door at {host}:{running.port}. On this machine, flwr reaches the SuperLink after")
+        say(f"export FLWR_HOME={running.home}", soft_wrap=True)
+        machines.watch(SUPERLINK, SUPEREXEC, notice)

@@ -12,15 +12,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from uuid import uuid4
 
 from ggeur.core.errors import GgeurError
-from ggeur.deploy.machines.certificates import AUTHORITY, SERVER, SERVER_KEY
-from ggeur.runs.interrupt import uninterrupted
+from ggeur.data.files import write_bytes
+from ggeur.deploy.machines.loopback import LOOPBACK, Loopback
+from ggeur.runs.interrupt import check, uninterrupted
 from ggeur.settings.toml import to_toml
 
 QUIET = {
@@ -30,7 +31,6 @@ QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",  # Flower's own is a second, twice in every round
 }
-LOOPBACK = "127.0.0.1"
 # Name of the SuperLink in Flower's configuration. Flower takes the name for an app where a folder of it lies beside us.
 CONNECTION = f"ggeur-{uuid4().hex}"
 _PATIENCE = 60.0  # seconds for a SuperLink to listen, or a command to end
@@ -39,6 +39,8 @@ _ASK = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.arg
 _WITH_PARENT = (sys.executable, "-c", _ASK) if sys.platform == "linux" else ()
 _FRAME = " │╭╮╰╯─"  # around what Flower says
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+PRIVATE = 0o077  # the umask of what holds statistics, states or keys
+_LOOK = 1.0  # seconds between two looks at processes that run
 _GRACE = 5.0  # seconds between asking a process to end and ending it
 
 
@@ -63,29 +65,46 @@ def environment(home: Path | None = None) -> dict[str, str]:
     """The variables that Flower's processes get; `home` is where they keep their own things."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     own = {} if home is None else {"FLWR_HOME": str(home)}
+    for name in ("NO_PROXY", "no_proxy"):  # of the machine's processes among each other
+        own[name] = ",".join(filter(None, [os.environ.get(name), LOOPBACK]))
     return {**os.environ, **QUIET, **own, "PATH": path}
 
 
-def link_command(certificates: Path, host: str, port: int) -> list[str]:
-    """A SuperLink at `host` and `port`, with TLS by the files in `certificates`, that admits registered nodes only."""
-    command = [program("flower-superlink"), "--host", host, "--port", str(port), "--enable-supernode-auth"]
-    for option, name in (("ca-certfile", AUTHORITY), ("certfile", SERVER), ("keyfile", SERVER_KEY)):
-        command += [f"--ssl-{option}", str(certificates / name)]
-    return [*command, "--disable-runtime-dependency-installation"]
+def superlink_command(loopback: Loopback, port: int) -> list[str]:
+    """Return the command of a SuperLink at `port` of loopback that admits registered nodes, and its own user."""
+    command = [
+        sys.executable,
+        "-m",
+        "ggeur.deploy.machines.superlink",
+        "--host",
+        LOOPBACK,
+        "--port",
+        str(port),
+        "--enable-supernode-auth",
+    ]
+    return [*command, *loopback.options(), "--disable-runtime-dependency-installation"]
 
 
-def node_command(
-    authority: Path, key: Path, superlink: str, config: Mapping[str, Any], port: int, trusted: Path | None = None
+def supernode_command(
+    loopback: Loopback, key: Path, door: str, config: Mapping[str, Any], port: int, trusted: Path | None = None
 ) -> list[str]:
-    """A SuperNode for the SuperLink at `superlink`, which it knows by `authority` and which knows it by `key`.
+    """Return the command of a SuperNode, which proves by `key` who it is, and goes out by the site's own `door`.
 
     `config` is what only this site knows: its partition, its data. `port` of loopback is for the node's own processes.
     With `trusted`, Flower's file of public keys, it runs only apps that were signed by one of them.
     """
     pairs = " ".join(f"{name}={_toml_value(value)}" for name, value in config.items())
-    command = [program("flower-supernode"), "--root-certificates", str(authority), "--superlink", superlink]
+    command = [program("flower-supernode"), "--root-certificates", str(loopback.authority), "--superlink", door]
     command += [] if trusted is None else ["--trusted-entities", str(trusted)]
-    return [*command, "--auth-supernode-private-key", str(key), "--port", str(port), "--node-config", pairs]
+    command += ["--auth-supernode-private-key", str(key), "--port", str(port), "--node-config", pairs]
+    return [*command, "--host", LOOPBACK, *loopback.options()]
+
+
+def superexec_command(loopback: Loopback, address: str) -> list[str]:
+    """Return the command of the SuperExec that takes the tasks of Flower's server at `address` of loopback."""
+    command = [sys.executable, "-m", "ggeur.deploy.machines.superexec", "--runtime-api-address", address]
+    command += ["--root-certificates", str(loopback.authority)]
+    return [*command, "--superexec-auth-secret-file", str(loopback.secret)]
 
 
 def _toml_value(value: Any) -> str:
@@ -96,12 +115,11 @@ def _toml_value(value: Any) -> str:
     return f'"{value}"'
 
 
-def write_connection(home: Path, address: str, authority: Path) -> None:
-    """Flower's configuration in `home`, so that `flwr` finds the SuperLink at `address`, known by `authority`."""
-    home.mkdir(parents=True, exist_ok=True)
-    link = {"address": address, "root-certificates": str(authority)}
-    text = to_toml({"superlink": {"default": CONNECTION, CONNECTION: link}})
-    (home / "config.toml").write_text(text, encoding="utf-8")
+def write_connection(home: Path, name: str, address: str, authority: Path) -> None:
+    """Write Flower's configuration in `home`: `flwr` finds, as `name`, the SuperLink at `address`, by `authority`."""
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    link = {"address": address, "root-certificates": str(authority.absolute())}
+    write_bytes(home / "config.toml", to_toml({"superlink": {"default": name, name: link}}).encode())
 
 
 def free_ports(n: int) -> list[int]:
@@ -126,15 +144,18 @@ def end_with_parent() -> None:
 class Machines:
     """Processes that end with the block, however it ends, and with this process, even if it is killed.
 
-    What they say is in the folder `logs`, a file for each.
+    What they say is in the folder `logs`, a file for each, or where this process says it. Files that they write are
+    for their user alone.
     """
 
-    def __init__(self, logs: Path) -> None:
+    def __init__(self, logs: Path | None = None) -> None:
         self._logs = logs
+        self._started: dict[str, tuple[Sequence[str], Mapping[str, str]]] = {}
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> "Machines":
-        self._logs.mkdir(parents=True, exist_ok=True)
+        if self._logs is not None:
+            self._logs.mkdir(parents=True, exist_ok=True, mode=0o700)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -154,15 +175,38 @@ class Machines:
 
         It gets a group of its own, so that a Ctrl-C reaches it only through us.
         """
-        with (self._logs / f"{name}.log").open("ab") as log:
+        self._started[name] = (command, env)
+        with ExitStack() as stack:
+            log = None if self._logs is None else stack.enter_context((self._logs / f"{name}.log").open("ab"))
             self.running[name] = subprocess.Popen(
                 [*_WITH_PARENT, *command],
                 env=dict(env),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
-                stderr=subprocess.STDOUT,
+                stderr=None if log is None else subprocess.STDOUT,
                 start_new_session=True,
+                umask=PRIVATE,
             )
+
+    def ended(self, name: str) -> bool:
+        """Return whether the process `name` has ended."""
+        return self.running[name].poll() is not None
+
+    def keep(self, name: str) -> bool:
+        """Start the process `name` again if it has ended, and return whether it had."""
+        if not self.ended(name):
+            return False
+        self.start(name, *self._started[name])
+        return True
+
+    def watch(self, vital: str, kept: str, notice: Callable[[str], None]) -> NoReturn:
+        """Until the process `vital` has ended, which is a GgeurError, start `kept` again whenever it ends."""
+        while not self.ended(vital):
+            check()
+            if self.keep(kept):
+                notice(f"The {kept} had ended and is started again.")
+            time.sleep(_LOOK)
+        raise GgeurError(f"The {vital} has ended{self.last_words(vital)}")
 
     def run(self, jobs: Mapping[str, Sequence[str]], env: Mapping[str, str], patience: float = 2 * _PATIENCE) -> None:
         """Run the commands of `jobs`, by name, side by side to their end; a GgeurError if one fails.
@@ -183,6 +227,8 @@ class Machines:
 
     def last_words(self, name: str) -> str:
         """The end of a sentence: the last line with words in the log of `name`, free of frames, and where that is."""
+        if self._logs is None:
+            return "; what it said is above."
         path = self._logs / f"{name}.log"
         text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
         lines = [line.strip(_FRAME) for line in _COLOUR.sub("", text).splitlines()]

@@ -4,6 +4,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,21 @@ import numpy as np
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import lock_file, write_bytes
 from ggeur.data.table import EmbeddingTable
+from ggeur.deploy.door.listening import bound
 from ggeur.deploy.machines import processes
-from ggeur.deploy.machines.certificates import AUTHORITY, ROSTER, make_certificates, make_node_key
+from ggeur.deploy.machines.certificates import (
+    AUTHORITY,
+    ROSTER,
+    SITES,
+    make_certificates,
+    make_node_key,
+    make_site_certificate,
+)
 from ggeur.deploy.machines.flower_app import write_app
-from ggeur.deploy.machines.processes import CONNECTION, LOOPBACK, Machines
+from ggeur.deploy.machines.link import SUPEREXEC, SUPERLINK, running_link
+from ggeur.deploy.machines.loopback import LOOPBACK
+from ggeur.deploy.machines.node import Identity, running_node
+from ggeur.deploy.machines.processes import CONNECTION, Machines
 from ggeur.deploy.server import journal
 from ggeur.deploy.server.reopening import reopen
 from ggeur.experiment.partitions import partition_rows
@@ -96,8 +108,8 @@ def up(
     # Another process of ours would have its keys and its nodes' tables taken from under it.
     lock = lock_file(private / ".lock", f"Another process is running in {out}.")
     try:
-        with Machines(private / "logs") as machines:
-            _start(machines, experiment, private)
+        with ExitStack() as doors, Machines(private / "logs") as machines:  # nodes leave by doors that are still open
+            _start(machines, doors, experiment, private)
             rounds = [point.train.rounds for point in experiment.points]
             _follow(machines, out, seen, lambda event: on_round({**event, "rounds": rounds[event["trial"]]}), on_event)
     finally:
@@ -118,39 +130,47 @@ def check_new_run(out: Path) -> None:
         raise GgeurError(f"{private} is left of an earlier run; remove it, or name another folder with --out.")
 
 
-def _start(machines: Machines, experiment: Experiment, private: Path) -> None:
-    """Keys, SuperLink, registration, SuperNodes, and the app that is in `private`."""
+def _start(machines: Machines, doors: ExitStack, experiment: Experiment, private: Path) -> None:
+    """Keys and certificates, the server, registration, nodes, and the app that is in `private`.
+
+    Nodes go through a site's door and the server's, as on real machines; these threads end with `doors`.
+    """
     point, seed = experiment.points[0], experiment.seeds[0]
     tables = node_tables(load_table(point.data), point, seed)
-    keys, home, flwr = private / "keys", private / "home", processes.program("flwr")
-    for old in (keys, home):
+    keys, flwr = private / "keys", processes.program("flwr")
+    for old in (keys, private / "link"):
         shutil.rmtree(old, ignore_errors=True)
     make_certificates(keys, [LOOPBACK, "localhost"])
-    port, *ports = processes.free_ports(1 + len(tables))
-    link = f"{LOOPBACK}:{port}"
-    processes.write_connection(home, link, keys / AUTHORITY)
-    env = processes.environment(home)
-    machines.start("superlink", processes.link_command(keys, LOOPBACK, port), env)
+
+    def notice(sentence: str) -> None:
+        with (private / "logs" / "door.log").open("a", encoding="utf-8") as log:
+            log.write(f"{sentence}\n")
+
     register = {}
     for k, table in enumerate(tables):
         make_node_key(keys / f"node-{k}")
+        make_site_certificate(keys, keys / f"node-{k}.pub", f"node-{k}")
         register[f"register-{k}"] = [flwr, "supernode", "register", str(keys / f"node-{k}.pub"), CONNECTION]
-        (private / f"node-{k}").mkdir(exist_ok=True)
+        (private / f"node-{k}").mkdir(exist_ok=True, mode=0o700)
         table.save(private / f"node-{k}" / "table.npz")
     secure = point.privacy.secure_aggregation
     if secure:
         lines = [f"{k} {(keys / f'node-{k}.pub').read_text(encoding='utf-8')}" for k in range(len(tables))]
         write_bytes(keys / ROSTER, "".join(lines).encode())
-    machines.wait_for_port("superlink", port)
+    link = doors.enter_context(
+        running_link(machines, keys, private / "link", bound(LOOPBACK, 0), notice, name=CONNECTION)
+    )
+    env = processes.environment(link.home)
     machines.run(register, env)
-    for k, node_port in enumerate(ports):
-        folder = private / f"node-{k}"
+    for k, port in enumerate(processes.free_ports(len(tables))):
+        folder, key = private / f"node-{k}", keys / f"node-{k}"
         config = {"partition-id": k, "table": str(folder / "table.npz"), "store": str(folder / "store")}
         config |= {"custom-methods": True}  # the user's own machine, and experiment
         if secure:
-            config |= {"roster": str(keys / ROSTER), "key": str(keys / f"node-{k}")}
-        command = processes.node_command(keys / AUTHORITY, keys / f"node-{k}", link, config, node_port)
-        machines.start(f"node-{k}", command, processes.environment(folder / "home"))
+            config |= {"roster": str(keys / ROSTER), "key": str(key)}
+        identity = Identity(keys / AUTHORITY, key, keys / SITES / f"node-{k}.crt")
+        door = f"{LOOPBACK}:{link.port}"
+        doors.enter_context(running_node(machines, f"node-{k}", identity, folder, door, config, port, notice))
     machines.start("run", [flwr, "run", str(private / "app"), CONNECTION, "--stream"], env)
 
 
@@ -174,14 +194,16 @@ def _follow(machines: Machines, out: Path, seen: int, on_round: OnRound, on_even
             return
         if ended:
             raise GgeurError(f"The run failed{machines.last_words('run')}")
-        if machines.running["superlink"].poll() is not None:
-            raise GgeurError(f"The SuperLink has ended{machines.last_words('superlink')}")
+        for name in (SUPERLINK, SUPEREXEC):
+            if machines.ended(name):
+                raise GgeurError(f"The {name} has ended{machines.last_words(name)}")
         time.sleep(_LOOK)
 
 
 def _tidy(out: Path, private: Path) -> None:
     """Keys go always; what nodes hold and the logs stay while there is something to resume or to look into."""
-    unneeded = [private / "keys", private / "home", private / "app", *private.glob("node-*/home")]
+    unneeded = [private / "keys", private / "link", private / "app"]
+    unneeded += [*private.glob("node-*/home"), *private.glob("node-*/loopback")]
     if (out / "result.json").exists():
         unneeded = [private]
     elif not (out / "config.toml").exists():

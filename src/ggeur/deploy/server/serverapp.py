@@ -1,10 +1,11 @@
 """The ServerApp: an experiment's trials one after the other over the same sites, into an ordinary run folder."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ggeur.core.errors import GgeurError
-from ggeur.deploy.machines.processes import end_with_parent
+from ggeur.deploy.machines.processes import PRIVATE, end_with_parent
 from ggeur.deploy.server.iterative_run import IterativeRun
 from ggeur.deploy.server.journal import Journal, forget_events
 from ggeur.deploy.server.one_shot_run import OneShotRun
@@ -36,6 +37,7 @@ def server_app(experiment: Path) -> "ServerApp":
 
     def main(grid: Grid, context: "Context") -> None:
         end_with_parent()
+        os.umask(PRIVATE)  # the run folder keeps what sites have sent; this process does nothing else
         out, given = Path(str(context.run_config["out"])), context.run_config
         resume, again = bool(given.get("resume", False)), bool(given.get("reopen", False))
         run_over(grid, Experiment.load(experiment), out, resume=resume or again, again=again)
