@@ -101,7 +101,7 @@ def test_unseen_groups_that_nothing_can_stand_for_leave_the_default():
     found = select(chosen("lda", "ggeur-limit"), by_domain, TASK, 0)
     assert (found.taken, found.ranking) == (1, ())
     assert found.sentence(chosen("lda", "ggeur-limit").candidates).startswith(
-        "Selected limit, the default: no class is held"
+        "Selected ggeur-limit, the default: no class is held"
     )
 
 
@@ -214,8 +214,8 @@ def test_its_sentences_say_what_was_selected_and_why():
     weight = np.full(4, 0.25)
     first = by_rule(candidates, Scores(np.array([[0.6] * 4, [0.5] * 4, [0.1] * 4]), weight), "ggeur-limit")
     assert first.sentence(candidates) == (
-        "Selected limit, the default, which ranks first of 3 candidates. "
-        "Ranking on synthetic samples, which is no accuracy: limit, lda, ridge."
+        "Selected ggeur-limit, the default, which ranks first of 3 candidates. "
+        "Ranking on synthetic samples, which is no accuracy: ggeur-limit, lda, ridge."
     )
     second = by_rule(candidates, Scores(np.array([[0.4] * 4, [0.5] * 4, [0.1] * 4]), weight), "ggeur-limit")
     assert second.sentence(candidates).startswith(

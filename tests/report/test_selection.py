@@ -2,7 +2,7 @@
 
 from ggeur.report.entries import ReportEntry
 from ggeur.report.page import _messages, _part
-from ggeur.report.selection import selected
+from ggeur.report.selected import selected
 from ggeur.runs.result import Row, Trial
 
 

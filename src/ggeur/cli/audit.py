@@ -45,11 +45,14 @@ def audit(
     from ggeur.report.audit_section import audit_words
 
     if fail_on not in (None, "exact"):
-        raise GgeurError(f"--fail-on takes exact, not '{fail_on}'.")
+        raise GgeurError(f"--fail-on takes exact, not '{fail_on}'.", code="option-fail-on-unknown")
     with notes():
         if source.is_dir():
             if partition is not None or covariance is not None:
-                raise GgeurError("A run says itself how it was dealt out and what sites sent; give those for a table.")
+                raise GgeurError(
+                    "A run says itself how it was dealt out and what sites sent; give those for a table.",
+                    code="option-conflict-audit",
+                )
             found = audit_run(source, min_count)
         else:
             point = table_settings(source, partition, clients, beta, covariance or "per-class", seed)

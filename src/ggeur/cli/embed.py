@@ -64,7 +64,10 @@ def embed(
         tower = load_encoder(encoder, normalize=normalize, **shape)
         if images is None:
             if sets:
-                raise GgeurError(f"No folders sort the pictures of {source} by class: there is no name for a prompt.")
+                raise GgeurError(
+                    f"No folders sort the pictures of {source} by class: there is no name for a prompt.",
+                    code="class-names-missing",
+                )
             _embed_unlabelled(Path(source), tower, out, batch, skip_unreadable)
             return
         say(

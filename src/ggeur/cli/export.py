@@ -37,11 +37,20 @@ def export(
 ) -> None:
     """Write a model for other programs, or a copy to hand on; all give the probabilities that `ggeur predict` gives."""
     if not (onnx or torch or hub or without_statistics):
-        raise GgeurError("Say what to export: --onnx FILE, --torch FOLDER, --hub FOLDER or --without-statistics.")
+        raise GgeurError(
+            "Say what to export: --onnx FILE, --torch FOLDER, --hub FOLDER or --without-statistics.",
+            code="export-target-missing",
+        )
     if out is not None and not without_statistics:
-        raise GgeurError("--out goes with --without-statistics: --onnx, --torch and --hub name their own place.")
+        raise GgeurError(
+            "--out goes with --without-statistics: --onnx, --torch and --hub name their own place.",
+            code="option-conflict-out",
+        )
     if encoder is not None and (onnx is None or not encoder.startswith("onnx:")):
-        raise GgeurError("--encoder goes with --onnx FILE and names an ONNX file, onnx:PATH: both become one graph.")
+        raise GgeurError(
+            "--encoder goes with --onnx FILE and names an ONNX file, onnx:PATH: both become one graph.",
+            code="option-conflict-encoder",
+        )
     if onnx is not None:
         check_out_file(onnx, ".onnx")
     from ggeur.runs.exports.export_folder import write_hub, write_torch

@@ -43,11 +43,12 @@ def inspect(
 
     if table.is_dir():
         raise GgeurError(
-            f"{table} is a folder, and inspect shows a table (.npz); `ggeur report` is for models and runs."
+            f"{table} is a folder, and inspect shows a table (.npz); `ggeur report` is for models and runs.",
+            code="table-is-folder",
         )
     held = EmbeddingTable.load(table)
     if not len(held):
-        raise GgeurError(f"{table} holds no samples, so there is nothing to inspect.")
+        raise GgeurError(f"{table} holds no samples, so there is nothing to inspect.", code="table-empty")
     inspection.check_classes(held, class_ or [])
     points = partitions(held, kind, clients, beta, seed)  # a mistake in them is told before anything is shown
     _say_what_it_is(held, table)

@@ -75,9 +75,14 @@ _KEPT_IN = ("model.json", "metrics.jsonl")
 def check_out_file(out: Path, suffix: str = "") -> None:
     """Refuse an --out that cannot be a file, or not one of this `suffix`, or that a model or a run is read from."""
     if out.is_dir() or not out.absolute().parent.is_dir():
-        raise GgeurError(f"Cannot write {out}: name a file in a folder that exists.")
+        raise GgeurError(f"Cannot write {out}: name a file in a folder that exists.", code="output-folder-missing")
     if suffix and out.suffix != suffix:
-        raise GgeurError(f"Cannot write {out}: what is written is {suffix[1:]}, so call it {out.with_suffix(suffix)}.")
+        raise GgeurError(
+            f"Cannot write {out}: what is written is {suffix[1:]}, so call it {out.with_suffix(suffix)}.",
+            code="output-file-suffix",
+        )
     there = out.resolve()
     if there.name in _KEPT and there.exists() and any((there.parent / name).exists() for name in _KEPT_IN):
-        raise GgeurError(f"Cannot write {out}: it is a file of a model or a run; name another.")
+        raise GgeurError(
+            f"Cannot write {out}: it is a file of a model or a run; name another.", code="output-file-protected"
+        )

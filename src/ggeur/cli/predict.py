@@ -43,7 +43,7 @@ def predict(
     encoder.
     """
     if out is not None and out.suffix not in (".csv", ".json"):
-        raise GgeurError(f"Cannot write {out}: --out must end in .csv or .json.")
+        raise GgeurError(f"Cannot write {out}: --out must end in .csv or .json.", code="output-file-suffix")
     if out is not None:
         check_out_file(out)
     from ggeur.data.files import write_bytes

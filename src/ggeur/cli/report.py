@@ -33,7 +33,10 @@ def report(
 
     if any(map(is_model, runs)):
         if len(runs) > 1 or latex or contributions:
-            raise GgeurError("A model has a page of its own: name it alone, without --latex and --contributions.")
+            raise GgeurError(
+                "A model has a page of its own: name it alone, without --latex and --contributions.",
+                code="option-conflict-report",
+            )
         with notes():
             say(f"The page is {write_model_page(runs[0], out, own=own)}", soft_wrap=True)
         return

@@ -65,7 +65,10 @@ def reproduce(
     if list_ or table is None:
         return _list(data)
     if only_changed and protocol != "tuned":
-        raise GgeurError(f"--only-changed is for --protocol tuned; under {protocol} no row has numbers of its own.")
+        raise GgeurError(
+            f"--only-changed is for --protocol tuned; under {protocol} no row has numbers of its own.",
+            code="option-conflict-protocol",
+        )
     from ggeur.data.image_table import is_image_table
     from ggeur.experiment.plan import human_seconds
     from ggeur.paper.availability import part_embeddings

@@ -42,13 +42,17 @@ def experiment_and_folder(
     from ggeur.settings.grid import Experiment
 
     if resume is not None and out is not None:
-        raise GgeurError("--out names a new run folder and --resume an old one; give one of them.")
+        raise GgeurError(
+            "--out names a new run folder and --resume an old one; give one of them.", code="option-conflict-resume"
+        )
     if resume is not None:
         check_resumable(resume, real=real)
         finished = (resume / "result.json").exists()  # then nothing of the user's own is needed
         return Experiment.load(path or resume / "config.toml", overrides or [], own=not finished), resume
     if path is None:
-        raise GgeurError("Name an experiment file to run, or a run folder to go on in with --resume.")
+        raise GgeurError(
+            "Name an experiment file to run, or a run folder to go on in with --resume.", code="experiment-not-named"
+        )
     return Experiment.load(path, overrides or []), out or default_folder(path.stem)
 
 

@@ -27,7 +27,7 @@ def serve(
     from importlib.util import find_spec
 
     if not all(map(find_spec, ("fastapi", "python_multipart", "uvicorn"))):
-        raise GgeurError("Serving a model needs an extra: pip install 'ggeur[serve]'.")
+        raise GgeurError("Serving a model needs an extra: pip install 'ggeur[serve]'.", code="extra-missing")
     from ggeur.runs.model_encoder import encoder_of
     from ggeur.serve.server import is_loopback
     from ggeur.serve.server import serve as serve_model

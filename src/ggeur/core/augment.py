@@ -50,7 +50,8 @@ class Prototypes:
         if mean.ndim != 3 or present.shape != mean.shape[:2] or present.dtype != np.bool_:
             raise GgeurError(
                 f"The prototypes have shape {mean.shape} and present {present.shape} of {present.dtype}; they must be "
-                "(domains, classes, dimensions) and a boolean for each domain and class."
+                "(domains, classes, dimensions) and a boolean for each domain and class.",
+                code="prototypes-shape",
             )
 
     @classmethod
@@ -58,7 +59,9 @@ class Prototypes:
         """One prototype per class from the merged statistics of each other domain, one of `domains` each."""
         found = list(check_all("domains", domains, ClassStatistics, "statistics"))
         if not found or len({s.sum.shape for s in found}) > 1:
-            raise GgeurError("The domains must be one or more, of the same classes and dimensions.")
+            raise GgeurError(
+                "The domains must be one or more, of the same classes and dimensions.", code="prototypes-domains-differ"
+            )
         return cls(np.stack([s.mean for s in found]), np.stack([s.present for s in found]))
 
 
@@ -170,7 +173,9 @@ def augment(
     if geometry is not None:
         n_classes = check_is("geometry", geometry, Geometry, "a Geometry, or None").n_classes
     elif scale is not None:
-        raise GgeurError("augment needs a geometry to draw along; pass scale=None for no noise.")
+        raise GgeurError(
+            "augment needs a geometry to draw along; pass scale=None for no noise.", code="geometry-missing"
+        )
     elif prototypes is not None:
         n_classes = prototypes.mean.shape[1]
     y = check_labels(y, n_classes, samples=len(x))
@@ -178,11 +183,13 @@ def augment(
         n_classes = int(y.max(initial=-1)) + 1
     if prototypes is not None and prototypes.mean.shape[1:] != (n_classes, x.shape[1]):
         raise GgeurError(
-            f"The prototypes have shape {prototypes.mean.shape}; they must be (domains, {n_classes}, {x.shape[1]})."
+            f"The prototypes have shape {prototypes.mean.shape}; they must be (domains, {n_classes}, {x.shape[1]}).",
+            code="prototypes-shape",
         )
     if geometry is not None and geometry.dimension != x.shape[1]:
         raise GgeurError(
-            f"The geometry has {geometry.dimension} dimensions and the embeddings {x.shape[1]}: use one encoder."
+            f"The geometry has {geometry.dimension} dimensions and the embeddings {x.shape[1]}: use one encoder.",
+            code="geometry-dimension-mismatch",
         )
     for name, value in (("target", target), ("per_prototype", per_prototype), ("per_sample", per_sample)):
         if value is not None or name != "per_sample":

@@ -27,16 +27,19 @@ def load_custom(name: str, what: str, ours: Iterable[str]) -> Callable[..., Any]
     """
     if not is_custom(name):
         known = ", ".join(ours)
-        raise GgeurError(f"There is no {what} '{name}'; there are {known}, or your own as package.module:name.")
+        raise GgeurError(
+            f"There is no {what} '{name}'; there are {known}, or your own as package.module:name.",
+            code="component-unknown",
+        )
     module, _, attribute = name.partition(":")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)
     try:
         found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # a user's module may raise anything when it is imported
-        raise GgeurError(f"Cannot load the {what} '{name}': {one_line(error)}.") from error
+        raise GgeurError(f"Cannot load the {what} '{name}': {one_line(error)}.", code="custom-load-failed") from error
     if not callable(found):
-        raise GgeurError(f"Cannot load the {what} '{name}': it is not a function.")
+        raise GgeurError(f"Cannot load the {what} '{name}': it is not a function.", code="custom-not-callable")
     return found
 
 
@@ -59,7 +62,7 @@ def blaming(name: str, what: str, went_wrong: str = "failed") -> Iterator[None]:
     except Exception as error:
         if not is_custom(name):
             raise
-        raise GgeurError(f"The {what} '{name}' {went_wrong}: {one_line(error)}.") from error
+        raise GgeurError(f"The {what} '{name}' {went_wrong}: {one_line(error)}.", code="custom-code-failed") from error
 
 
 def one_line(error: Exception) -> str:

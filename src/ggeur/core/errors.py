@@ -4,15 +4,20 @@
 class GgeurError(Exception):
     """Bad input or an impossible request, told in one sentence: what, where, and what to do.
 
-    The command line prints it and exits with code 2; everything else is a defect of ours.
+    The command line prints it and exits with code 2; everything else is a defect of ours. `code` names the mistake for
+    programs, and stays when the `sentence` is worded anew.
 
     >>> import ggeur
     >>> try:
     ...     ggeur.partition.dirichlet([0, 0, 1], clients=2, beta=-1.0)
     ... except ggeur.GgeurError as error:
-    ...     print(error)
-    beta is -1.0; a Dirichlet parameter must be positive and below 1e300.
+    ...     print(f"{error.code}: {error}")
+    partition-beta-invalid: beta is -1.0; a Dirichlet parameter must be positive and below 1e300.
     """
+
+    def __init__(self, sentence: str, *, code: str = "unspecified") -> None:
+        super().__init__(sentence)
+        self.code = code
 
 
 class Unavailable(GgeurError):

@@ -41,7 +41,8 @@ class Geometry:
         if len(vectors) != 3 or values != (vectors[0], vectors[2]) or present != values[:1]:
             raise GgeurError(
                 f"A geometry has eigenvalues (classes, rank), eigenvectors (classes, dimensions, rank) and present "
-                f"(classes,), not {values}, {vectors} and {present}."
+                f"(classes,), not {values}, {vectors} and {present}.",
+                code="geometry-shape",
             )
 
     @classmethod
@@ -91,10 +92,14 @@ class Geometry:
         if p != q or present.ndim != 1 or present.dtype != np.bool_ or classes not in (1, len(present)):
             raise GgeurError(
                 f"The covariance has shape {covariance.shape} and present {present.shape} of {present.dtype}; they "
-                "must be (classes, dimensions, dimensions) and a boolean for each class."
+                "must be (classes, dimensions, dimensions) and a boolean for each class.",
+                code="covariance-shape",
             )
         if rank is not None and not 1 <= check_whole("rank", rank, least=0) <= p:
-            raise GgeurError(f"rank is {rank}; it must be between 1 and the {p} dimensions of the embeddings.")
+            raise GgeurError(
+                f"rank is {rank}; it must be between 1 and the {p} dimensions of the embeddings.",
+                code="geometry-rank-range",
+            )
         if energy is not None:
             check_share("energy", energy)
         check_is("centred", centred, bool | np.bool_, "true or false")
@@ -104,7 +109,8 @@ class Geometry:
             c = int(np.argmax(below))
             raise GgeurError(
                 f"The covariance of class {c} has the eigenvalue {values[c, 0]:.3g}, and no data has a negative "
-                "variance: its count, sum and second moment are not of the same samples."
+                "variance: its count, sum and second moment are not of the same samples.",
+                code="covariance-not-positive",
             )
         values = np.clip(values[:, ::-1], 0.0, None)  # rounding leaves tiny negatives
         vectors = vectors[:, :, ::-1]
@@ -127,13 +133,21 @@ class Geometry:
     def require(self, classes: Sequence[int] | NDArray[np.integer]) -> None:
         """Raise unless every one of `classes` has a shape to draw along."""
         if not self.centred:
-            raise GgeurError("This geometry is of uncentred moments (Eq. 1): it serves similarity, not drawing.")
+            raise GgeurError(
+                "This geometry is of uncentred moments (Eq. 1): it serves similarity, not drawing.",
+                code="geometry-uncentred",
+            )
         wanted = [check_whole("A class", c, least=0) for c in np.asarray(classes, dtype=object).ravel()]
         if any(c >= self.n_classes for c in wanted):
-            raise GgeurError(f"There is no class {max(wanted)}: the geometry is of classes 0 to {self.n_classes - 1}.")
+            raise GgeurError(
+                f"There is no class {max(wanted)}: the geometry is of classes 0 to {self.n_classes - 1}.",
+                code="geometry-class-unknown",
+            )
         absent = [c for c in wanted if not self.present[c]]
         if absent:
-            raise GgeurError(f"No client holds class {absent[0]}, so it has no shape; leave it out.")
+            raise GgeurError(
+                f"No client holds class {absent[0]}, so it has no shape; leave it out.", code="geometry-class-absent"
+            )
 
     def factor(self, c: int, scale: Scale) -> Float:
         """V s(L) V' of class `c`: it turns white noise into noise along the shape, s by `scale` lambda or its root.
@@ -188,13 +202,17 @@ def similarity(a: Geometry, b: Geometry, top: int = 5) -> Float:
     for name, g in (("a", a), ("b", b)):
         check_is(name, g, Geometry, "a Geometry")
         if not g.present.all():
-            raise GgeurError(f"Class {int(np.argmin(g.present))} has no samples, so it has no shape to compare.")
+            raise GgeurError(
+                f"Class {int(np.argmin(g.present))} has no samples, so it has no shape to compare.",
+                code="geometry-class-absent",
+            )
     check_whole("top", top, least=0)
     ranks = min(a.eigenvalues.shape[1], b.eigenvalues.shape[1])
     if a.dimension != b.dimension or not 1 <= top <= ranks:
         raise GgeurError(
             f"Cannot compare the top {top} eigenvectors of geometries with dimensions {a.dimension} and "
-            f"{b.dimension} and {ranks} common directions."
+            f"{b.dimension} and {ranks} common directions.",
+            code="geometry-not-comparable",
         )
     inner = np.einsum("apm,bpm->abm", a.eigenvectors[:, :, :top], b.eigenvectors[:, :, :top], optimize=True)
     return np.asarray(np.abs(inner).sum(axis=2))

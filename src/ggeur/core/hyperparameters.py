@@ -41,7 +41,9 @@ def signature(build: Callable[..., Any]) -> inspect.Signature:
         return inspect.signature(build, eval_str=True)
     except Exception as error:  # annotations are a user's code
         name = f"{build.__module__}:{getattr(build, '__qualname__', build)}"
-        raise GgeurError(f"Cannot tell what '{name}' takes: {one_line(error)}.") from error
+        raise GgeurError(
+            f"Cannot tell what '{name}' takes: {one_line(error)}.", code="custom-signature-unreadable"
+        ) from error
 
 
 def checked(
@@ -62,13 +64,13 @@ def checked(
     for key, value in {**{key: value for key, value in elsewhere.items() if key in known}, **given}.items():
         if key not in known or (key in given and key in elsewhere):
             allowed = ", ".join(name for name in known if name not in elsewhere) or "none"
-            raise GgeurError(f"[{section}] has no parameter '{key}'; it has: {allowed}.")
+            raise GgeurError(f"[{section}] has no parameter '{key}'; it has: {allowed}.", code="hyperparameter-unknown")
         declared = known[key].annotation
         try:
             values[key] = TypeAdapter(Any if declared is inspect.Parameter.empty else declared).validate_python(value)
         except Exception as error:  # a user's type may be none, or raise anything
             reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else one_line(error)
-            raise GgeurError(f"[{section}] {key} = {value!r}: {reason}.") from error
+            raise GgeurError(f"[{section}] {key} = {value!r}: {reason}.", code="hyperparameter-invalid") from error
     return values
 
 

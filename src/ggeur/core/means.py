@@ -48,7 +48,8 @@ def covariance_from_means(
     if not freedom.any():
         raise GgeurError(
             "Covariances cannot be estimated from means: no two clients of one domain share a class; "
-            'use [augment] covariance = "per-class" or "pooled".'
+            'use [augment] covariance = "per-class" or "pooled".',
+            code="covariance-not-estimable",
         )
     pooled = scatter.sum(axis=0) / freedom.sum()
     sigma = np.where(freedom[:, None, None] > 0, scatter / np.maximum(freedom, 1)[:, None, None], pooled)

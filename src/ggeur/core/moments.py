@@ -29,7 +29,9 @@ def class_moments(x: NDArray[Any], y: Int, n_classes: int, center: Float) -> tup
                 mean, spread = total[c] / len(z), z.var(axis=0).sum()
                 far |= bool(mean @ mean > 1e8 * spread > 0)
     if not np.isfinite(second).all():
-        raise GgeurError("The embeddings are so large that their squares overflow; scale them down.")
+        raise GgeurError(
+            "The embeddings are so large that their squares overflow; scale them down.", code="embeddings-overflow"
+        )
     if far:
         warnings.warn(
             "The mean is so far from the center that the covariance loses more than half of its digits; "

@@ -133,7 +133,10 @@ class SiteStatistics(ClassStatistics):
 
     def _require(self, kind: Covariance) -> None:
         if COVARIANCES.index(self.kind) < COVARIANCES.index(kind):
-            raise GgeurError(f"This needs {kind} second moments, and the sites sent {self.kind}.")
+            raise GgeurError(
+                f"This needs {kind} second moments, and the sites sent {self.kind}.",
+                code="statistics-covariance-missing",
+            )
 
 
 class Breakdown(NamedTuple):

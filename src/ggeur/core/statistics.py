@@ -60,9 +60,15 @@ class ClassStatistics:
         p = total.shape[1]
         second = check_numbers("second", self.second, (None, p, p))
         if len(second) not in self._moments(len(count)):
-            raise GgeurError(f"second holds {len(second)} moments; of {len(count)} classes there must be as many.")
+            raise GgeurError(
+                f"second holds {len(second)} moments; of {len(count)} classes there must be as many.",
+                code="statistics-moments-shape",
+            )
         if (count < self.least_count).any():
-            raise GgeurError(f"count is {count.min():g} for class {int(count.argmin())}; no class has less than none.")
+            raise GgeurError(
+                f"count is {count.min():g} for class {int(count.argmin())}; no class has less than none.",
+                code="statistics-count-negative",
+            )
         center = check_numbers("center", self.center, (p,))
         for name, value in (("count", count), ("sum", total), ("second", second), ("center", center)):
             object.__setattr__(self, name, value)
@@ -98,7 +104,9 @@ class ClassStatistics:
         parts = check_all("parts", parts, ClassStatistics, "statistics, as `from_embeddings` makes them")
         first = next(parts, None)
         if first is None:
-            raise GgeurError("There are no statistics to merge: the federation has no clients.")
+            raise GgeurError(
+                "There are no statistics to merge: the federation has no clients.", code="statistics-missing"
+            )
         total = replace(first, count=first.count.copy(), sum=first.sum.copy(), second=first.second.copy())
         for one in parts:
             total._check_alike(one)
@@ -158,10 +166,16 @@ class ClassStatistics:
         return self.merge([self, check_is("What is added to statistics", other, type(self), _SAME)])
 
     def __radd__(self, other: Any) -> Self:
-        raise GgeurError(f"Cannot add statistics to {reprlib.repr(other)}: `merge` adds up a list of them.")
+        raise GgeurError(
+            f"Cannot add statistics to {reprlib.repr(other)}: `merge` adds up a list of them.",
+            code="statistics-operand-type",
+        )
 
     def __rsub__(self, other: Any) -> Self:
-        raise GgeurError(f"Cannot take statistics from {reprlib.repr(other)}: only statistics hold any.")
+        raise GgeurError(
+            f"Cannot take statistics from {reprlib.repr(other)}: only statistics hold any.",
+            code="statistics-operand-type",
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the statistics to `path` (.npz), whole or not at all: what a site may send by any means it likes.
@@ -187,11 +201,11 @@ class ClassStatistics:
         path, names = check_path("path", path), ("count", "sum", "second", "center")
         arrays = read_arrays(path, names)
         if absent := [name for name in names if name not in arrays]:
-            raise GgeurError(f"{path} holds no statistics: it lacks {', '.join(absent)}.")
+            raise GgeurError(f"{path} holds no statistics: it lacks {', '.join(absent)}.", code="file-not-statistics")
         try:
             return cls(*(arrays[name] for name in names))
         except GgeurError as error:
-            raise GgeurError(f"{path}: {error}") from error
+            raise GgeurError(f"{path}: {error}", code=error.code) from error
 
     def __sub__(self, other: Any) -> Self:
         self._check_alike(check_is("What is taken from statistics", other, ClassStatistics, _SAME))
@@ -200,7 +214,8 @@ class ClassStatistics:
             c = int(np.argmin(count))
             raise GgeurError(
                 f"Cannot remove {other.count[c]:g} samples of class {c} from {self.count[c]:g}: "
-                "those statistics were never added."
+                "those statistics were never added.",
+                code="statistics-not-added",
             )
         here = count > 0  # an emptied class is exactly empty, free of rounding
         second = self.second - other.second
@@ -213,7 +228,8 @@ class ClassStatistics:
             except np.linalg.LinAlgError as error:
                 raise GgeurError(
                     f"Cannot remove these statistics: what would be left of {left._named(i)} has a negative variance, "
-                    "so they were never added."
+                    "so they were never added.",
+                    code="statistics-not-added",
                 ) from error
         return left
 
@@ -238,7 +254,11 @@ class ClassStatistics:
         if self.sum.shape != other.sum.shape or len(self.second) != len(other.second):
             raise GgeurError(
                 f"Cannot merge statistics of shape {self.sum.shape} and {other.sum.shape} (classes, dimensions): "
-                "all clients must use the same classes, the same encoder and the same kind of statistics."
+                "all clients must use the same classes, the same encoder and the same kind of statistics.",
+                code="statistics-mismatch",
             )
         if not np.array_equal(self.center, other.center):
-            raise GgeurError("Cannot merge statistics about different centers: use s.about(center) first.")
+            raise GgeurError(
+                "Cannot merge statistics about different centers: use s.about(center) first.",
+                code="statistics-center-mismatch",
+            )

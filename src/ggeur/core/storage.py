@@ -73,13 +73,15 @@ def read_arrays(
             wanted = there if names is None else [name for name in names if name in there]
             return {name: _read_array(archive, f"{name}.npy", path) for name in wanted}
     except FileNotFoundError as error:
-        raise GgeurError(f"There is no file {path}.") from error
+        raise GgeurError(f"There is no file {path}.", code="file-missing") from error
     except OSError as error:
-        raise GgeurError(f"Cannot read {path}: {error.strerror or error}.") from error
+        raise GgeurError(f"Cannot read {path}: {error.strerror or error}.", code="file-unreadable") from error
     except GgeurError:
         raise
     except Exception as error:  # on damaged bytes zipfile, its codecs and numpy raise a dozen types
-        raise GgeurError(f"{path} is damaged or not an .npz file ({error}); make it again.") from error
+        raise GgeurError(
+            f"{path} is damaged or not an .npz file ({error}); make it again.", code="file-not-npz"
+        ) from error
 
 
 def array_shape(path: Path, name: str) -> tuple[int, ...]:
@@ -101,9 +103,14 @@ def _read_array(archive: zipfile.ZipFile, member: str, path: Path) -> NDArray[An
         shape, _, dtype = _header(file)
         claimed = math.prod(map(int, shape)) * max(dtype.itemsize, 1)
         if dtype.hasobject or claimed > there:
-            raise GgeurError(f"The array {member} in {path} is not plain numbers or text, or is cut short.")
+            raise GgeurError(
+                f"The array {member} in {path} is not plain numbers or text, or is cut short.",
+                code="file-array-unreadable",
+            )
     with archive.open(info) as file:
         array = np.asarray(npy.read_array(file, allow_pickle=False))
         if file.read(1):  # reading to the end also checks the checksum
-            raise GgeurError(f"The array {member} in {path} is longer than it says; make it again.")
+            raise GgeurError(
+                f"The array {member} in {path} is longer than it says; make it again.", code="file-array-length"
+            )
     return array

@@ -88,6 +88,6 @@ class SampleMoments(NamedTuple):
     def units(self) -> Units:
         """The mean of all samples, and the root of the mean variance over coordinates."""
         if not self.samples:
-            raise GgeurError("The federation has no training samples at all.")
+            raise GgeurError("The federation has no training samples at all.", code="training-samples-missing")
         mean = self.sum / self.samples
         return Units.of(mean, float(self.square / self.samples - mean @ mean) / len(mean))

@@ -36,7 +36,8 @@ def load(source: str, data: Path | None = None, share: float | None = None) -> I
         known = ", ".join((*DATASETS, MINI_DIGITS))
         raise GgeurError(
             f"'{source}' is neither a dataset nor a folder of images; datasets are {known}, "
-            "or your own as package.module:name."
+            "or your own as package.module:name.",
+            code="dataset-unknown",
         )
     return images if share is None else images.take(share)
 
@@ -45,7 +46,7 @@ def root(data: Path | None) -> Path | None:
     """Where native files are looked for: as told, or $GGEUR_DATA."""
     given = data or (Path(os.environ["GGEUR_DATA"]) if os.environ.get("GGEUR_DATA") else None)
     if given is not None and not given.is_dir():
-        raise GgeurError(f"There is no folder {printable(given)} to look for datasets in.")
+        raise GgeurError(f"There is no folder {printable(given)} to look for datasets in.", code="folder-missing")
     return given
 
 
@@ -74,16 +75,20 @@ def _read(dataset: Dataset, below: Path | None) -> ImageSet:
         elif source.hub is not None:
             names, found = _from_hub(dataset, source, below)
         else:
-            raise GgeurError(_not_found(dataset, source, below))
+            raise GgeurError(_not_found(dataset, source, below), code="dataset-not-found")
         if class_names and names != class_names:
-            raise GgeurError(f"The domains of {dataset.name} have different classes; one of them is another dataset.")
+            raise GgeurError(
+                f"The domains of {dataset.name} have different classes; one of them is another dataset.",
+                code="dataset-classes-differ",
+            )
         class_names = names
         domains |= found
     images = ImageSet.of(class_names, {name: domains[name] for name in dataset.domains}, dataset=dataset.name)
     if len(class_names) != dataset.n_classes or not len(images):
         raise GgeurError(
             f"{dataset.name} has {dataset.n_classes} classes, but {len(class_names)} were found with {len(images)} "
-            "images; the files are not complete."
+            "images; the files are not complete.",
+            code="dataset-incomplete",
         )
     return images
 
@@ -93,7 +98,7 @@ def _from_hub(dataset: Dataset, source: Source, below: Path | None) -> DomainPic
     try:
         return read_hub(source.hub, source.domains)
     except GgeurError as error:
-        raise GgeurError(f"{_not_found(dataset, source, below)} {error}") from error
+        raise GgeurError(f"{_not_found(dataset, source, below)} {error}", code="dataset-not-found") from error
 
 
 def _not_found(dataset: Dataset, source: Source, below: Path | None) -> str:
@@ -105,10 +110,16 @@ def _not_found(dataset: Dataset, source: Source, below: Path | None) -> str:
 def _own(source: str) -> ImageSet:
     images = build_custom(source, "dataset", load_custom(source, "dataset", ()))
     if not isinstance(images, ImageSet):
-        raise GgeurError(f"'{source}' is not a dataset: called without arguments it must return a ggeur ImageSet.")
+        raise GgeurError(
+            f"'{source}' is not a dataset: called without arguments it must return a ggeur ImageSet.",
+            code="custom-dataset-type",
+        )
     samples = [images.y, images.domain, *([] if images.test is None else [images.test])]
     if any(np.shape(values) != (len(images),) for values in samples):
-        raise GgeurError(f"The dataset '{source}' has {len(images)} images, and its labels or domains are not as many.")
+        raise GgeurError(
+            f"The dataset '{source}' has {len(images)} images, and its labels or domains are not as many.",
+            code="dataset-labels-mismatch",
+        )
     return replace(images, meta={"dataset": source, **images.meta})
 
 

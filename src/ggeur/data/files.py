@@ -20,6 +20,6 @@ def lock_file(path: Path, taken: str) -> ExitStack:
     try:
         lock.acquire(blocking=False)
     except Timeout as error:
-        raise GgeurError(taken) from error
+        raise GgeurError(taken, code="folder-locked") from error
     held.callback(lock.release, force=True)
     return held

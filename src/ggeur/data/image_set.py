@@ -73,7 +73,7 @@ class ImageSet:
             _check_split(f"The domain {domain}", split, len(names))
         parts = [(d, test, p) for d, split in enumerate(domains.values()) for test, p in enumerate(split) if p]
         if not any(len(p.items) for *_, p in parts):
-            raise GgeurError("There are no pictures: the domains are empty.")
+            raise GgeurError("There are no pictures: the domains are empty.", code="dataset-without-images")
         tested = any(split.test is not None for split in domains.values())
         sizes = [len(p.items) for _, _, p in parts]
         return cls(
@@ -94,7 +94,8 @@ class ImageSet:
         if self.test is None:
             raise GgeurError(
                 "A share can be taken in advance only of a dataset with a test set of its own; "
-                "elsewhere set partition.share in the experiment."
+                "elsewhere set partition.share in the experiment.",
+                code="dataset-without-test-set",
             )
         if check_share("share", share) == 1:
             return self

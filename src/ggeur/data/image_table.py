@@ -30,7 +30,10 @@ class ImageTable(EmbeddingTable):
         flat = x.ndim == 2 and x.shape[1] == 3 * isqrt(x.shape[1] // 3) ** 2
         square = x.ndim == 4 and x.shape[1] == x.shape[2] and x.shape[3] == 3
         if x.dtype != np.uint8 or not (flat or square):
-            raise GgeurError(f"The pictures x are {x.dtype} of shape {x.shape}; they must be bytes, (N, S, S, 3).")
+            raise GgeurError(
+                f"The pictures x are {x.dtype} of shape {x.shape}; they must be bytes, (N, S, S, 3).",
+                code="table-pixels-invalid",
+            )
         return x.reshape(len(x), -1)
 
     def _stored(self) -> NDArray[Any]:

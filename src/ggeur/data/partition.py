@@ -57,7 +57,8 @@ def dirichlet(
         if rest < 0:
             raise GgeurError(
                 f"Class {c} has {len(samples)} training samples, too few to give each of {clients} clients "
-                f"{min_per_class}: use fewer clients or a smaller min_per_class."
+                f"{min_per_class}: use fewer clients or a smaller min_per_class.",
+                code="partition-samples-too-few",
             )
         count = min_per_class + _whole_shares(_dirichlet_shares(rng, beta, clients), rest)
         split.append(np.split(samples, np.cumsum(count)[:-1]))
@@ -117,7 +118,10 @@ def label_and_domain(
     y, train = _labels(y, test)
     domain, _ = _labels(domain, test)
     if domain.shape != y.shape:
-        raise GgeurError(f"There are {len(y)} labels and {len(domain)} domains; each sample needs both.")
+        raise GgeurError(
+            f"There are {len(y)} labels and {len(domain)} domains; each sample needs both.",
+            code="labels-domains-mismatch",
+        )
     n_classes, n_domains = int(y.max(initial=-1)) + 1, int(domain.max(initial=-1)) + 1
     shares = share_matrix(n_domains, n_classes, beta, seed=seed)
     parts = []
@@ -163,4 +167,6 @@ def _labels(labels: ArrayLike, test: ArrayLike | None) -> tuple[Samples, NDArray
 
 def _check_beta(beta: float) -> None:
     if not isinstance(beta, float | int | np.floating) or isinstance(beta, bool) or not 0 < beta < 1e300:
-        raise GgeurError(f"beta is {beta}; a Dirichlet parameter must be positive and below 1e300.")
+        raise GgeurError(
+            f"beta is {beta}; a Dirichlet parameter must be positive and below 1e300.", code="partition-beta-invalid"
+        )

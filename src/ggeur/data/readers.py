@@ -53,11 +53,11 @@ def unlabelled(path: Path) -> list[Item]:
     """The picture at `path`, or all below that folder by name: to be labelled, so in whichever folders they lie."""
     if not path.is_dir():
         if not path.exists():
-            raise GgeurError(f"There is no picture, folder or table {printable(path)}.")
+            raise GgeurError(f"There is no picture, folder or table {printable(path)}.", code="data-path-missing")
         return [Item(printable(path), path.read_bytes)]
     found = list(_below(path))
     if not found:
-        raise GgeurError(f"There are no pictures in {printable(path)}.")
+        raise GgeurError(f"There are no pictures in {printable(path)}.", code="folder-without-images")
     return [Item(printable(one.relative_to(path)), one.read_bytes) for one in found]
 
 
@@ -79,16 +79,20 @@ def domain_folders(root: Path, rename: Callable[[str], str | None] = lambda name
     or None to leave it out.
     """
     if not root.is_dir():
-        raise GgeurError(f"There is no folder {printable(root)}.")
+        raise GgeurError(f"There is no folder {printable(root)}.", code="folder-missing")
     tops = folders(root)
     with_folders = [top for top in tops if folders(top)]
     with_files = [top for top in tops if files(top)]
     if files(root) and not tops:
-        raise GgeurError(f"{printable(root)} holds files and no class folders; sort the images into folders by class.")
+        raise GgeurError(
+            f"{printable(root)} holds files and no class folders; sort the images into folders by class.",
+            code="folder-without-classes",
+        )
     if with_folders and with_files:
         raise GgeurError(
             f"{printable(with_folders[0])} holds folders and {printable(with_files[0])} holds files; a root holds "
-            "either <domain>/<class>/* or <class>/* throughout."
+            "either <domain>/<class>/* or <class>/* throughout.",
+            code="folder-layout-mixed",
         )
     domains = {"all": tops}
     if with_folders:
@@ -99,7 +103,8 @@ def domain_folders(root: Path, rename: Callable[[str], str | None] = lambda name
     splits = {name: Split(_class_folders(found, code)) for name, found in domains.items()}
     if not any(len(split.train.items) for split in splits.values()):
         raise GgeurError(
-            f"There are no images in {printable(root)}; they belong in <domain>/<class>/ or <class>/ below it."
+            f"There are no images in {printable(root)}; they belong in <domain>/<class>/ or <class>/ below it.",
+            code="folder-without-images",
         )
     _tell_what_is_missing(splits, class_names)
     return tuple(class_names), splits
@@ -108,7 +113,9 @@ def domain_folders(root: Path, rename: Callable[[str], str | None] = lambda name
 def _class_folders(found: Sequence[Path], code: Mapping[str, int]) -> Part:
     for folder in found:
         if deeper := folders(folder):
-            raise GgeurError(f"{printable(deeper[0])} lies too deep; class folders hold images only.")
+            raise GgeurError(
+                f"{printable(deeper[0])} lies too deep; class folders hold images only.", code="folder-too-deep"
+            )
     return picture_files((path, code[folder_name(folder)]) for folder in found for path in files(folder))
 
 
@@ -144,7 +151,9 @@ def folder_name(path: Path) -> str:
     try:
         path.name.encode()
     except UnicodeEncodeError as error:
-        raise GgeurError(f"The name of the folder {printable(path)} is not valid text; rename it.") from error
+        raise GgeurError(
+            f"The name of the folder {printable(path)} is not valid text; rename it.", code="folder-name-invalid"
+        ) from error
     return path.name
 
 

@@ -38,7 +38,10 @@ def read_hub(hub: Hub, domain_names: Sequence[str]) -> DomainPictures:
     for name in domain_names:
         samples = np.flatnonzero(of == name)
         if not len(samples):
-            raise GgeurError(f"The dataset {hub.id} has no domain {name}; it may have changed on the hub.")
+            raise GgeurError(
+                f"The dataset {hub.id} has no domain {name}; it may have changed on the hub.",
+                code="dataset-domain-missing",
+            )
         domains[name] = Split(Part([whole.items[i] for i in samples.tolist()], whole.y[samples]))
     return names, domains
 
@@ -48,7 +51,7 @@ def _load(hub: Hub, split: str) -> Any:
         import datasets
     except ImportError as error:
         raise GgeurError(
-            f"Reading {hub.id} from the Hugging Face hub needs an extra: pip install 'ggeur[hf]'."
+            f"Reading {hub.id} from the Hugging Face hub needs an extra: pip install 'ggeur[hf]'.", code="extra-missing"
         ) from error
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it tells of every retry
     try:
@@ -56,7 +59,9 @@ def _load(hub: Hub, split: str) -> Any:
         return samples.cast_column(hub.image, datasets.Image(decode=False))
     except Exception as error:  # its own types, the network's and pyarrow's
         reason = str(error).strip().partition("\n")[0].rstrip(".")
-        raise GgeurError(f"Cannot load {hub.id} ({split}) from the Hugging Face hub: {reason}.") from error
+        raise GgeurError(
+            f"Cannot load {hub.id} ({split}) from the Hugging Face hub: {reason}.", code="dataset-hub-failed"
+        ) from error
 
 
 def _class_names(samples: Any, hub: Hub) -> tuple[str, ...]:

@@ -110,7 +110,9 @@ def tiny_imagenet(folder: Path) -> Domain:
     for line in _lines(annotations):
         name, wnid = line.split("\t")[:2]
         if wnid not in code:
-            raise GgeurError(f"{printable(annotations)} names a class {wnid} that wnids.txt lacks.")
+            raise GgeurError(
+                f"{printable(annotations)} names a class {wnid} that wnids.txt lacks.", code="dataset-class-unknown"
+            )
         test.append((folder / "val" / "images" / name, code[wnid]))
     firsts = [words.get(wnid, wnid).split(",")[0] for wnid in wnids]
     names = tuple(f"{n} ({w})" if firsts.count(n) > 1 else n for n, w in zip(firsts, wnids, strict=True))
@@ -123,7 +125,10 @@ def _class_tree(folder: Path, classes: Sequence[str], inside: str = "") -> Part:
     found = folders(folder)
     for child in found:
         if child.name not in code:
-            raise GgeurError(f"{printable(child)} is not one of the {len(classes)} classes; move it away.")
+            raise GgeurError(
+                f"{printable(child)} is not one of the {len(classes)} classes; move it away.",
+                code="dataset-folder-unexpected",
+            )
     return picture_files((path, code[child.name]) for child in found for path in files(child / inside))
 
 
@@ -193,7 +198,10 @@ def _usps_file(path: Path) -> Part:
 def _part(images: NDArray[np.uint8], labels: NDArray[Any], path: Path, n_classes: int) -> Part:
     part = pixels(images, labels, printable(path))
     if len(part.items) != len(part.y) or not ((part.y >= 0) & (part.y < n_classes)).all():
-        raise GgeurError(f"{printable(path)} is damaged: images and labels do not fit; download it again.")
+        raise GgeurError(
+            f"{printable(path)} is damaged: images and labels do not fit; download it again.",
+            code="dataset-file-damaged",
+        )
     return part
 
 
@@ -206,7 +214,10 @@ def _readable(path: Path) -> Iterator[None]:
     except GgeurError:
         raise
     except Exception as error:
-        raise GgeurError(f"{printable(path)} is damaged or in another format ({error}); download it again.") from error
+        raise GgeurError(
+            f"{printable(path)} is damaged or in another format ({error}); download it again.",
+            code="dataset-file-damaged",
+        ) from error
 
 
 def _lines(path: Path) -> list[str]:

@@ -34,7 +34,9 @@ class Samples:
     def __post_init__(self) -> None:
         object.__setattr__(self, "x", check_embeddings(self.x))
         if any(some and len(some) != len(self.x) for some in (self.names, self.labels)):
-            raise GgeurError(f"There are {len(self.x)} samples, and names or labels are not as many.")
+            raise GgeurError(
+                f"There are {len(self.x)} samples, and names or labels are not as many.", code="samples-names-mismatch"
+            )
 
     def __len__(self) -> int:
         return len(self.x)
@@ -61,6 +63,6 @@ class Samples:
             meta = dict(json.loads(str(arrays.get("meta", "{}"))))
             return cls(arrays["x"], tuple(map(str, arrays["path"].ravel())) if "path" in arrays else (), meta=meta)
         except GgeurError as error:
-            raise GgeurError(f"{path}: {error}") from error
+            raise GgeurError(f"{path}: {error}", code=error.code) from error
         except (ValueError, TypeError, RecursionError) as error:
-            raise GgeurError(f"{path} is damaged: {error}.") from error
+            raise GgeurError(f"{path} is damaged: {error}.", code="file-damaged") from error

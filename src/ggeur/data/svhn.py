@@ -29,7 +29,10 @@ def garbled(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def as_benchmark(images: ImageSet) -> ImageSet:
     """The same pictures, those of the domain svhn garbled."""
     if "svhn" not in images.domain_names:
-        raise GgeurError('[data] svhn = "as-benchmark" is for a dataset with the domain svhn, such as digits.')
+        raise GgeurError(
+            '[data] svhn = "as-benchmark" is for a dataset with the domain svhn, such as digits.',
+            code="settings-svhn-domain",
+        )
     theirs = images.domain == images.domain_names.index("svhn")
     items = [
         Item(item.where, partial(_read, item.read)) if one else item
@@ -41,5 +44,8 @@ def as_benchmark(images: ImageSet) -> ImageSet:
 def _read(read: Callable[[], Picture]) -> NDArray[np.uint8]:
     picture = read()
     if isinstance(picture, bytes) or picture.shape != (_SIDE, _SIDE, 3):
-        raise GgeurError("SVHN as the benchmark reads it needs pixels of 32 x 32 from its own files, not image files.")
+        raise GgeurError(
+            "SVHN as the benchmark reads it needs pixels of 32 x 32 from its own files, not image files.",
+            code="dataset-svhn-pixels",
+        )
     return garbled(picture)

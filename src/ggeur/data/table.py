@@ -60,7 +60,10 @@ class EmbeddingTable:
         put("y", check_labels(self.y, len(self.class_names) or None, samples))
         put("class_names", _names(self.class_names, self.y, "class"))
         if self.domain is None and len(self.domain_names) > 1:
-            raise GgeurError(f"The table names {len(self.domain_names)} domains but gives its samples none.")
+            raise GgeurError(
+                f"The table names {len(self.domain_names)} domains but gives its samples none.",
+                code="table-domains-missing",
+            )
         if self.domain is None:
             put("domain_names", tuple(map(str, self.domain_names)) or ("all",))
             put("domain", np.zeros(samples, np.int64))
@@ -70,16 +73,23 @@ class EmbeddingTable:
         if self.test is not None:
             test = as_array("test mask", self.test)
             if test.shape != (samples,) or not np.isin(test, (0, 1)).all():
-                raise GgeurError(f"The test mask has shape {test.shape}; it must be {samples} booleans.")
+                raise GgeurError(
+                    f"The test mask has shape {test.shape}; it must be {samples} booleans.",
+                    code="table-test-mask-shape",
+                )
             put("test", test.astype(np.bool_))
         if self.path and len(self.path) != samples:
-            raise GgeurError(f"The table names {len(self.path)} pictures and has {samples} samples; name one for each.")
+            raise GgeurError(
+                f"The table names {len(self.path)} pictures and has {samples} samples; name one for each.",
+                code="table-paths-mismatch",
+            )
         put("text", _text_sets(self.text))
         for array in self.text.values():
             if array.shape != (self.n_classes, self.dimension):
                 raise GgeurError(
                     f"The text embeddings have shape {array.shape}; with {self.n_classes} classes and "
-                    f"{self.dimension} dimensions they must be ({self.n_classes}, {self.dimension})."
+                    f"{self.dimension} dimensions they must be ({self.n_classes}, {self.dimension}).",
+                    code="text-embeddings-shape",
                 )
 
     @staticmethod
@@ -121,11 +131,13 @@ class EmbeddingTable:
         ):
             raise GgeurError(
                 f"samples has shape {samples.shape} of {samples.dtype}; it must be sample numbers, or a mask of all "
-                f"samples."
+                f"samples.",
+                code="sample-selection-invalid",
             )
         if samples.dtype != np.bool_ and ((samples < -len(self)) | (samples >= len(self))).any():
             raise GgeurError(
-                f"There is no sample {samples[np.abs(samples).argmax()]}: the table has {len(self)} samples."
+                f"There is no sample {samples[np.abs(samples).argmax()]}: the table has {len(self)} samples.",
+                code="sample-out-of-range",
             )
         test = None if self.test is None else self.test[samples]
         path = tuple(np.array(self.path, np.object_)[samples].tolist()) if self.path else ()
@@ -189,24 +201,28 @@ class EmbeddingTable:
         path = check_path("path", path)
         arrays: dict[str, Any] = read_arrays(path, _ARRAYS)
         if cls is EmbeddingTable and "x" in arrays and arrays["x"].ndim == 4:
-            raise GgeurError(f"{path} holds pictures, and embeddings are wanted here: embed them with an encoder.")
+            raise GgeurError(
+                f"{path} holds pictures, and embeddings are wanted here: embed them with an encoder.",
+                code="table-not-embeddings",
+            )
         if "x" not in arrays or "y" not in arrays:
             raise GgeurError(
-                f"{path} is not an embedding table: it must hold the arrays x and y; samples without y have no labels."
+                f"{path} is not an embedding table: it must hold the arrays x and y; samples without y have no labels.",
+                code="file-not-table",
             )
         try:
             meta = json.loads(str(arrays.pop("meta", "{}")))
             if not isinstance(meta, dict):
-                raise GgeurError("The meta must be a JSON object.")
+                raise GgeurError("The meta must be a JSON object.", code="table-meta-invalid")
             for names in ("class_names", "domain_names", "path"):
                 arrays[names] = tuple(arrays[names].ravel()) if names in arrays else ()
             if "text_names" in arrays:
                 arrays["text"] = dict(zip(arrays.pop("text_names").ravel(), arrays.get("text", ()), strict=True))
             return cls(**arrays, meta=meta)
         except GgeurError as error:
-            raise GgeurError(f"{path}: {error}") from error
+            raise GgeurError(f"{path}: {error}", code=error.code) from error
         except (ValueError, TypeError, RecursionError) as error:
-            raise GgeurError(f"{path} is damaged: {error}.") from error
+            raise GgeurError(f"{path} is damaged: {error}.", code="file-damaged") from error
 
 
 def _text_sets(text: Any) -> dict[str, NDArray[Any]]:
@@ -216,7 +232,7 @@ def _text_sets(text: Any) -> dict[str, NDArray[Any]]:
     sets = text if isinstance(text, Mapping) else {FIRST_TEXT: text}
     for name in map(str, sets):
         if not name or any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
-            raise GgeurError(f"A set of text is named {name!r}; names must be plain text.")
+            raise GgeurError(f"A set of text is named {name!r}; names must be plain text.", code="table-name-invalid")
     arrays = {str(name): check_embeddings(array, "text") for name, array in sets.items()}
     alike = np.result_type(*arrays.values()) if arrays else None  # a file holds all sets in one array
     return {name: array.astype(alike, copy=False) for name, array in arrays.items()}
@@ -229,8 +245,11 @@ def _names(names: Sequence[Any], labels: NDArray[np.int64], kind: str) -> tuple[
     texts = tuple(map(str, names))
     strange = [text for text in texts if any(unicodedata.category(c) in ("Cc", "Cs") for c in text)]
     if strange:  # they would steer a terminal, or could not be written at all
-        raise GgeurError(f"The {kind} name {strange[0]!r} holds control characters; names must be plain text.")
+        raise GgeurError(
+            f"The {kind} name {strange[0]!r} holds control characters; names must be plain text.",
+            code="table-name-invalid",
+        )
     twice = [text for text, times in Counter(texts).items() if times > 1]
     if twice:
-        raise GgeurError(f"More than one {kind} is named {twice[0]!r}; names must differ.")
+        raise GgeurError(f"More than one {kind} is named {twice[0]!r}; names must differ.", code="table-name-repeated")
     return texts

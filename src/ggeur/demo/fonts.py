@@ -29,7 +29,9 @@ def font_masks(fonts: tuple[str, ...]) -> FloatArray:
     for f, font in enumerate(fonts):
         file = folder / f"{font}.ttf"
         if not file.is_file():
-            raise GgeurError(f"matplotlib lacks its bundled font {file}; reinstall matplotlib from PyPI.")
+            raise GgeurError(
+                f"matplotlib lacks its bundled font {file}; reinstall matplotlib from PyPI.", code="font-missing"
+            )
         for digit in range(10):
             outline = TextPath((0, 0), str(digit), size=100, prop=FontProperties(fname=file))
             contours = outline.to_polygons(closed_only=True)

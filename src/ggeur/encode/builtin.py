@@ -74,16 +74,21 @@ class BuiltinEncoder(Encoder):
 def _check(images: NDArray[np.uint8]) -> None:
     kind = getattr(images, "dtype", type(images).__name__)
     if kind != np.uint8:
-        raise GgeurError(f"the builtin encoder takes arrays of bytes, not {kind}; convert pixels to uint8 in 0..255.")
+        raise GgeurError(
+            f"the builtin encoder takes arrays of bytes, not {kind}; convert pixels to uint8 in 0..255.",
+            code="image-array-type",
+        )
     if images.ndim not in (3, 4) or (images.ndim == 4 and images.shape[3] != 3):
         raise GgeurError(
             f"the builtin encoder takes images of shape (N, H, W, 3) or (N, H, W), not {images.shape}; "
-            "put channels last and give even a single image a leading axis."
+            "put channels last and give even a single image a leading axis.",
+            code="image-array-shape",
         )
     if min(images.shape[1:3]) < _SMALLEST:
         raise GgeurError(
             f"the builtin encoder needs images of at least {_SMALLEST}x{_SMALLEST} pixels, "
-            f"not {images.shape[1]}x{images.shape[2]}; give it the originals, before any reduction."
+            f"not {images.shape[1]}x{images.shape[2]}; give it the originals, before any reduction.",
+            code="image-too-small",
         )
 
 

@@ -48,7 +48,8 @@ class EmbeddingCache:
         except OSError as error:
             raise GgeurError(
                 f"Cannot use the cache {printable(self.folder)}: {error.strerror or error}; "
-                "set $GGEUR_CACHE to a folder that can be written."
+                "set $GGEUR_CACHE to a folder that can be written.",
+                code="cache-unusable",
             ) from error
 
     def _read(self, path: Path) -> None:

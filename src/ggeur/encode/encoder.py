@@ -81,13 +81,17 @@ def _own(name: str) -> Encoder:
     for part in ("name", "preprocessing", "weights_hash"):  # a cache goes by the last two, so they are not left empty
         text = getattr(found, part, None)
         if not isinstance(text, str) or not text:
-            raise GgeurError(f"'{name}' is not an encoder: its {part} must be a text that is not empty.")
+            raise GgeurError(
+                f"'{name}' is not an encoder: its {part} must be a text that is not empty.", code="custom-encoder-type"
+            )
     dimension = getattr(found, "dimension", None)
     if not isinstance(dimension, int | np.integer) or dimension < 1:
-        raise GgeurError(f"'{name}' is not an encoder: its dimension must be a positive whole number.")
+        raise GgeurError(
+            f"'{name}' is not an encoder: its dimension must be a positive whole number.", code="custom-encoder-type"
+        )
     for part in ("prepare", "forward"):
         if not callable(getattr(found, part, None)):
-            raise GgeurError(f"'{name}' is not an encoder: its {part} must be a function.")
+            raise GgeurError(f"'{name}' is not an encoder: its {part} must be a function.", code="custom-encoder-type")
     return found
 
 
@@ -104,10 +108,13 @@ def load_encoder(name: str = DEFAULT, *, normalize: bool = False, **preprocessin
     kind, _, path = check_is("name", name, str, "an encoder's name").partition(":")
     given = {key: value for key, value in preprocessing.items() if value is not None}
     if given and kind != "onnx":
-        raise GgeurError(f"The encoder {name} brings its own preprocessing; --{next(iter(given))} is for onnx:PATH.")
+        raise GgeurError(
+            f"The encoder {name} brings its own preprocessing; --{next(iter(given))} is for onnx:PATH.",
+            code="encoder-preprocessing-fixed",
+        )
     if kind == "onnx":
         if not path:
-            raise GgeurError("Name an ONNX file: onnx:PATH.")
+            raise GgeurError("Name an ONNX file: onnx:PATH.", code="encoder-file-not-named")
         from ggeur.encode.onnx import OnnxEncoder
         from ggeur.encode.preprocess import read_side_file
 
@@ -116,17 +123,26 @@ def load_encoder(name: str = DEFAULT, *, normalize: bool = False, **preprocessin
         from ggeur.encode.pixels import Pixels
 
         if normalize:
-            raise GgeurError("The encoder pixels has no normalize; a network on images does that itself.")
+            raise GgeurError(
+                "The encoder pixels has no normalize; a network on images does that itself.",
+                code="encoder-normalize-unsupported",
+            )
         return Pixels(path)
     if name == "builtin":
         from ggeur.encode.builtin import BuiltinEncoder
 
         if normalize:
-            raise GgeurError("The builtin encoder has no normalize; its embeddings are used as they are.")
+            raise GgeurError(
+                "The builtin encoder has no normalize; its embeddings are used as they are.",
+                code="encoder-normalize-unsupported",
+            )
         return BuiltinEncoder()
     if is_custom_encoder(name):
         if normalize:
-            raise GgeurError(f"The encoder {name} has no normalize; its embeddings are used as they are.")
+            raise GgeurError(
+                f"The encoder {name} has no normalize; its embeddings are used as they are.",
+                code="encoder-normalize-unsupported",
+            )
         return _own(name)
     from ggeur.encode.huggingface import HuggingFaceEncoder
 

@@ -49,19 +49,23 @@ class HuggingFaceEncoder(Encoder):
         pooled = getattr(tower(pixel_values=pixels), "pooler_output", None)
         if pooled is None:
             raise GgeurError(
-                f"The model {self._source} has no pooled image embedding; use a CLIP, SigLIP or DINOv2 model."
+                f"The model {self._source} has no pooled image embedding; use a CLIP, SigLIP or DINOv2 model.",
+                code="encoder-without-pooling",
             )
         return pooled.flatten(1)
 
     def encode_text(self, class_names: Sequence[str], templates: Sequence[str]) -> FloatArray:
         """(C, dimension): the mean over templates of each class's prompt, of unit length."""
         if not self.has_text:
-            raise GgeurError(f"The model {self._source} has no text tower.")
+            raise GgeurError(f"The model {self._source} has no text tower.", code="encoder-without-text-tower")
         tokenizer = _load(self._transformers.AutoTokenizer, self._source, "tokenizer")
         text = self._model.config.text_config
         if len(tokenizer) < text.vocab_size / 2:
             # Without its files transformers makes an empty tokenizer, and any text would be embedded as nonsense.
-            raise GgeurError(f"The tokenizer of the encoder {self._source} is not complete; its files are missing.")
+            raise GgeurError(
+                f"The tokenizer of the encoder {self._source} is not complete; its files are missing.",
+                code="tokenizer-incomplete",
+            )
         # SigLIP was trained on texts padded to full length, CLIP on any.
         padding = "max_length" if "siglip" in self._model.config.model_type else True
         samples = []
@@ -73,7 +77,8 @@ class HuggingFaceEncoder(Encoder):
             if int(tokens["input_ids"].max()) >= text.vocab_size:
                 raise GgeurError(
                     f"The tokenizer of the encoder {self._source} knows more tokens than its text tower, whose "
-                    f"vocabulary has {text.vocab_size}; they are not of one model."
+                    f"vocabulary has {text.vocab_size}; they are not of one model.",
+                    code="tokenizer-vocabulary-mismatch",
                 )
             wanted = {k: v for k, v in tokens.items() if k in ("input_ids", "attention_mask")}
             with self._torch.inference_mode():
@@ -97,7 +102,8 @@ def _libraries() -> tuple[Any, Any]:
         import transformers
     except ImportError as error:
         raise GgeurError(
-            "Hugging Face encoders need an extra: pip install 'ggeur[hf]'; --encoder builtin needs none."
+            "Hugging Face encoders need an extra: pip install 'ggeur[hf]'; --encoder builtin needs none.",
+            code="extra-missing",
         ) from error
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -115,4 +121,6 @@ def _load(kind: Any, name: str, what: str) -> Any:
         advice = f"run `hf download {name}` where there is a network, or name a local folder, onnx:PATH or builtin"
         if Path(name).is_dir():
             advice = "complete the folder"
-        raise GgeurError(f"Cannot load the {what} of the encoder {name} ({reason}): {advice}.") from error
+        raise GgeurError(
+            f"Cannot load the {what} of the encoder {name} ({reason}): {advice}.", code="encoder-load-failed"
+        ) from error

@@ -76,7 +76,8 @@ def embed(
     """
     if prompts and not _speaks(encoder):
         raise GgeurError(
-            f"The encoder {encoder.name} has no text tower to read prompts with; do without, or take CLIP or its like."
+            f"The encoder {encoder.name} has no text tower to read prompts with; do without, or take CLIP or its like.",
+            code="encoder-without-text-tower",
         )
     if isinstance(encoder, Pixels):
         return _image_table(images, encoder, batch, skip_unreadable, on_batch)
@@ -96,7 +97,7 @@ def encode_items(
 ) -> Encoded:
     """The pictures `items` through the `encoder`, but for those that the `store` has; the rest as of `embed`."""
     if batch < 1:
-        raise GgeurError(f"The batch is {batch}; it must be at least 1.")
+        raise GgeurError(f"The batch is {batch}; it must be at least 1.", code="encoder-batch-invalid")
     digests: list[bytes | None] = []  # None: unreadable
     unreadable: list[str] = []
     waiting: dict[bytes, FloatArray] = {}  # by digest: a picture that comes twice is embedded once
@@ -130,7 +131,7 @@ def encode_items(
     flush()
     samples = np.array([i for i, digest in enumerate(digests) if digest is not None], np.int64)
     if not len(samples):
-        raise GgeurError("None of the images could be read.")
+        raise GgeurError("None of the images could be read.", code="image-none-readable")
     x = np.stack([store[digest] for digest in digests if digest is not None])
     return Encoded(x, samples, unreadable)
 
@@ -153,7 +154,7 @@ def _image_table(
         if on_batch is not None and ((i + 1) % batch == 0 or i + 1 == len(images)):
             on_batch(i + 1, len(samples))
     if not samples:
-        raise GgeurError("None of the images could be read.")
+        raise GgeurError("None of the images could be read.", code="image-none-readable")
     return EmbeddingResult(ImageTable(**_columns(x[: len(samples)], np.array(samples), images, encoder)), unreadable)
 
 
@@ -184,7 +185,10 @@ def _picture(item: Item, encoder: Pixels) -> NDArray[np.uint8]:
 def _checked(x: NDArray[np.float32], encoder: Encoder) -> FloatArray:
     """Kept out of the cache: whatever is not one finite vector of the right length per image."""
     if x.ndim != 2 or x.shape[1] != encoder.dimension or not np.isfinite(x).all():
-        raise GgeurError(f"The encoder {encoder.name} gave infinite or NaN embeddings; its weights may be damaged.")
+        raise GgeurError(
+            f"The encoder {encoder.name} gave infinite or NaN embeddings; its weights may be damaged.",
+            code="encoder-output-not-finite",
+        )
     return x
 
 

@@ -19,13 +19,16 @@ class OnnxEncoder(Encoder):
     def __init__(self, path: Path, *, normalize: bool = False, **preprocessing: Any) -> None:
         """`preprocessing` are the fields of Preprocessing; the size is the model's own where the export fixed it."""
         if not path.is_file():
-            raise GgeurError(f"There is no ONNX file {printable(path)}.")
+            raise GgeurError(f"There is no ONNX file {printable(path)}.", code="file-missing")
         self.path = path
         self._session = _session(path)
         self._input, self.output, self.dimension, self._batch, size = _signature(self._session, path)
         self._prepare = Preprocessing(**({} if size is None else {"size": size}) | preprocessing)
         if size is not None and self._prepare.size != size:
-            raise GgeurError(f"{printable(path)} takes images of {size} x {size} pixels, not {self._prepare.size}.")
+            raise GgeurError(
+                f"{printable(path)} takes images of {size} x {size} pixels, not {self._prepare.size}.",
+                code="encoder-size-mismatch",
+            )
         self.normalize = normalize
         self.name = f"onnx:{path.name}"
         self.preprocessing = str(self._prepare) + (", embeddings of unit length" if normalize else "")
@@ -51,14 +54,16 @@ def _session(path: Path) -> Any:
     try:
         import onnxruntime
     except ImportError as error:
-        raise GgeurError("ONNX encoders need an extra: pip install 'ggeur[onnx]'.") from error
+        raise GgeurError("ONNX encoders need an extra: pip install 'ggeur[onnx]'.", code="extra-missing") from error
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors only: it warns about models, not about their use
     try:
         return onnxruntime.InferenceSession(str(path), options, onnxruntime.get_available_providers())
     except Exception as error:  # its own types, one per kind of damage
         reason = str(error).strip().partition("\n")[0].rstrip(".")
-        raise GgeurError(f"{printable(path)} cannot be loaded as an ONNX model: {reason}.") from error
+        raise GgeurError(
+            f"{printable(path)} cannot be loaded as an ONNX model: {reason}.", code="encoder-onnx-unreadable"
+        ) from error
 
 
 def _signature(session: Any, path: Path) -> tuple[str, str, int, int | None, int | None]:
@@ -66,13 +71,22 @@ def _signature(session: Any, path: Path) -> tuple[str, str, int, int | None, int
     inputs, outputs = session.get_inputs(), session.get_outputs()
     shape = inputs[0].shape if len(inputs) == 1 else []
     if len(shape) != 4 or (isinstance(shape[1], int) and shape[1] != 3) or inputs[0].type != "tensor(float)":
-        raise GgeurError(f"{printable(path)} is not an image tower: its one input must be float32 (batch, 3, H, W).")
+        raise GgeurError(
+            f"{printable(path)} is not an image tower: its one input must be float32 (batch, 3, H, W).",
+            code="encoder-onnx-input",
+        )
     flat = [o for o in outputs if len(o.shape) == 2]
     if not flat:
-        raise GgeurError(f"{printable(path)} has no output of shape (batch, p); export the pooled embedding.")
+        raise GgeurError(
+            f"{printable(path)} has no output of shape (batch, p); export the pooled embedding.",
+            code="encoder-onnx-output",
+        )
     batch, _, height, width = (n if isinstance(n, int) else None for n in shape)
     if height != width:
-        raise GgeurError(f"{printable(path)} takes images of {height} x {width}; only square ones are supported.")
+        raise GgeurError(
+            f"{printable(path)} takes images of {height} x {width}; only square ones are supported.",
+            code="encoder-onnx-not-square",
+        )
     dimension = flat[0].shape[1]
     if not isinstance(dimension, int):
         side = height or 224

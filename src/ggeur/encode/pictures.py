@@ -22,21 +22,23 @@ def to_rgb(picture: Picture, *, most: int | None = None, formats: tuple[str, ...
     if not isinstance(picture, bytes):
         return picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, axis=2)
     if not picture:
-        raise Unreadable("the file is empty")
+        raise Unreadable("the file is empty", code="image-file-empty")
     from PIL import Image, UnidentifiedImageError
 
     try:
         image: Any = Image.open(io.BytesIO(picture), formats=formats)
         if image.width * image.height > (most or Image.MAX_IMAGE_PIXELS or np.inf):
-            raise Unreadable(f"it claims {image.width} x {image.height} pixels, more than is safe to open")
+            raise Unreadable(
+                f"it claims {image.width} x {image.height} pixels, more than is safe to open", code="image-too-large"
+            )
         image.load()
         return rgb(image)
     except Unreadable:
         raise
     except UnidentifiedImageError as error:
-        raise Unreadable("it is not an image of a known format") from error
+        raise Unreadable("it is not an image of a known format", code="image-format-unknown") from error
     except Exception as error:  # decoders raise a dozen types on damaged bytes
-        raise Unreadable(str(error).strip().rstrip(".") or type(error).__name__) from error
+        raise Unreadable(str(error).strip().rstrip(".") or type(error).__name__, code="image-undecodable") from error
 
 
 def rgb(image: Any) -> NDArray[np.uint8]:
@@ -53,7 +55,9 @@ def _to_eight_bits(image: Any) -> Any:
     if image.mode.startswith("I;16"):
         return Image.fromarray((np.asarray(image, np.uint16) >> 8).astype(np.uint8))
     if image.mode in ("I", "F"):
-        raise Unreadable("its pixels have 32 bits, of unknown range; convert it to 8 or 16 bits")
+        raise Unreadable(
+            "its pixels have 32 bits, of unknown range; convert it to 8 or 16 bits", code="image-depth-unsupported"
+        )
     if image.has_transparency_data:
         return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
     return image

@@ -23,7 +23,10 @@ class Pixels(Encoder):
 
     def __init__(self, size: str) -> None:
         if not size.isdecimal() or not _LEAST <= int(size) <= _MOST:
-            raise GgeurError(f"'pixels:{size}' must say how many pixels a side, {_LEAST} to {_MOST}: pixels:32, say.")
+            raise GgeurError(
+                f"'pixels:{size}' must say how many pixels a side, {_LEAST} to {_MOST}: pixels:32, say.",
+                code="encoder-pixels-size",
+            )
         self.side = int(size)
         self.name, self.dimension = f"pixels:{self.side}", 3 * self.side**2
         self.preprocessing = f"squeezed to {self.side} x {self.side}, bilinear"

@@ -33,15 +33,24 @@ class Preprocessing:
 
     def __post_init__(self) -> None:
         if not isinstance(self.size, int) or isinstance(self.size, bool) or not 1 <= self.size <= 4096:
-            raise GgeurError(f"The size is {self.size!r}; it must be a whole number of pixels between 1 and 4096.")
+            raise GgeurError(
+                f"The size is {self.size!r}; it must be a whole number of pixels between 1 and 4096.",
+                code="preprocessing-size-invalid",
+            )
         for name, allowed in _CHOICES.items():
             if getattr(self, name) not in allowed:
-                raise GgeurError(f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(allowed)}.")
+                raise GgeurError(
+                    f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(allowed)}.",
+                    code="argument-not-choice",
+                )
         for name in ("mean", "std"):
             values = getattr(self, name)
             numbers = isinstance(values, list | tuple) and all(isinstance(v, int | float) for v in values)
             if not numbers or len(values) != 3 or not np.isfinite(values).all() or (name == "std" and min(values) <= 0):
-                raise GgeurError(f"{name} is {values!r}; it must be three numbers, for red, green and blue.")
+                raise GgeurError(
+                    f"{name} is {values!r}; it must be three numbers, for red, green and blue.",
+                    code="preprocessing-channels-invalid",
+                )
             object.__setattr__(self, name, tuple(map(float, values)))
 
     def __call__(self, image: Image) -> FloatArray:
@@ -85,8 +94,11 @@ def read_side_file(model: Path) -> dict[str, Any]:
     try:
         values: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise GgeurError(f"{printable(path)} is not valid JSON: {error}.") from error
+        raise GgeurError(f"{printable(path)} is not valid JSON: {error}.", code="file-not-json") from error
     known = [field.name for field in fields(Preprocessing)]
     if not isinstance(values, dict) or not set(values) <= set(known):
-        raise GgeurError(f"{printable(path)} must be a JSON object with no keys other than {', '.join(known)}.")
+        raise GgeurError(
+            f"{printable(path)} must be a JSON object with no keys other than {', '.join(known)}.",
+            code="preprocessing-keys-unknown",
+        )
     return values

@@ -26,7 +26,9 @@ class Prompts(NamedTuple):
     def of(cls, templates: Sequence[str], *, as_they_are: bool = False) -> "Prompts":
         """These `templates`, every {the} of which stands for "a" and "the", in turn."""
         if not templates or any("{}" not in template for template in templates):
-            raise GgeurError("A prompt must contain {} where the name of the class goes.")
+            raise GgeurError(
+                "A prompt must contain {} where the name of the class goes.", code="prompts-without-placeholder"
+            )
         each = [template.replace("{the}", article) for article in ("a", "the") for template in templates]
         return cls(tuple(dict.fromkeys(each)), as_they_are)
 
@@ -56,7 +58,10 @@ def prompt_sets(names: Sequence[str] = USUAL, templates: Sequence[str] = ()) -> 
     each = [_set(name) for name in names] + ([(OWN, Prompts.of(templates))] if templates else [])
     for i, (name, _) in enumerate(each):
         if name in [earlier for earlier, _ in each[:i]]:
-            raise GgeurError(f"Two sets of prompts are called '{name}'; give one of their files another name.")
+            raise GgeurError(
+                f"Two sets of prompts are called '{name}'; give one of their files another name.",
+                code="prompts-name-repeated",
+            )
     return dict(each)
 
 
@@ -66,19 +71,34 @@ def _set(name: str) -> tuple[str, Prompts]:
         return name, ours[name]
     path = Path(name)
     if not path.is_file():
-        raise GgeurError(f"There are no prompts '{name}': there are {', '.join(ours)}, or a file of your own.")
+        raise GgeurError(
+            f"There are no prompts '{name}': there are {', '.join(ours)}, or a file of your own.",
+            code="prompts-unknown",
+        )
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise GgeurError(f"Cannot read the prompts in {path}: {error}.") from error
+        raise GgeurError(f"Cannot read the prompts in {path}: {error}.", code="file-unreadable") from error
     if any(unicodedata.category(c) in ("Cc", "Cs") for c in path.stem):
-        raise GgeurError(f"The name of the file {path.stem!r} holds control characters; call it something plain.")
+        raise GgeurError(
+            f"The name of the file {path.stem!r} holds control characters; call it something plain.",
+            code="prompts-name-invalid",
+        )
     if path.stem in ours:
-        raise GgeurError(f"The prompts in {path} would be called '{path.stem}', as ours are; name the file otherwise.")
+        raise GgeurError(
+            f"The prompts in {path} would be called '{path.stem}', as ours are; name the file otherwise.",
+            code="prompts-name-reserved",
+        )
     found = {number: line.strip() for number, line in enumerate(lines, 1) if line.strip()}
     if not found:
-        raise GgeurError(f"{path} has no prompts; it must have one on every line, with {{}} where the name goes.")
+        raise GgeurError(
+            f"{path} has no prompts; it must have one on every line, with {{}} where the name goes.",
+            code="prompts-file-empty",
+        )
     for number, line in found.items():
         if "{}" not in line:
-            raise GgeurError(f"{path}, line {number}: a prompt must contain {{}} where the name of the class goes.")
+            raise GgeurError(
+                f"{path}, line {number}: a prompt must contain {{}} where the name of the class goes.",
+                code="prompts-without-placeholder",
+            )
     return path.stem, Prompts.of(list(found.values()))

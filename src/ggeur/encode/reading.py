@@ -40,10 +40,10 @@ def read_item(item: Item) -> Picture:
     try:
         return item.read()
     except OSError as error:
-        raise Unreadable(error.strerror or str(error)) from error
+        raise Unreadable(error.strerror or str(error), code="image-unreadable") from error
 
 
 def cannot_read(item: Item, error: Unreadable) -> GgeurError:
     """What to say of a picture that ends the job."""
     advice = "mend or remove it, or skip it with --skip-unreadable"
-    return GgeurError(f"Cannot read the image {item.where}: {error}; {advice}.")
+    return GgeurError(f"Cannot read the image {item.where}: {error}; {advice}.", code="image-unreadable")

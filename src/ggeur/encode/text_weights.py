@@ -47,7 +47,8 @@ def stamps(folder: str | Path) -> Stamps:
         if not path.is_file():
             raise GgeurError(
                 f"{path} is not there: a text tower needs a CLIP folder with {_CONFIG} and {_WEIGHTS}, such as "
-                "transformers' save_pretrained writes."
+                "transformers' save_pretrained writes.",
+                code="text-tower-missing",
             )
     there = {name: path.stat() for name, path in found.items() if path.is_file()}
     return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in there.items())
@@ -107,7 +108,7 @@ def _load(folder: Path, stamps: Stamps) -> tuple[Shape, TextTower]:
 
 
 def _wrong(path: Path, why: str) -> GgeurError:
-    return GgeurError(f"{path} does not hold a text tower of CLIP's: {why}.")
+    return GgeurError(f"{path} does not hold a text tower of CLIP's: {why}.", code="text-tower-invalid")
 
 
 def _config(path: Path) -> Mapping[str, Any]:
@@ -133,7 +134,7 @@ def _weights(path: Path) -> dict[str, NDArray[Any]]:
     try:
         from safetensors import safe_open
     except ImportError as error:
-        raise GgeurError("A text tower needs an extra: pip install 'ggeur[hf]'.") from error
+        raise GgeurError("A text tower needs an extra: pip install 'ggeur[hf]'.", code="extra-missing") from error
     try:
         with safe_open(path, framework="numpy") as file:  # the image tower is not read
             return {name: file.get_tensor(name) for name in file.keys() if name.startswith("text_")}  # noqa: SIM118

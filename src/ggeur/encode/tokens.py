@@ -36,7 +36,9 @@ class BytePairs:
             if not all(type(code) is int and code >= 0 for code in self._code.values()):
                 raise ValueError("its tokens must be numbered")
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise GgeurError(f"{path} does not hold CLIP's tokens, tokenizer.json ({error!r}).") from error
+            raise GgeurError(
+                f"{path} does not hold CLIP's tokens, tokenizer.json ({error!r}).", code="tokenizer-invalid"
+            ) from error
         self._word = lru_cache(maxsize=4096)(self._merged)
 
     def __call__(self, text: str, most: int = 77) -> list[int]:
@@ -63,7 +65,10 @@ class BytePairs:
             parts = merged
         lacking = [part for part in parts if part not in self._code]
         if lacking:  # CLIP's vocabulary has every byte, so that nothing is unknown to it
-            raise GgeurError(f"{self._path} does not hold CLIP's tokens: there is none for '{lacking[0]}' of '{word}'.")
+            raise GgeurError(
+                f"{self._path} does not hold CLIP's tokens: there is none for '{lacking[0]}' of '{word}'.",
+                code="tokenizer-token-missing",
+            )
         return tuple(self._code[part] for part in parts)
 
 

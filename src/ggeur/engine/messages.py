@@ -21,13 +21,22 @@ def check_message(method: Method, sender: Literal["upload", "prepare"], message:
     adds: Mapping[str, str] = getattr(method, field)
     known = get_args(Sum if sender == "upload" else PreparedSum)
     if not isinstance(message, dict):
-        raise GgeurError(f"The message that the method's {sender} returns must be a dictionary of its parts.")
+        raise GgeurError(
+            f"The message that the method's {sender} returns must be a dictionary of its parts.",
+            code="method-message-type",
+        )
     if set(message) != set(adds):
         sent, named = (", ".join(map(repr, parts)) or "nothing" for parts in (message, adds))
-        raise GgeurError(f"The method's {sender} sends {sent}, and its {field} names {named}: they must be the same.")
+        raise GgeurError(
+            f"The method's {sender} sends {sent}, and its {field} names {named}: they must be the same.",
+            code="method-declaration-mismatch",
+        )
     for part, how in adds.items():
         if how not in known:
-            raise GgeurError(f"The method's {field} says {how!r} of {part!r}; it may say {', '.join(known)}.")
+            raise GgeurError(
+                f"The method's {field} says {how!r} of {part!r}; it may say {', '.join(known)}.",
+                code="method-declaration-unknown",
+            )
 
 
 def add_messages(method: Method, messages: Parts, weights: jax.Array) -> Parts:

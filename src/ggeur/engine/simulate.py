@@ -75,13 +75,19 @@ class Simulation:
     def _check(self, trainings: Sequence[Training], each: Sequence[Iterative]) -> None:
         for run in self.runs:
             if len(run.sets) != self.n_clients:
-                raise GgeurError("Runs of one stack must have the same number of clients.")
+                raise GgeurError("Runs of one stack must have the same number of clients.", code="stack-clients-differ")
             if run.pictures != self.runs[0].pictures:
-                raise GgeurError("Runs of one stack must all train on pictures of one kind, or none.")
+                raise GgeurError(
+                    "Runs of one stack must all train on pictures of one kind, or none.", code="stack-images-mixed"
+                )
             if not any(len(s.y) for s in run.sets):
-                raise GgeurError(f"The federation has no training samples at all (seed {run.seed}).")
+                raise GgeurError(
+                    f"The federation has no training samples at all (seed {run.seed}).", code="training-samples-missing"
+                )
         if len({t.without_numbers() for t in trainings}) > 1 or any(one.recipe != self._recipe for one in each):
-            raise GgeurError("Runs of one stack must train alike, but for numbers such as rates.")
+            raise GgeurError(
+                "Runs of one stack must train alike, but for numbers such as rates.", code="stack-training-differs"
+            )
 
     def start(self) -> State:
         """The state before round 1."""

@@ -52,9 +52,12 @@ def stack_runs(runs: Sequence[Run], storage: str = "float32") -> Stack:
     sets = []
     for run in runs:
         if run.table is not runs[0].table:
-            raise GgeurError("Runs of one stack must share one table.")
+            raise GgeurError("Runs of one stack must share one table.", code="stack-tables-differ")
         if (run.shapes is None) != (runs[0].shapes is None):
-            raise GgeurError("Runs of one stack must all draw, or all take the expected loss of draws.")
+            raise GgeurError(
+                "Runs of one stack must all draw, or all take the expected loss of draws.",
+                code="stack-augmentation-differs",
+            )
         row_shift = prototypes.place(run.prototypes)
         noise_shift = 0 if run.bank is None else banks.place(run.bank, skip=1)
         sets.append([_shifted(s, len(table), row_shift, noise_shift) for s in run.sets])
@@ -83,7 +86,10 @@ def _filled(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
         np.concatenate(parts, out=whole[:samples], casting="same_kind")
     whole[samples:] = 0
     if dtype == np.float16 and not np.isfinite(whole).all():
-        raise GgeurError('storage = "float16" holds values up to 65504 and yours are larger; use "float32".')
+        raise GgeurError(
+            'storage = "float16" holds values up to 65504 and yours are larger; use "float32".',
+            code="embeddings-storage-overflow",
+        )
     return whole
 
 

@@ -103,7 +103,9 @@ def audit_run(run: Path, min_count: int = 0) -> Audit:
     The model stays as it is, whatever `min_count` would have kept from it.
     """
     if not (run / "config.toml").exists():
-        raise GgeurError(f"{run} is no run folder: it holds no config.toml. Name a table (.npz) or a run.")
+        raise GgeurError(
+            f"{run} is no run folder: it holds no config.toml. Name a table (.npz) or a run.", code="folder-not-run"
+        )
     experiment = Experiment.load(run / "config.toml")
     last = len(experiment.points) * len(experiment.seeds) - 1
     return audit(experiment.points[-1], experiment.seeds[-1], min_count, Model.load(run, trial=last))

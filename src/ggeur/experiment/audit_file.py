@@ -33,7 +33,9 @@ def load_audit(folder: str | os.PathLike[str]) -> Audit | None:
     except FileNotFoundError:
         return None
     except (OSError, KeyError, ValidationError, ValueError, RecursionError) as error:
-        raise GgeurError(f"{path} is not what an audit wrote; run `ggeur audit` again.") from error
+        raise GgeurError(
+            f"{path} is not what an audit wrote; run `ggeur audit` again.", code="audit-file-invalid"
+        ) from error
 
 
 @lru_cache(maxsize=1)

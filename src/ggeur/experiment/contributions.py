@@ -94,7 +94,10 @@ def contributions(
     `name` is what people call the solver; `on_head` is called after every head.
     """
     if not any(len(site.y) for site in sites) or not any(m.count.any() for site in sites for _, m in site.messages):
-        raise GgeurError("No site has enough samples to leave some out, so contributions cannot be estimated.")
+        raise GgeurError(
+            "No site has enough samples to leave some out, so contributions cannot be estimated.",
+            code="contributions-samples-too-few",
+        )
     kind = _kind(solved)
     sent = [[(d, _of_kind(m, kind)) for d, m in site.messages] for site in sites]
     head, n = resolve_head(solved.head), len(sites)
@@ -169,7 +172,8 @@ def contributions_of_point(point: Settings, seed: int, name: str) -> Contributio
     if point.privacy.secure_aggregation:
         raise GgeurError(
             "Under [privacy] secure_aggregation contributions are not computed: a total without one site shows what "
-            "it added."
+            "it added.",
+            code="contributions-secure-aggregation",
         )
     table, _ = TrialData().samples(setup, seed)
     assert isinstance(setup.algorithm, ClosedForm | Selection), f"{name} is trained"
@@ -231,9 +235,11 @@ def load_contributions(folder: str | os.PathLike[str]) -> Contributions | None:
         return None
     except ValidationError as error:
         first = error.errors()[0]
-        raise GgeurError(f"{path} is damaged: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from error
+        raise GgeurError(
+            f"{path} is damaged: {'.'.join(map(str, first['loc']))}: {first['msg']}.", code="file-damaged"
+        ) from error
     except (OSError, ValueError, RecursionError) as error:
-        raise GgeurError(f"{path} is damaged: {error}.") from error
+        raise GgeurError(f"{path} is damaged: {error}.", code="file-damaged") from error
 
 
 @lru_cache(maxsize=1)

@@ -130,17 +130,23 @@ class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 check_is(f"What {name} sent", s, ClassStatistics, "statistics")
             each = {str(name): SiteStatistics(s.count, s.sum, s.second, s.center) for name, s in named.items()}
             if not each:
-                raise GgeurError("There are no statistics to solve a head from.")
+                raise GgeurError("There are no statistics to solve a head from.", code="statistics-missing")
             first = next(iter(each.values()))
             kind, shape = first.kind, first.sum.shape
             if any(m.kind != kind or m.sum.shape != shape for m in each.values()):
-                raise GgeurError("The statistics differ in kind, classes or dimensions; all sites must send alike.")
+                raise GgeurError(
+                    "The statistics differ in kind, classes or dimensions; all sites must send alike.",
+                    code="statistics-mismatch",
+                )
             found = cls(method, parameters=parameters, covariance=kind)
             found._check_given("from_statistics")
             found.classes_ = np.arange(shape[0]) if classes is None else np.asarray(classes)
             check_site_labels(found.classes_, "classes")
             if found.classes_.shape != shape[:1] or len(set(found.classes_.tolist())) < shape[0]:
-                raise GgeurError(f"The statistics are of {shape[0]} classes; name as many, none of them twice.")
+                raise GgeurError(
+                    f"The statistics are of {shape[0]} classes; name as many, none of them twice.",
+                    code="class-names-mismatch",
+                )
             found.n_features_in_ = shape[1]
             found.solution_ = Solution.given(method, parameters or {}, kind)
             names = tuple(map(str, found.classes_.tolist()))
@@ -173,7 +179,8 @@ class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_method(self.method, "pooled")
         if kind_of(self.method) is Selection:
             raise GgeurError(
-                f"'{self.method}' chooses by leaving samples out, which {what} has not got: name a method."
+                f"'{self.method}' chooses by leaving samples out, which {what} has not got: name a method.",
+                code="method-choice-impossible",
             )
 
     def _solve(self, sums: Sequence[StoredStatistics], names: tuple[str, ...]) -> Self:
@@ -195,7 +202,8 @@ def _kind_to_send(solution: Solution, before: Iterable[StoredStatistics]) -> Cov
     if short := [kind for kind in kinds if largest([kind, solution.kind]) != kind]:
         raise GgeurError(
             f"'{solution.method}' needs {solution.kind} second moments, and the samples so far were summed up to "
-            f"{short[0]}: fit it to all samples anew."
+            f"{short[0]}: fit it to all samples anew.",
+            code="statistics-covariance-missing",
         )
     return largest([*kinds, solution.kind]) or solution.kind
 

@@ -37,7 +37,9 @@ class TestSet:
     def __init__(self, table: EmbeddingTable, head: Head) -> None:
         samples = np.flatnonzero(table.test) if table.test is not None else np.zeros(0, int)
         if not len(samples):
-            raise GgeurError("The table has no test samples: its test mask must mark some.")
+            raise GgeurError(
+                "The table has no test samples: its test mask must mark some.", code="test-samples-missing"
+            )
         self._x, self._y, self._domain = jnp.asarray(table.x[samples]), table.y[samples], table.domains[samples]
         self._head, self._n_classes = head, table.n_classes
         self._names = {d: table.domain_names[d] for d in np.unique(self._domain)}
@@ -123,7 +125,7 @@ def summarise_scores(rounds: Sequence[dict[str, float]]) -> Summary:
     """
     last = [r for r in rounds if r][-LAST_ROUNDS:]
     if not last:
-        raise GgeurError("No site could score the head; there is nothing to report.")
+        raise GgeurError("No site could score the head; there is nothing to report.", code="head-not-scored")
     names = dict.fromkeys(name for r in last for name in r)
     domains = {name: float(np.mean([r[name] for r in last if name in r])) for name in names}
     values: NDArray[np.float64] = np.array(list(domains.values()))

@@ -74,7 +74,9 @@ def fit(
     check_whole("seed", seed, least=0)
     check_whole("min_count", min_count, least=0)
     if not callable(on_head) or not callable(on_pictures):
-        raise GgeurError("on_head and on_pictures must be functions, which are told how far it is.")
+        raise GgeurError(
+            "on_head and on_pictures must be functions, which are told how far it is.", code="argument-not-function"
+        )
     if parameters is not None:
         check_is("parameters", parameters, Mapping, "a mapping of names to values")
     named = named_sites(sites)

@@ -124,9 +124,9 @@ def keep(
 def check_new_model(path: Path) -> None:
     """GgeurError where something lies there already, other than what a fit that was cut short has left."""
     if path.exists() and not path.is_dir():
-        raise GgeurError(f"{path} is not a folder; name a new one with --out.")
+        raise GgeurError(f"{path} is not a folder; name a new one with --out.", code="folder-is-file")
     if path.exists() and not _is_unfinished(path) and {p.name for p in path.iterdir()} - {LOCK, PART}:
-        raise GgeurError(f"{path} is not empty; name a new folder with --out.")
+        raise GgeurError(f"{path} is not empty; name a new folder with --out.", code="folder-not-empty")
 
 
 def _is_unfinished(path: Path) -> bool:

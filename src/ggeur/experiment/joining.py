@@ -46,21 +46,29 @@ class Opened(NamedTuple):
             raise GgeurError(
                 f"The model at {folder} was made under secure aggregation, of which only the total was ever seen: no "
                 f"single "
-                "site can join it or be forgotten; run again, with at least three sites more or fewer."
+                "site can join it or be forgotten; run again, with at least three sites more or fewer.",
+                code="model-secure-aggregation",
             )
         if "chosen_by" in model.algorithm and not current(folder, LEDGER).exists():  # which `fit` alone writes
             raise GgeurError(
                 f"The model at {folder} holds no statistics of its sites, so none can join or leave it: use the folder "
-                "that `ggeur fit` wrote, or fit again from the tables of all sites."
+                "that `ggeur fit` wrote, or fit again from the tables of all sites.",
+                code="model-without-statistics",
             )
         ledger = load_ledger(folder)
         try:
             solution = Solution.from_json(model.algorithm)
         except (KeyError, TypeError) as error:
-            raise GgeurError(f"{folder / 'model.json'} does not say how it was solved: {one_line(error)}.") from error
+            raise GgeurError(
+                f"{folder / 'model.json'} does not say how it was solved: {one_line(error)}.",
+                code="model-solution-unreadable",
+            ) from error
         _check_own(solution.method, own)
         if kind_of(solution.method) is not ClosedForm:
-            raise GgeurError(f"{folder / 'model.json'} says '{solution.method}', which is no one-shot classifier.")
+            raise GgeurError(
+                f"{folder / 'model.json'} says '{solution.method}', which is no one-shot classifier.",
+                code="model-not-one-shot",
+            )
         return cls(folder, model, ledger, solution, own)
 
     @property
@@ -82,13 +90,21 @@ class Opened(NamedTuple):
         found = {site.name: site for site in again}
         missing, more = [n for n in ledger.names if n not in found], [n for n in found if n not in ledger.names]
         if more:
-            raise GgeurError(f"The site '{more[0]}' was never added, so it has nothing to send again.")
+            raise GgeurError(
+                f"The site '{more[0]}' was never added, so it has nothing to send again.", code="site-not-added"
+            )
         if missing:
-            raise GgeurError(f"The sites {', '.join(missing)} must send their sums again too: name their tables.")
+            raise GgeurError(
+                f"The sites {', '.join(missing)} must send their sums again too: name their tables.",
+                code="statistics-not-resent",
+            )
         each = [found[e.name].sums(e.kind) for e in ledger.entries]
         for entry, sums in zip(ledger.entries, each, strict=True):
             if not entry.holds(sums):
-                raise GgeurError(f"The sums of '{entry.name}' do not match their hash: these samples were never added.")
+                raise GgeurError(
+                    f"The sums of '{entry.name}' do not match their hash: these samples were never added.",
+                    code="statistics-hash-mismatch",
+                )
         return each
 
 
@@ -139,7 +155,10 @@ def forget_site(
         name = name if name in opened.ledger.names else name_of_path(name)
         ledger = opened.ledger.without(name)
         if not ledger.entries:
-            raise GgeurError(f"'{name}' is the only site, and without it there is no model: delete {folder} instead.")
+            raise GgeurError(
+                f"'{name}' is the only site, and without it there is no model: delete {folder} instead.",
+                code="site-only-one",
+            )
         return _settle(opened, name, ledger, opened.read(remaining, encoder) if remaining else [], choose_again, None)
 
 
@@ -162,9 +181,15 @@ def _settle(
     ledger = Ledger(tuple(e._replace(encoder=given[e.name].encoder) if e.name in given else e for e in ledger.entries))
     if choose_again:
         if not again:
-            raise GgeurError(f"To choose again takes the samples of all: name the tables of {_list(ledger)}.")
+            raise GgeurError(
+                f"To choose again takes the samples of all: name the tables of {_list(ledger)}.",
+                code="selection-samples-missing",
+            )
         if not solution.chosen_by:
-            raise GgeurError(f"'{solution.method}' was given and not chosen, so there is nothing to choose again.")
+            raise GgeurError(
+                f"'{solution.method}' was given and not chosen, so there is nothing to choose again.",
+                code="model-method-not-chosen",
+            )
         for method in solution.candidates:
             _check_own(method, opened.own)
         sites = sorted(given.values(), key=lambda s: s.name)
@@ -201,7 +226,10 @@ def _settle(
 def _check_own(method: str, own: bool) -> None:
     """GgeurError where a model names a `method` whose module its reader has not allowed to be imported."""
     if is_custom(method) and not own:
-        raise GgeurError(f"The model names your own '{method}' to solve its head; if you trust it, say --custom.")
+        raise GgeurError(
+            f"The model names your own '{method}' to solve its head; if you trust it, say --custom.",
+            code="model-custom-untrusted",
+        )
 
 
 def _note(name: str, solution: Solution, choose_again: bool) -> str:

@@ -31,7 +31,10 @@ def client_rows(table: EmbeddingTable, p: Partition, seed: int) -> list[Int]:
     if p.kind == "domain":
         taken = table.meta.get("share")
         if not (taken is None or (isinstance(taken, int | float) and 0 < taken <= 1)):
-            raise GgeurError(f"The table's meta says share = {taken!r}; it must be a number above 0 and at most 1.")
+            raise GgeurError(
+                f"The table's meta says share = {taken!r}; it must be a number above 0 and at most 1.",
+                code="table-share-invalid",
+            )
         return partition.by_domain(table.domains, share=p.share, taken=taken, test=table.test, seed=seed)
     return partition.label_and_domain(table.y, table.domains, p.beta, test=table.test, seed=seed)
 
@@ -42,11 +45,14 @@ def clients_of(table: EmbeddingTable, p: Partition, seed: int, least: int = 0) -
     """
     parts = partition_rows(table, p, seed)
     if not any(len(samples) for samples in parts):
-        raise GgeurError(f"The federation has no training samples at all (seed {seed}).")
+        raise GgeurError(
+            f"The federation has no training samples at all (seed {seed}).", code="training-samples-missing"
+        )
     clients = Clients.of(table.x, table.y, table.domains, table.n_classes, parts, least)
     if not any(len(samples) for samples in clients.parts):
         raise GgeurError(
-            f"[privacy] min_count = {least} is above every group: no class has so many samples at any client."
+            f"[privacy] min_count = {least} is above every group: no class has so many samples at any client.",
+            code="privacy-min-count-excessive",
         )
     return clients
 

@@ -44,9 +44,9 @@ def plan(
     """
     for name, value in (("clients", clients), ("classes", classes), ("dim", dim)):
         if value < 1:
-            raise GgeurError(f"{name} is {value}; it must be positive.")
+            raise GgeurError(f"{name} is {value}; it must be positive.", code="argument-not-positive")
     if not all(0 < value < math.inf for value in (client_mbit, server_mbit, patience)):
-        raise GgeurError("Bandwidths and patience must be positive and finite.")
+        raise GgeurError("Bandwidths and patience must be positive and finite.", code="argument-not-positive")
     shapes = "one" if kind == "pooled" else "per-class"
     up, down = statistics_bytes(kind, classes, dim), shape_bytes(shapes, classes, dim)
     upwards = max(up, statistics_bytes("per-class", classes, dim)) if kind == "none" else up  # between nodes

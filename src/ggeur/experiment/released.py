@@ -56,7 +56,10 @@ class Released:
     def kind(self) -> Covariance | None:
         """What sites must send, if anything."""
         if isinstance(self.algorithm, Reference):
-            raise GgeurError(f"'{self.setup.settings.train.method}' is a bound, no federation: nothing is sent.")
+            raise GgeurError(
+                f"'{self.setup.settings.train.method}' is a bound, no federation: nothing is sent.",
+                code="method-not-federation",
+            )
         if isinstance(self.algorithm, ClosedForm | Selection):
             return self.algorithm.needs
         return self.setup.needs if isinstance(self.algorithm, Iterative) else None

@@ -46,10 +46,15 @@ def run(
     ['clutter', 'handwritten', 'texture', 'typeset']
     """
     if not isinstance(experiment, Experiment):
-        raise GgeurError("run takes an Experiment: make one with Experiment.of({...}) or Experiment.load(path).")
+        raise GgeurError(
+            "run takes an Experiment: make one with Experiment.of({...}) or Experiment.load(path).",
+            code="argument-not-experiment",
+        )
     out = None if out is None else check_path("out", out)
     if on_round is not None and not callable(on_round):
-        raise GgeurError("on_round must be a function, which is called after every round.")
+        raise GgeurError(
+            "on_round must be a function, which is called after every round.", code="argument-not-function"
+        )
     keep_compiled_programs()
     if resume and out is not None and (done := finished_result(out, experiment)) is not None:
         return done

@@ -48,13 +48,17 @@ class Setup:
         name = self.settings.train.method
         for solved in (self.algorithm, self.start):
             if isinstance(solved, ClosedForm) and solved.apart is not None and solved.apart.of == "client":
-                raise GgeurError(f"'{name}' needs the means of every client, which [privacy] secure_aggregation hides.")
+                raise GgeurError(
+                    f"'{name}' needs the means of every client, which [privacy] secure_aggregation hides.",
+                    code="secure-aggregation-means-hidden",
+                )
         method = None if self.trained is None else self.trained.method
         if method is not None and "every" in (*method.adds.values(), *method.prepared_adds.values()):
             raise GgeurError(
                 f"'{name}' needs every client's own message, which [privacy] secure_aggregation hides; take a method "
                 f"whose "
-                "messages add up, such as fedavg."
+                "messages add up, such as fedavg.",
+                code="secure-aggregation-message-hidden",
             )
 
     def of_task(self, task: Task) -> "Setup":
@@ -104,12 +108,14 @@ class Setup:
         if pictures and not self.head.images:
             raise GgeurError(
                 f"The table holds pictures, and [train] head = '{head}' takes embeddings: "
-                f"use a network on images ({', '.join(IMAGES)}), or embed them with an encoder."
+                f"use a network on images ({', '.join(IMAGES)}), or embed them with an encoder.",
+                code="table-not-embeddings",
             )
         if self.head.images and not pictures:
             raise GgeurError(
                 f"[train] head = '{head}' takes pictures, and the table holds embeddings: "
-                "make an image table with `ggeur embed --encoder pixels:32`."
+                "make an image table with `ggeur embed --encoder pixels:32`.",
+                code="table-not-images",
             )
 
     @property

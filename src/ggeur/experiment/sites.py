@@ -51,7 +51,8 @@ class Site(NamedTuple):
         if not len(kept):
             raise GgeurError(
                 f"min_count = {min_count} is above every group of the site '{self.name}', which then has nothing to "
-                "share: leave it out, or take a smaller one."
+                "share: leave it out, or take a smaller one.",
+                code="privacy-min-count-excessive",
             )
         samples = np.sort(np.concatenate([kept, np.flatnonzero(self.test)]))
         return self._replace(x=self.x[samples], y=self.y[samples], domain=self.domain[samples], test=self.test[samples])
@@ -75,7 +76,10 @@ def read_sites(
     @cache
     def tower() -> Encoder:
         if encoder is None:
-            raise GgeurError("Pictures need an encoder: say what is to embed them (--encoder), or give tables (.npz).")
+            raise GgeurError(
+                "Pictures need an encoder: say what is to embed them (--encoder), or give tables (.npz).",
+                code="encoder-missing",
+            )
         return load_encoder(encoder) if isinstance(encoder, str) else encoder
 
     sites: list[Site] = []
@@ -90,12 +94,17 @@ def named_sites(given: Sequence[GivenSite] | Mapping[str, GivenSite]) -> dict[st
     several = check_is("sites", given, Iterable, "a list of sites, or a mapping of names to them")
     pairs = list(given.items()) if isinstance(given, Mapping) else [(None, one) for one in several]
     if not pairs:
-        raise GgeurError("There are no sites: name at least one table (.npz) or folder of pictures.")
+        raise GgeurError(
+            "There are no sites: name at least one table (.npz) or folder of pictures.", code="sites-missing"
+        )
     named: dict[str, GivenSite] = {}
     for number, (key, one) in enumerate(pairs):
         name = str(key) if key is not None else _name_of(one, number, len(pairs))
         if name in named:
-            raise GgeurError(f"Two sites are called '{name}'; a site goes by its file or folder, so rename one.")
+            raise GgeurError(
+                f"Two sites are called '{name}'; a site goes by its file or folder, so rename one.",
+                code="site-name-repeated",
+            )
         named[name] = one
     return named
 
@@ -121,7 +130,9 @@ def _site(
     try:
         x, labels = one
     except (TypeError, ValueError) as error:
-        raise GgeurError("A site is a path, an EmbeddingTable or a pair (x, y) of samples and labels.") from error
+        raise GgeurError(
+            "A site is a path, an EmbeddingTable or a pair (x, y) of samples and labels.", code="site-data-type"
+        ) from error
     return site_of_rows(name, x, labels)
 
 
@@ -130,7 +141,8 @@ def site_of_rows(name: str, x: Any, labels: Any) -> Site:
     x, labels = check_embeddings(x), as_array("labels", labels)
     if labels.shape != (len(x),) or not len(x):
         raise GgeurError(
-            f"The site {name} has labels of shape {labels.shape}; its samples need ({len(x)},), one or more."
+            f"The site {name} has labels of shape {labels.shape}; its samples need ({len(x)},), one or more.",
+            code="labels-shape",
         )
     check_site_labels(labels, f"The site {name}")
     known, y = np.unique(labels, return_inverse=True)
@@ -142,15 +154,15 @@ def check_site_labels(labels: ArrayLike, whose: str) -> None:
     """GgeurError where a label is missing, or where numbers stand among names, so that they have no order."""
     found = np.asarray(labels, dtype=object).ravel().tolist()  # as they are: no number becomes a name
     if any(label is None or (isinstance(label, float) and math.isnan(label)) for label in found):
-        raise GgeurError(f"{whose} has missing labels (None or nan): leave their samples out.")
+        raise GgeurError(f"{whose} has missing labels (None or nan): leave their samples out.", code="labels-missing")
     if len({isinstance(label, str) for label in found}) > 1:
-        raise GgeurError(f"{whose} has names and numbers as labels: use one or the other.")
+        raise GgeurError(f"{whose} has names and numbers as labels: use one or the other.", code="labels-type-mixed")
 
 
 def _of_table(name: str, table: EmbeddingTable) -> Site:
     test = np.zeros(len(table), np.bool_) if table.test is None else table.test
     if not (~test).any():
-        raise GgeurError(f"The site '{name}' has no samples to learn from.")
+        raise GgeurError(f"The site '{name}' has no samples to learn from.", code="site-without-samples")
     domains = table.domain_names if table.n_domains > 1 or table.domain_names[0] not in _UNNAMED else (name,)
     encoder = {key: table.meta[key] for key in _ENCODER if key in table.meta}
     names = table.class_names
@@ -175,14 +187,16 @@ def check_alike(sites: Iterable[Site], encoder: Mapping[str, Any] | None = None,
         if p is not None and site.x.shape[1] != p:
             raise GgeurError(
                 f"The samples of '{site.name}' have {site.x.shape[1]} dimensions and those of {first} {p}: use one "
-                "encoder for all."
+                "encoder for all.",
+                code="embeddings-dimension-mismatch",
             )
         keys = ("weights", "preprocessing") if "weights" in known and "weights" in site.encoder else ("encoder",)
         other = [key for key in keys if key in known and key in site.encoder and known[key] != site.encoder[key]]
         if other:
             raise GgeurError(
                 f"The samples of '{site.name}' are of the encoder '{site.encoder.get('encoder')}', those of {first} of "
-                f"'{known.get('encoder')}' with another {other[0]}: use one encoder for all."
+                f"'{known.get('encoder')}' with another {other[0]}: use one encoder for all.",
+                code="encoder-mismatch",
             )
         if p is None:
             first = f"'{site.name}'"
@@ -193,5 +207,8 @@ def class_names_of(each: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """The classes of all sites, matched by name; numbers are not mixed with names, and one class is none to tell."""
     numbered = [all(number_of(name) is not None for name in names) for names in each]
     if any(numbered) and not all(numbered):
-        raise GgeurError("Some sites name their classes and others number them, so they cannot be matched: name all.")
+        raise GgeurError(
+            "Some sites name their classes and others number them, so they cannot be matched: name all.",
+            code="site-labels-mixed",
+        )
     return union_of_classes(each)

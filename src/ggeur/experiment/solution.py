@@ -49,7 +49,8 @@ class Solution:
             raise GgeurError(
                 f"'{method}' goes by text, and fit, add and forget know samples alone: use it with `ggeur run` or "
                 f"`ggeur "
-                "federate`."
+                "federate`.",
+                code="method-needs-text",
             )
         plain = {k: p.default for k, p in declared_by(factory(method)).items() if k != "covariance"}
         plain = {k: v for k, v in plain.items() if isinstance(v, bool | int | float | str)}
@@ -105,11 +106,14 @@ def check_method(method: str, covariance: str) -> None:
     """GgeurError unless a head of that name can be solved from such sums."""
     check_is("method", method, str, "a method's name")
     if covariance not in COVARIANCES:
-        raise GgeurError(f"The statistics are '{covariance}'; they can be {' or '.join(COVARIANCES)}.")
+        raise GgeurError(
+            f"The statistics are '{covariance}'; they can be {' or '.join(COVARIANCES)}.", code="covariance-unknown"
+        )
     if kind_of(method) not in (ClosedForm, Selection):
         raise GgeurError(
             f"'{method}' is trained over rounds, and fit, add and forget are of heads solved from sums: "
-            f"auto, {', '.join(SOLVED)}."
+            f"auto, {', '.join(SOLVED)}.",
+            code="method-not-one-shot",
         )
 
 
@@ -117,7 +121,8 @@ def check_several(count: NDArray[Any], names: tuple[str, ...]) -> None:
     """GgeurError where `count` (C,) says that there are samples of one class only."""
     if (count > 0).sum() < 2:
         raise GgeurError(
-            f"There are samples of one class only, '{names[int(count.argmax())]}'; a head needs two to tell apart."
+            f"There are samples of one class only, '{names[int(count.argmax())]}'; a head needs two to tell apart.",
+            code="classes-too-few",
         )
 
 

@@ -28,7 +28,7 @@ def model_start(path: str, setup: Setup, task: Task) -> Params:
     elif model.units is not None or model.ball is not None:
         wrong = "it takes samples in units of its own"
     if wrong:
-        raise GgeurError(f"Training cannot start from {path}: {wrong}.")
+        raise GgeurError(f"Training cannot start from {path}: {wrong}.", code="model-start-mismatch")
     return to_train(model.params)
 
 
@@ -38,5 +38,7 @@ def start_fingerprint(point: Settings) -> dict[str, str]:
         return {}
     head = Path(point.train.model) / "head.npz"
     if not head.is_file():
-        raise GgeurError(f"There is no trained model at {point.train.model}, where [train] start says it is.")
+        raise GgeurError(
+            f"There is no trained model at {point.train.model}, where [train] start says it is.", code="model-missing"
+        )
     return {point.train.model: hashlib.sha256(head.read_bytes()).hexdigest()}

@@ -175,7 +175,12 @@ def build(kind: str, shared: Mapping[str, Any], own: Mapping[str, Any]) -> Augme
     make = partial(factory(kind), **checked(factory(kind), own, "augment.parameters", shared))
     found = make() if kind in COVARIANCES else build_custom(kind, "augmentation", make)
     if not isinstance(found, Augmentation):
-        raise GgeurError(f"'{kind}' is not an augmentation: it must return a ggeur Augmentation.")
+        raise GgeurError(
+            f"'{kind}' is not an augmentation: it must return a ggeur Augmentation.", code="custom-augmentation-type"
+        )
     if found.covariance not in STATISTICS:
-        raise GgeurError(f"'{kind}' takes covariance = {found.covariance!r}; there are {', '.join(STATISTICS)}.")
+        raise GgeurError(
+            f"'{kind}' takes covariance = {found.covariance!r}; there are {', '.join(STATISTICS)}.",
+            code="augmentation-covariance-unknown",
+        )
     return found

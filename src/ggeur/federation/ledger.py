@@ -58,12 +58,17 @@ class Ledger(NamedTuple):
     def check_new(self, name: str) -> None:
         """GgeurError where the site `name` is in already."""
         if name in self.names:
-            raise GgeurError(f"The site '{name}' is already in; forget it first, or rename it if it is another.")
+            raise GgeurError(
+                f"The site '{name}' is already in; forget it first, or rename it if it is another.",
+                code="site-already-added",
+            )
 
     def check_in(self, name: str) -> None:
         """GgeurError where the site `name` was never added."""
         if name not in self.names:
-            raise GgeurError(f"The site '{name}' is not in this model; there are {', '.join(self.names)}.")
+            raise GgeurError(
+                f"The site '{name}' is not in this model; there are {', '.join(self.names)}.", code="site-not-added"
+            )
 
     def without(self, name: str) -> "Ledger":
         """The others."""

@@ -50,17 +50,22 @@ class Guard(NamedTuple):
     ) -> FederationStatistics:
         """What noisy messages that were `sent`, each with its domain, by so many `clients` of each, come to."""
         if apart is not None and apart.of == "client":
-            raise GgeurError("Under [privacy] epsilon no head can be solved from the means of single clients.")
+            raise GgeurError(
+                "Under [privacy] epsilon no head can be solved from the means of single clients.",
+                code="privacy-head-from-means",
+            )
         if self.mechanism.unit == "client" and set(clients) != {ALL}:
             raise GgeurError(
-                'With unit = "client" a client sends one message, and this head needs one for each domain; take ridge.'
+                'With unit = "client" a client sends one message, and this head needs one for each domain; take ridge.',
+                code="privacy-client-unit-domains",
             )
         for domain, many in clients.items():
             if self.mechanism.secure and many < FEWEST:
                 whose = "The federation" if domain == ALL else "A domain whose statistics are kept apart"
                 raise GgeurError(
                     f"{whose} has {many} clients, and a secure aggregation needs {FEWEST}: "
-                    "of two, each could take its own part off."
+                    "of two, each could take its own part off.",
+                    code="secure-aggregation-too-few-sites",
                 )
         total = FederationStatistics.of(sent, apart)
         noise = {domain: self._noise(many) for domain, many in clients.items()}
@@ -75,6 +80,7 @@ class Guard(NamedTuple):
             raise GgeurError(
                 f"Nothing is left of any class under the noise of epsilon = {self.mechanism.epsilon:g}"
                 + (f" and min_count = {self.min_count}" if self.min_count else "")
-                + ": use a larger epsilon, secure aggregation, or more samples."
+                + ": use a larger epsilon, secure aggregation, or more samples.",
+                code="privacy-noise-excessive",
             )
         return replace(made, apart=parts)

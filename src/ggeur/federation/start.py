@@ -37,7 +37,9 @@ def one_shot_head(solved: ClosedForm, name: str, total: FederationStatistics, ta
         params = solved.solve(total, replace(task, key=jax.random.fold_in(jax.random.key(seed), stream(name))))
     expected = {"W": (len(task.class_names), task.dimension), "b": (len(task.class_names),)}
     if is_custom(name) and solved.head == "linear" and jax.tree.map(np.shape, params) != expected:
-        raise GgeurError(f"The method '{name}' must solve for a linear head of the shapes {expected}.")
+        raise GgeurError(
+            f"The method '{name}' must solve for a linear head of the shapes {expected}.", code="method-head-shape"
+        )
     if solved.head == "linear":  # its intercept in float64, which samples far from zero need
         params = {"W": np.asarray(params["W"]), "b": np.asarray(params["b"], np.float64)}
     return params

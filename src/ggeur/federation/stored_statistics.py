@@ -36,7 +36,10 @@ class StoredStatistics(NamedTuple):
     def of_kind(self, kind: Covariance) -> "StoredStatistics":
         """As much of them as `kind` is."""
         if COVARIANCES.index(kind) > COVARIANCES.index(self.kind):
-            raise GgeurError(f"This needs {kind} second moments, and the site '{self.name}' sent {self.kind}.")
+            raise GgeurError(
+                f"This needs {kind} second moments, and the site '{self.name}' sent {self.kind}.",
+                code="statistics-covariance-missing",
+            )
         return self._replace(kind=kind, messages={d: m.of_kind(kind) for d, m in self.messages.items()})
 
     def joined(self, more: "StoredStatistics", names: tuple[str, ...]) -> "StoredStatistics":
@@ -145,7 +148,10 @@ def add_up(
     `needs` is what is kept of the total, `apart` what is of every domain.
     """
     if apart is not None and apart.of == "client":
-        raise GgeurError("This head needs every client's message apart, which sums kept by domain do not hold.")
+        raise GgeurError(
+            "This head needs every client's message apart, which sums kept by domain do not hold.",
+            code="statistics-client-not-kept",
+        )
     every: list[SiteStatistics] = []
     by_domain: dict[str, list[tuple[SiteStatistics, tuple[str, ...]]]] = {}
     for site in sorted(sites, key=lambda s: s.name):
@@ -154,7 +160,7 @@ def add_up(
         for domain, m in site.of_kind(apart.kind).messages.items() if apart is not None else ():
             by_domain.setdefault(domain, []).append((m, site.class_names))
     if not every:
-        raise GgeurError("There are no sites, so there is nothing to solve a head from.")
+        raise GgeurError("There are no sites, so there is nothing to solve a head from.", code="sites-missing")
     kind = "none" if apart is None else apart.kind
     parts = {d: merged([aligned(m, kind, own, names) for m, own in found]) for d, found in sorted(by_domain.items())}
     return MergedStatistics(names, merged(every), parts)

@@ -197,11 +197,14 @@ def _about_one(by_domain: Sequence[SiteStatistics]) -> tuple[SiteStatistics, ...
     """The messages that are of any samples, about one center."""
     held = [m for m in by_domain if m.present.any()]
     if not held:
-        raise GgeurError("There are no samples at all, so no synthetic samples can be made.")
+        raise GgeurError(
+            "There are no samples at all, so no synthetic samples can be made.", code="training-samples-missing"
+        )
     if any(m.kind == "none" for m in held):
         raise GgeurError(
             'Synthetic samples need second moments, and the sites sent class means alone: use covariance = "pooled" '
-            'or "per-class".'
+            'or "per-class".',
+            code="statistics-covariance-missing",
         )
     if all(np.array_equal(m.center, held[0].center) for m in held):
         return tuple(held)

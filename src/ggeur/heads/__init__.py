@@ -47,7 +47,10 @@ def arguments(name: str, given: Mapping[str, Any], *, softmax: bool = False) -> 
     """What the function of the head `name` is called with: `given`, checked, over its defaults, and `softmax`."""
     values = checked(factory(name), given, f"head.{name}", {"softmax": softmax}, defaults=True)
     if softmax and "softmax" not in values:
-        raise GgeurError(f"[train] softmax = true is not for the head '{name}': its function has no keyword softmax.")
+        raise GgeurError(
+            f"[train] softmax = true is not for the head '{name}': its function has no keyword softmax.",
+            code="head-softmax-unsupported",
+        )
     return values
 
 
@@ -78,7 +81,9 @@ def _build(name: str, make: Callable[[], Any]) -> "Head":
     ours = name in (*HEADS, *_SOLVED)
     found = make() if ours else build_custom(name, "head", make)
     if not isinstance(found, Head):
-        raise GgeurError(f"'{name}' is not a head: called with its parameters it must return a ggeur Head.")
+        raise GgeurError(
+            f"'{name}' is not a head: called with its parameters it must return a ggeur Head.", code="custom-head-type"
+        )
     parts: Any = {part: partial(_call, name, getattr(found, part)) for part in Head._fields[:4]}
     return found if ours else found._replace(**parts)
 

@@ -45,7 +45,8 @@ def side(p: int) -> int:
     if p != 3 * s * s or s < _SMALLEST:
         raise GgeurError(
             f"A network on images takes square pictures of {_SMALLEST} pixels a side or more, "
-            f"and samples of {p} numbers are none: make an image table with `ggeur embed --encoder pixels:32`."
+            f"and samples of {p} numbers are none: make an image table with `ggeur embed --encoder pixels:32`.",
+            code="table-not-images",
         )
     return s
 

@@ -154,9 +154,14 @@ def _without_head(name: str, values: Mapping[str, Any]) -> ClosedForm | Selectio
     make = partial(factory(name), **values)
     found = make() if name in _KINDS else build_custom(name, "method", make)
     if not isinstance(found, ClosedForm | Selection | ZeroShot if name in _KINDS else ClosedForm):
-        raise GgeurError(f"'{name}' is not a method: without a head it must return a ggeur Solved.")
+        raise GgeurError(
+            f"'{name}' is not a method: without a head it must return a ggeur Solved.", code="custom-method-type"
+        )
     if isinstance(found, ClosedForm) and found.needs not in STATISTICS:
-        raise GgeurError(f"'{name}' needs {found.needs!r}; a Solved may need {', '.join(STATISTICS)}.")
+        raise GgeurError(
+            f"'{name}' needs {found.needs!r}; a Solved may need {', '.join(STATISTICS)}.",
+            code="custom-method-statistics",
+        )
     return found
 
 
@@ -182,5 +187,7 @@ def _trained(name: str, head: "Head", task: Task | None, values: Mapping[str, An
         return found
     method = found.method if name in _KINDS else build_custom(name, "method", lambda: found.method)
     if not isinstance(method, Method):
-        raise GgeurError(f"'{name}' is not a method: called with a head it must return a ggeur Method.")
+        raise GgeurError(
+            f"'{name}' is not a method: called with a head it must return a ggeur Method.", code="custom-method-type"
+        )
     return found

@@ -39,7 +39,10 @@ class Task:
     def text_of(self, prompts: str | None, who: str) -> NDArray[np.floating]:
         """The set of text by these `prompts`; by none in particular, the first. `who` needs it, in a sentence."""
         if not self.text:
-            raise Unavailable(f"{who} needs a table with text embeddings of the class names; `ggeur embed` makes them.")
+            raise Unavailable(
+                f"{who} needs a table with text embeddings of the class names; `ggeur embed` makes them.",
+                code="text-embeddings-missing",
+            )
         if prompts is None:
             return next(iter(self.text.values()))
         if prompts not in self.text:
@@ -50,7 +53,8 @@ class Task:
             raise Unavailable(
                 f"{who} needs text embeddings '{prompts}', and the table has {', '.join(self.text)}: name one of these "
                 f"as its prompts, or make them with {make}"
-                + ("." if known else f"; by name there are {', '.join(known_prompts())}.")
+                + ("." if known else f"; by name there are {', '.join(known_prompts())}."),
+                code="text-embeddings-prompts-missing",
             )
         return self.text[prompts]
 

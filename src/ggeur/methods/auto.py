@@ -49,7 +49,7 @@ def auto(
     kind = largest([covariance, "pooled"]) or "pooled"
     found = [_candidate(one, kind) for one in (CANDIDATES if candidates is None else candidates)]
     if not found:
-        raise GgeurError("[method.auto] candidates: name at least one.")
+        raise GgeurError("[method.auto] candidates: name at least one.", code="method-candidates-missing")
     by_text = [_candidate(one, kind) for one in BY_TEXT] if candidates is None else []
     return Selection(tuple(found), folds, tuple(by_text))
 
@@ -61,7 +61,8 @@ def _candidate(one: str | Mapping[str, Any], kind: Covariance) -> Candidate:
     name = str(given.pop("method", ""))
     if not name or kind_of(name) is not ClosedForm:
         raise GgeurError(
-            f"[method.auto] candidates: '{name}' is not a one-shot classifier; there are {', '.join(SOLVED)}."
+            f"[method.auto] candidates: '{name}' is not a one-shot classifier; there are {', '.join(SOLVED)}.",
+            code="method-candidate-unknown",
         )
     return Candidate(name, given, resolve_closed_form(name, given, kind))
 

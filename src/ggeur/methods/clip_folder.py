@@ -11,7 +11,9 @@ def clip_folder(task: Task, named: str) -> str:
     folder = task.clip or named
     if folder:
         if not Path(folder).is_dir():
-            raise Unavailable(f"There is no folder {folder}, where a CLIP model with its text tower should be.")
+            raise Unavailable(
+                f"There is no folder {folder}, where a CLIP model with its text tower should be.", code="folder-missing"
+            )
         return str(Path(folder).absolute())
     try:
         from huggingface_hub import try_to_load_from_cache
@@ -23,6 +25,7 @@ def clip_folder(task: Task, named: str) -> str:
         made = f"the table's encoder is '{task.encoder}'" if task.encoder else "the table does not name its encoder"
         raise Unavailable(
             f"A text tower is needed, and {made}, which the hub's files here do not hold: name a folder of CLIP's, "
-            'with model.safetensors, as [method.fedtpg] clip = "FOLDER".'
+            'with model.safetensors, as [method.fedtpg] clip = "FOLDER".',
+            code="text-tower-missing",
         )
     return str(Path(found).parent)

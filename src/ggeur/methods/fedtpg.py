@@ -55,7 +55,10 @@ def fedtpg(
     words = _words(folder, task.class_names, contexts)
     if words.frozen["E"].shape[1] != task.dimension:
         size = words.frozen["E"].shape[1]
-        raise Unavailable(f"fedtpg's text tower gives {size} dimensions and the embeddings have {task.dimension}.")
+        raise Unavailable(
+            f"fedtpg's text tower gives {size} dimensions and the embeddings have {task.dimension}.",
+            code="text-tower-dimension-mismatch",
+        )
 
     def texts(w: Params, frozen: Tree, own: jax.Array) -> jax.Array:
         shared = jnp.concatenate([frozen["start"], generate(w, frozen["E"], own)])
@@ -155,7 +158,7 @@ def _words(folder: str, class_names: tuple[str, ...], m: int) -> _Words:
     try:
         return _words_of(folder, stamps(folder), class_names, m)
     except GgeurError as error:
-        raise Unavailable(f"fedtpg: {error}") from error
+        raise Unavailable(f"fedtpg: {error}", code=error.code) from error
 
 
 @lru_cache(maxsize=2)
@@ -165,24 +168,30 @@ def _words_of(folder: str, stamps: Stamps, class_names: tuple[str, ...], m: int)
     if len(tower.projection) != width or width % _HEADS:
         raise GgeurError(
             f"the text tower in {folder} is {width} wide and gives {len(tower.projection)} dimensions; it must give as "
-            f"many, and a multiple of {_HEADS}."
+            f"many, and a multiple of {_HEADS}.",
+            code="text-tower-shape",
         )
     bare, after = ([tokens(text, most + 1) for text in texts] for texts in (plain, [f"{name}." for name in plain]))
     longest = max(range(len(plain)), key=lambda c: len(after[c]))
     if (length := m + len(after[longest])) > most:
         raise GgeurError(
             f"the prompt of '{plain[longest]}' has {length} tokens with {m} contexts, and the text tower in {folder} "
-            f"takes {most}: set fewer [method.fedtpg] contexts, or shorten the name."
+            f"takes {most}: set fewer [method.fedtpg] contexts, or shorten the name.",
+            code="prompts-too-long",
         )
     if (largest := max(max(text) for text in [*bare, *after])) >= len(tower.tokens):
         raise GgeurError(
             f"the tokenizer in {folder} gives the token {largest}, and model.safetensors has an embedding of the first "
-            f"{len(tower.tokens)} alone: they are not of one model."
+            f"{len(tower.tokens)} alone: they are not of one model.",
+            code="tokenizer-vocabulary-mismatch",
         )
     names = lay_out([[tokens.start] * (1 + m) + text[1:] for text in after], 1 + m)
     E = np.asarray(embed_tokens(shape, tower, bare))
     if not np.isfinite(E).all():
-        raise GgeurError(f"the text tower in {folder} gives embeddings of class names that are NaN or infinite.")
+        raise GgeurError(
+            f"the text tower in {folder} gives embeddings of class names that are NaN or infinite.",
+            code="text-tower-not-finite",
+        )
     frozen = {
         "tower": tower._replace(tokens=()),
         "samples": tower.tokens[names.ids],

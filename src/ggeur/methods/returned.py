@@ -52,11 +52,17 @@ def checked_method(name: str, build: Callable[..., Any]) -> Callable[..., Any]:
             returned = function(*arguments)
             if not _is_right(part, arguments, returned):
                 forms = str(_forms(returned)).replace("'", "")
-                raise GgeurError(f"The method '{name}': its {part} must return {_MUST[part]}, not {forms}.")
+                raise GgeurError(
+                    f"The method '{name}': its {part} must return {_MUST[part]}, not {forms}.",
+                    code="custom-method-return",
+                )
             return returned
 
         if not callable(function):
-            raise GgeurError(f"The method '{name}': its {part} must be a function, not {type(function).__name__}.")
+            raise GgeurError(
+                f"The method '{name}': its {part} must be a function, not {type(function).__name__}.",
+                code="custom-method-part",
+            )
         return call
 
     @wraps(build)

@@ -67,5 +67,8 @@ def part_embeddings(
         sources[part.name] = PartEmbeddings(path, load_any(path))
     if all(source.table is None for source in sources.values()):
         whys = " ".join(f"{part}: {source.why}." for part, source in sources.items())
-        raise GgeurError(f"{table.name} cannot run here. {whys} Or give embeddings with --table FILE.npz.")
+        raise GgeurError(
+            f"{table.name} cannot run here. {whys} Or give embeddings with --table FILE.npz.",
+            code="paper-table-unavailable",
+        )
     return sources

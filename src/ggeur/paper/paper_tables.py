@@ -80,7 +80,7 @@ class Table(BaseModel):
         """The packaged table of that name."""
         if name not in (*NAMES, *STAND_INS):
             there = ", ".join((*NAMES, *STAND_INS))
-            raise GgeurError(f"There is no table '{name}' to reproduce; there are {there}.")
+            raise GgeurError(f"There is no table '{name}' to reproduce; there are {there}.", code="paper-table-unknown")
         found = cls(name=name, **packaged_toml("paper", f"tables/{name}.toml"))
         return found if found.measure != "accuracy" else found.model_copy(update={"rows": found.rows + ONE_MESSAGE})
 
@@ -107,7 +107,9 @@ def match_tables(table: Table, given: Sequence[Path]) -> dict[str, PartEmbedding
         if part is None:
             needs = " or ".join(f"{p.name} ({_shape(p.classes, list(p.domains.values()))})" for p in table.parts)
             has = _shape(embeddings.n_classes, embeddings.domain_names if embeddings.n_domains > 1 else ())
-            raise GgeurError(f"{path} has {has}; {table.name} needs {needs}, each once.")
+            raise GgeurError(
+                f"{path} has {has}; {table.name} needs {needs}, each once.", code="paper-table-data-mismatch"
+            )
         found[part.name] = PartEmbeddings(path, embeddings)
     return found
 
@@ -135,7 +137,7 @@ def select_rows(table: Table, patterns: Sequence[str]) -> tuple[TableRow, ...]:
     for pattern in wanted:
         if not any(fnmatch(row.name.lower(), pattern) for row in table.rows):
             names = "; ".join(row.name for row in table.rows)
-            raise GgeurError(f"{table.name} has no row '{pattern}'; it has: {names}.")
+            raise GgeurError(f"{table.name} has no row '{pattern}'; it has: {names}.", code="paper-row-unknown")
     return tuple(
         row for row in table.rows if not wanted or any(fnmatch(row.name.lower(), pattern) for pattern in wanted)
     )

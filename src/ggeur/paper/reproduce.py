@@ -49,7 +49,9 @@ def prepare_table(
     named.
     """
     if protocol not in PROTOCOLS:
-        raise GgeurError(f"There is no protocol '{protocol}'; there are {', '.join(PROTOCOLS)}.")
+        raise GgeurError(
+            f"There is no protocol '{protocol}'; there are {', '.join(PROTOCOLS)}.", code="paper-protocol-unknown"
+        )
     arms: list[dict[str, Any]] = []
     rows = table.rows if rows is None else rows
     order = [row.name for row in rows]
@@ -80,7 +82,7 @@ def prepare_table(
             arms.append({"name": name, **overrides})
             reading.arms.append(Arm(row.name, part.name, name, published, row.control))
     if not arms:
-        raise GgeurError(f"No row of {table.name} can run: {reading.absent[0].why}.")
+        raise GgeurError(f"No row of {table.name} can run: {reading.absent[0].why}.", code="paper-rows-unavailable")
     if rounds is not None and any(rounds < part.train["rounds"] for part in table.parts):
         most = max(part.train["rounds"] for part in table.parts)
         reading.notes.append(f"Trained for {rounds} rounds; the paper's table has {most}.")

@@ -88,4 +88,6 @@ class Reproduction:
         try:
             return cls.of(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise GgeurError(f"{path} is damaged: {one_line(error)}; run the same `ggeur reproduce` again.") from error
+            raise GgeurError(
+                f"{path} is damaged: {one_line(error)}; run the same `ggeur reproduce` again.", code="file-damaged"
+            ) from error

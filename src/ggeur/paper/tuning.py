@@ -48,7 +48,10 @@ def prepare_choice(
     A table that is run for fewer than 20 `rounds` is chosen for by as many.
     """
     if table.measure != "accuracy":
-        raise GgeurError(f"{table.name} measures {table.measure}, for which no number is tuned; use another protocol.")
+        raise GgeurError(
+            f"{table.name} measures {table.measure}, for which no number is tuned; use another protocol.",
+            code="paper-table-untuned",
+        )
     length = min(ROUNDS, rounds or ROUNDS)
     whole, reading = prepare_table(table, sources, rows=rows, seeds=1, rounds=length, protocol="tuned", changes=changes)
     known, parts = packaged_toml("paper", "tuned.toml"), {part.name: part for part in table.parts}

@@ -29,7 +29,8 @@ class BoundedNorm(NamedTuple):
         """GgeurError unless samples of `p` dimensions can be brought into it."""
         if self.projection is not None and self.projection > p:
             raise GgeurError(
-                f"[privacy] projection = {self.projection} is more than the {p} dimensions that the embeddings have."
+                f"[privacy] projection = {self.projection} is more than the {p} dimensions that the embeddings have.",
+                code="privacy-projection-excessive",
             )
 
     def apply(self, x: NDArray[Any]) -> NDArray[np.float32]:

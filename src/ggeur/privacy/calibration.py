@@ -30,5 +30,8 @@ def gaussian_scale(epsilon: float, delta: float) -> float:
     try:
         found = brentq(lambda log_s: spent_delta(np.exp(log_s), epsilon) - delta, _LEAST, _MOST, xtol=1e-13)
     except ValueError as error:  # no sign changes
-        raise GgeurError(f"No noise is known for epsilon = {epsilon:g} and delta = {delta:g}: use others.") from error
+        raise GgeurError(
+            f"No noise is known for epsilon = {epsilon:g} and delta = {delta:g}: use others.",
+            code="privacy-noise-unknown",
+        ) from error
     return float(np.exp(found))

@@ -111,7 +111,10 @@ def entries(result: Result, experiment: Experiment, reading: Reproduction | None
     points = list(zip(experiment.varied, experiment.points, strict=True))
     rows = [(row, point) for row in result.rows() for varied, point in points if varied == row.settings]
     if not rows:
-        raise GgeurError("The result does not belong to the experiment beside it in the run folder.")
+        raise GgeurError(
+            "The result does not belong to the experiment beside it in the run folder.",
+            code="result-experiment-mismatch",
+        )
     arms = {} if reading is None else {arm.arm: arm for arm in reading.arms}
     several = len({arm.part for arm in arms.values()}) > 1
     weights = mode(p.train.weights for _, p in rows)

@@ -133,7 +133,10 @@ def check_classes(table: EmbeddingTable, class_names: Sequence[str]) -> None:
     """Raise where one of the `class_names` is none of the `table`'s."""
     if unknown := [name for name in class_names if name not in table.class_names]:
         more = f" and {len(table.class_names) - 20} more" if len(table.class_names) > 20 else ""
-        raise GgeurError(f"The table has no class '{unknown[0]}'; it has {', '.join(table.class_names[:20])}{more}.")
+        raise GgeurError(
+            f"The table has no class '{unknown[0]}'; it has {', '.join(table.class_names[:20])}{more}.",
+            code="class-unknown",
+        )
 
 
 def client_view(
@@ -152,7 +155,9 @@ def client_view(
     if client is None:
         client = int(np.argmax([len(samples) for samples in parts]))
     if not 0 <= client < len(parts):
-        raise GgeurError(f"There is no client {client}; there are {len(parts)}, counted from 0.")
+        raise GgeurError(
+            f"There is no client {client}; there are {len(parts)}, counted from 0.", code="client-out-of-range"
+        )
     check_classes(table, class_names)
     own = client_counts(table, parts)
     chosen = np.array([table.class_names.index(n) for n in class_names] or _telling(own[client], own.sum(axis=0)))
@@ -167,7 +172,8 @@ def client_view(
     plane, energy = axes[:2].T, values**2 / max(float((values**2).sum()), 1e-300)
     if plane.shape[1] < 2:
         raise GgeurError(
-            "A view in the plane needs embeddings of two dimensions and clients with at least two samples."
+            "A view in the plane needs embeddings of two dimensions and clients with at least two samples.",
+            code="inspection-plane-impossible",
         )
     return ClientView(
         client=client_names(table, parts)[client],
@@ -182,7 +188,10 @@ def client_view(
 def _telling(own: Int, total: Int) -> list[int]:
     held = np.flatnonzero(own)
     if not len(held):
-        raise GgeurError("This client holds no samples, so there is nothing to look at; choose another with --client.")
+        raise GgeurError(
+            "This client holds no samples, so there is nothing to look at; choose another with --client.",
+            code="client-without-samples",
+        )
     by_count = held[np.argsort(-own[held], kind="stable")]
     lacking = np.flatnonzero((own == 0) & (total > 0))
     return list(dict.fromkeys([*by_count[:1].tolist(), *by_count[-1:].tolist(), *lacking[:1].tolist()]))

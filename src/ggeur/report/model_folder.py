@@ -63,7 +63,8 @@ def read_model_folder(folder: Path, own: bool = False) -> FittedFolder:
     if not current(folder, LEDGER).exists():
         raise GgeurError(
             f"{folder} does not say who is in the model: only a folder that `ggeur fit` wrote has a page, and no copy "
-            "of it without the statistics."
+            "of it without the statistics.",
+            code="model-without-ledger",
         )
     opened = Opened.at(folder, own)
     model, entries = opened.model, opened.ledger.entries

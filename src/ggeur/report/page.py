@@ -21,7 +21,7 @@ from ggeur.report.evidence import evidence, evidence_of_training
 from ggeur.report.latex import to_latex
 from ggeur.report.ranking import ranking, recommendation
 from ggeur.report.run_folder import ReportedRun, find_contributions, read_run
-from ggeur.report.selection import selected
+from ggeur.report.selected import selected
 from ggeur.report.tables import averaged
 from ggeur.report.template import render_page, templates
 from ggeur.report.words import summary
@@ -35,7 +35,7 @@ def write_report(folders: Sequence[Path], out: Path, *, latex: bool = False, con
     With `contributions` those of each run's sites are computed first.
     """
     if not folders:
-        raise GgeurError("Name at least one run folder to report on.")
+        raise GgeurError("Name at least one run folder to report on.", code="report-run-not-named")
     runs = [read_run(folder) for folder in folders]
     if contributions:
         for run in runs:

@@ -44,7 +44,8 @@ def find_contributions(run: ReportedRun) -> Path:
     solved = [e for e in run.entries if e.avg is not None and kind_of(e.point.train.method) in (ClosedForm, Selection)]
     if not solved:
         raise GgeurError(
-            f"{run.folder} has no finished one-shot classifier, and contributions are computed for one of those alone."
+            f"{run.folder} has no finished one-shot classifier, and contributions are computed for one of those alone.",
+            code="contributions-not-one-shot",
         )
     best = max(solved, key=lambda e: e.avg or 0.0)
     return save_contributions(contributions_of_point(best.point, run.experiment.seeds[0], best.name), run.folder)

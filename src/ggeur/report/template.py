@@ -46,5 +46,5 @@ def render_page(template: str, title: str, too_large: str, **words: Any) -> str:
         )
     )
     if len(page.encode()) > _MOST:
-        raise GgeurError(f"The report would be larger than 5 MB; {too_large}.")
+        raise GgeurError(f"The report would be larger than 5 MB; {too_large}.", code="report-too-large")
     return page

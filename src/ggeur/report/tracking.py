@@ -122,7 +122,9 @@ def check_tracking(experiment: Experiment) -> None:
     """Raise where what [run] track names is not installed."""
     tool = experiment.points[0].run.track
     if tool is not None and find_spec(tool) is None:
-        raise GgeurError(f'[run] track = "{tool}" needs it to be installed: pip install "ggeur[track]".')
+        raise GgeurError(
+            f'[run] track = "{tool}" needs it to be installed: pip install "ggeur[track]".', code="extra-missing"
+        )
 
 
 @contextmanager

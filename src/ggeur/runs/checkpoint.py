@@ -45,7 +45,10 @@ class Snapshot(NamedTuple):
         """The engine's state, in the shape of the one before round 1."""
         leaves, structure = jax.tree.flatten(_body(template))
         if [np.shape(a) for a in leaves] != [a.shape for a in self.leaves]:
-            raise GgeurError("The checkpoint belongs to another experiment: its arrays have other shapes.")
+            raise GgeurError(
+                "The checkpoint belongs to another experiment: its arrays have other shapes.",
+                code="checkpoint-other-experiment",
+            )
         return State(self.round, *jax.tree.unflatten(structure, self.leaves))
 
 
@@ -124,7 +127,7 @@ def _read(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise GgeurError(f"Cannot read {path}: {error.strerror or error}.") from error
+        raise GgeurError(f"Cannot read {path}: {error.strerror or error}.", code="file-unreadable") from error
     digest, payload = content[:32], content[32:]
     return payload if hashlib.sha256(payload).digest() == digest else None
 
@@ -150,4 +153,6 @@ def _as_damaged(path: Path) -> Iterator[None]:
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise GgeurError(f"{path} is not a checkpoint of ggeur: {one_line(error)}.") from error
+        raise GgeurError(
+            f"{path} is not a checkpoint of ggeur: {one_line(error)}.", code="file-not-checkpoint"
+        ) from error

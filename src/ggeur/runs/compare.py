@@ -41,7 +41,9 @@ def paired_difference(a: Row, b: Row, *, comparisons: int = 1) -> Difference:
     of_a, of_b = ({c.seed: c.avg for c in row.trials if c.avg is not None} for row in (a, b))
     seeds = sorted(of_a.keys() & of_b.keys())
     if len(seeds) < 2:
-        raise GgeurError("A paired interval needs at least two seeds that finished in both rows.")
+        raise GgeurError(
+            "A paired interval needs at least two seeds that finished in both rows.", code="interval-seeds-too-few"
+        )
     d = np.array([of_a[s] - of_b[s] for s in seeds])
     half = float(stats.t.ppf(1 - 0.025 / comparisons, len(d) - 1) * d.std(ddof=1) / np.sqrt(len(d)))
     mean = float(d.mean())

@@ -49,7 +49,9 @@ class RunFolder:
             self._clear()
             if isinstance(error, GgeurError):
                 raise
-            raise GgeurError(f"Cannot write the run folder {self.path}: {error.strerror or error}.") from error
+            raise GgeurError(
+                f"Cannot write the run folder {self.path}: {error.strerror or error}.", code="run-folder-unwritable"
+            ) from error
 
     def _open(self, experiment: Experiment) -> None:
         if self._resumed:
@@ -74,13 +76,15 @@ class RunFolder:
             except (OSError, ValueError, TypeError) as error:
                 raise GgeurError(
                     f"{path} is gone or damaged ({error}), so nobody can tell whether the tables are those the run was "
-                    "started with; start a new run."
+                    "started with; start a new run.",
+                    code="run-inputs-unreadable",
                 ) from error
             changed = [name for name, was in known.items() if prints.get(name) != was]
             if changed:
                 raise GgeurError(
                     f"{changed[0]} has changed since {self.path} was started, or is gone; "
-                    "start a new run, or bring back what was there."
+                    "start a new run, or bring back what was there.",
+                    code="run-inputs-changed",
                 )
         write_bytes(path, json.dumps(dict(prints), indent=1).encode())
 
@@ -98,7 +102,9 @@ class RunFolder:
         try:
             write()
         except OSError as error:
-            raise CannotWrite(f"Cannot write to {self.path}: {error.strerror or error}.") from error
+            raise CannotWrite(
+                f"Cannot write to {self.path}: {error.strerror or error}.", code="run-folder-unwritable"
+            ) from error
 
     def snapshot_of(self, stack: int, trials: Sequence[int], todo: Sequence[int]) -> Snapshot | None:
         """Where an earlier process stopped in this stack, if it did; one that stacked trials otherwise is forgotten."""
@@ -212,7 +218,9 @@ def run_folder(path: str | os.PathLike[str], experiment: Experiment, *, resume: 
         yield folder
     except CannotWrite as error:
         if folder.abandon():
-            raise CannotWrite(f"{error} Mend that, then go on with `ggeur run --resume {folder.path}`.") from error
+            raise CannotWrite(
+                f"{error} Mend that, then go on with `ggeur run --resume {folder.path}`.", code="run-not-finished"
+            ) from error
         raise
     except BaseException:
         folder.abandon()

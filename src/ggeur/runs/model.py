@@ -72,7 +72,9 @@ class Model:
                 check_is(f"A name in {key}", name, str, "text")
         t = self.calibration.get("temperature", 1.0)
         if not isinstance(t, Real) or not 0 < float(t) < np.inf:
-            raise GgeurError(f"The temperature is {reprlib.repr(t)}; it must be a positive number.")
+            raise GgeurError(
+                f"The temperature is {reprlib.repr(t)}; it must be a positive number.", code="argument-not-positive"
+            )
 
     @cached_property
     def _sizes(self) -> dict[str, Any]:
@@ -82,7 +84,8 @@ class Model:
         if found.params is None:
             raise GgeurError(
                 f"The model's params are not those of the head '{self.head}' of {len(self.class_names)} classes in "
-                f"{self.dimension} dimensions."
+                f"{self.dimension} dimensions.",
+                code="model-params-mismatch",
             )
         return found.parameters
 
@@ -121,18 +124,23 @@ class Model:
     def check_encoder(self, what: str, dimension: int, meta: Mapping[str, Any]) -> None:
         """GgeurError unless `what`, whose samples have this `dimension` and `meta`, is of the model's encoder."""
         if dimension != self.takes:
-            raise GgeurError(f"{what} has {dimension} dimensions and the model {self.takes}: use one encoder for both.")
+            raise GgeurError(
+                f"{what} has {dimension} dimensions and the model {self.takes}: use one encoder for both.",
+                code="embeddings-dimension-mismatch",
+            )
         ours, theirs = self.encoder.get("weights"), meta.get("weights")
         if ours and theirs and ours != theirs:
             raise GgeurError(
                 f"{what} was embedded by '{meta.get('encoder')}', the model was trained on "
-                f"'{self.encoder.get('encoder')}' with other weights: use one encoder for both."
+                f"'{self.encoder.get('encoder')}' with other weights: use one encoder for both.",
+                code="encoder-mismatch",
             )
         ours, theirs = self.encoder.get("preprocessing"), meta.get("preprocessing")
         if ours and theirs and ours != theirs:
             raise GgeurError(
                 f"{what} was embedded by '{meta.get('encoder')}' with the preprocessing {theirs}, the model was "
-                f"trained with {ours}: use one encoder for both."
+                f"trained with {ours}: use one encoder for both.",
+                code="encoder-preprocessing-mismatch",
             )
 
     def predict(

@@ -16,7 +16,10 @@ def encoder_of(model: Model, given: str | None = None) -> Encoder:
     """The encoder of `model`, or the one `given` by name, which must be the same: weights and preprocessing."""
     name, said = given or str(model.encoder.get("encoder", "")), str(model.encoder.get("preprocessing", ""))
     if not name:
-        raise GgeurError("The model does not say what embeds its pictures: name the encoder (--encoder).")
+        raise GgeurError(
+            "The model does not say what embeds its pictures: name the encoder (--encoder).",
+            code="model-encoder-unknown",
+        )
     if given is None:
         _check_findable(name)
     tower = _loaded(name, said)
@@ -29,10 +32,14 @@ def _check_findable(name: str) -> None:
     if name.startswith("onnx:") and not Path(name.removeprefix("onnx:")).is_file():
         file = name.removeprefix("onnx:")
         raise GgeurError(
-            f"The model's pictures are embedded by the ONNX file {file}: say where it is (--encoder onnx:PATH)."
+            f"The model's pictures are embedded by the ONNX file {file}: say where it is (--encoder onnx:PATH).",
+            code="model-encoder-file-missing",
         )
     if is_custom_encoder(name):  # to load it is to import that module, on the word of whoever wrote the model
-        raise GgeurError(f"The model's encoder is '{name}', a user's own: if you trust it, name it (--encoder {name}).")
+        raise GgeurError(
+            f"The model's encoder is '{name}', a user's own: if you trust it, name it (--encoder {name}).",
+            code="model-custom-untrusted",
+        )
 
 
 @lru_cache(maxsize=1)  # as answers may be asked for one by one
@@ -43,8 +50,12 @@ def _loaded(name: str, said: str) -> Encoder:
         try:
             shape = dict(json.loads(said.removesuffix(_UNIT)))
         except ValueError as error:
-            raise GgeurError(f"The model's preprocessing cannot be read: {said!r}.") from error
+            raise GgeurError(
+                f"The model's preprocessing cannot be read: {said!r}.", code="model-preprocessing-unreadable"
+            ) from error
     try:
         return load_encoder(name, normalize=unit, **shape)
     except TypeError as error:  # of a key that is none of ours
-        raise GgeurError(f"The model's preprocessing cannot be read: {said!r}.") from error
+        raise GgeurError(
+            f"The model's preprocessing cannot be read: {said!r}.", code="model-preprocessing-unreadable"
+        ) from error

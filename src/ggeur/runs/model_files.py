@@ -59,14 +59,15 @@ def read_model(folder: Path, own: bool, numbers: bool) -> dict[str, Any]:
             raise ValueError("its temperature is not positive")
         _check_words(more, encoder)
     except FileNotFoundError as error:
-        raise GgeurError(f"There is no trained model at {folder}.") from error
+        raise GgeurError(f"There is no trained model at {folder}.", code="model-missing") from error
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         place = folder / (CONFIG if exported else "model.json")
-        raise GgeurError(f"{place} is damaged: {one_line(error)}.") from error
+        raise GgeurError(f"{place} is damaged: {one_line(error)}.", code="file-damaged") from error
     if is_custom(head) and not own:
         raise GgeurError(
             f"The model at {folder} has the head '{head}', and to load it is to import that module; "
-            "if you trust it, use Model.load(path, own=True)."
+            "if you trust it, use Model.load(path, own=True).",
+            code="model-custom-untrusted",
         )
     params = None
     if numbers:
@@ -74,7 +75,7 @@ def read_model(folder: Path, own: bool, numbers: bool) -> dict[str, Any]:
         parameters, params = built(head, parameters, arrays, dimension, len(names))
         if params is None:
             where, said = folder / (WEIGHTS if exported else "head.npz"), CONFIG if exported else "model.json"
-            raise GgeurError(f"{where} does not hold the head that {said} describes.")
+            raise GgeurError(f"{where} does not hold the head that {said} describes.", code="model-params-mismatch")
     fields = {"head": head, "dimension": dimension, "class_names": names, "encoder": encoder, "parameters": parameters}
     return {"params": params, **fields, "units": units, **more}
 

@@ -41,11 +41,14 @@ def model_folder(path: str | os.PathLike[str], trial: int | str = "last") -> Pla
     if folder.is_file():
         inside = folder.name in _INSIDE and folder.parent
         advice = f"name the folder {inside}" if inside else "name a folder"
-        raise GgeurError(f"{folder} is a file, and a model is a folder: {advice}.")
+        raise GgeurError(f"{folder} is a file, and a model is a folder: {advice}.", code="folder-is-file")
     if (folder / "result.json").exists():
         return _of_cell(folder, trial)
     if trial != "last" and folder.is_dir():
-        raise GgeurError(f"{folder} is a model and not a run, so it has no trial {trial!r}: leave --trial out.")
+        raise GgeurError(
+            f"{folder} is a model and not a run, so it has no trial {trial!r}: leave --trial out.",
+            code="option-trial-without-run",
+        )
     return Place(folder)
 
 
@@ -60,7 +63,9 @@ def _of_cell(run: Path, trial: int | str) -> Place:
     if not there:
         arms = ", ".join(dict.fromkeys(str(one.settings["arm"]) for _, one in trials if "arm" in one.settings))
         known = f"trials 0 to {len(trials) - 1}" + (f" and the arms {arms}" if arms else "")
-        raise GgeurError(f"There is no trained model of the trial {trial!r} in {run}, which has {known}.")
+        raise GgeurError(
+            f"There is no trained model of the trial {trial!r} in {run}, which has {known}.", code="model-trial-missing"
+        )
     number = there[-1]
     one = trials[number][1]
     arm = f", arm {one.settings['arm']}" if "arm" in one.settings else ""
@@ -102,5 +107,5 @@ def read_weights(folder: Path) -> dict[str, NDArray[Any]]:
     try:
         arrays: dict[str, NDArray[Any]] = load_file(folder / WEIGHTS)
     except (OSError, ValueError, SafetensorError) as error:
-        raise GgeurError(f"{folder / WEIGHTS} is damaged: {error}.") from error
+        raise GgeurError(f"{folder / WEIGHTS} is damaged: {error}.", code="file-damaged") from error
     return {name: array for name, array in arrays.items() if name != BASIS}

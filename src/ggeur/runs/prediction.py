@@ -82,7 +82,10 @@ class Answers:
 def answers(model: Model, given: Any, reject: float, **embedding: Any) -> Answers:
     """The answers of `model`; the rest is explained at `Model.predict`."""
     if not isinstance(reject, Real) or not 0 <= float(reject) <= 1:
-        raise GgeurError(f"The least probability of an answer is {reject}; it must be between 0 and 1.")
+        raise GgeurError(
+            f"The least probability of an answer is {reject}; it must be between 0 and 1.",
+            code="argument-not-probability",
+        )
     samples, unreadable = _rows(model, given, **embedding)
     model.check_encoder("The table", samples.x.shape[1], samples.meta)
     sure = model.probabilities_of(samples.x)
@@ -108,7 +111,9 @@ def _rows(
     if items is None:
         return Samples(np.atleast_2d(as_array("embeddings", given))), []
     if encoder is not None and not isinstance(encoder, str) and not hasattr(encoder, "forward"):
-        raise GgeurError(f"encoder is {reprlib.repr(encoder)}; it must be an encoder or the name of one.")
+        raise GgeurError(
+            f"encoder is {reprlib.repr(encoder)}; it must be an encoder or the name of one.", code="argument-type"
+        )
     tower = encoder if encoder is not None and not isinstance(encoder, str) else encoder_of(model, encoder)
     model.check_encoder("The picture", tower.dimension, about(tower))  # before any of them is read
     # A folder that takes a while goes on where it stopped; a few pictures leave no trace.
@@ -137,7 +142,9 @@ def _plain(given: Any) -> Any:
     try:
         array = np.asarray(given)
     except Exception as error:  # each library has its own: a tensor on a device, or one that a gradient is asked of
-        raise GgeurError(f"What is given cannot become an array of NumPy: {one_line(error)}.") from error
+        raise GgeurError(
+            f"What is given cannot become an array of NumPy: {one_line(error)}.", code="prediction-input-type"
+        ) from error
     return array.tolist() if array.dtype.kind in "OU" else array
 
 
@@ -153,7 +160,10 @@ def _pictures(given: Any) -> tuple[list[Item] | None, bool]:
         _check_pixels(given, several=True)
         given = list(given) if given.ndim == 4 else [given]
     if not isinstance(given, Sequence) or not given:
-        raise GgeurError("There is nothing to label: give a picture, a folder, a table or embeddings (N, p).")
+        raise GgeurError(
+            "There is nothing to label: give a picture, a folder, a table or embeddings (N, p).",
+            code="prediction-input-empty",
+        )
     if all(isinstance(one, str | os.PathLike) for one in given):
         return [item for one in given for item in unlabelled(Path(one))], True
     if not all(_is_picture(one) for one in given):
@@ -179,7 +189,8 @@ def _check_pixels(array: NDArray[np.uint8], *, several: bool = False) -> None:
     form, coloured = array.shape, array.ndim == 3 or (several and array.ndim == 4)
     if not (array.ndim == 2 or (coloured and form[-1] == 3)):
         raise GgeurError(
-            f"Pixels of the shape {form}: a picture is (H, W, 3) or grey (H, W), several are a list, or (N, H, W, 3)."
+            f"Pixels of the shape {form}: a picture is (H, W, 3) or grey (H, W), several are a list, or (N, H, W, 3).",
+            code="image-array-shape",
         )
     if not array.size:
-        raise GgeurError(f"Pixels of the shape {form}: there are none.")
+        raise GgeurError(f"Pixels of the shape {form}: there are none.", code="image-pixels-empty")

@@ -109,14 +109,20 @@ class Result:
         try:
             data = unsealed(path.read_bytes(), {"schema", "trials"})
             if data["schema"] != SCHEMA:
-                raise GgeurError(f"{path} has schema {data['schema']}; this version reads {SCHEMA}.")
+                raise GgeurError(
+                    f"{path} has schema {data['schema']}; this version reads {SCHEMA}.", code="result-schema-unknown"
+                )
             return cls([read_cell(trial) for trial in data["trials"]])
         except FileNotFoundError as error:
-            raise GgeurError(f"There is no result at {path}; run the experiment first.") from error
+            raise GgeurError(
+                f"There is no result at {path}; run the experiment first.", code="result-missing"
+            ) from error
         except UnicodeDecodeError as error:
-            raise GgeurError(f"{path} is not a run of ggeur: it holds bytes that are no text.") from error
+            raise GgeurError(
+                f"{path} is not a run of ggeur: it holds bytes that are no text.", code="file-not-text"
+            ) from error
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise GgeurError(f"{path} is not a result of ggeur: {one_line(error)}.") from error
+            raise GgeurError(f"{path} is not a result of ggeur: {one_line(error)}.", code="file-not-result") from error
 
 
 @lru_cache(maxsize=1)

@@ -17,30 +17,42 @@ from ggeur.settings.grid import Experiment, differences
 def check_same(path: Path, experiment: Experiment) -> None:
     """Raise unless `path` holds a run of this experiment."""
     if not os.path.exists(path / "config.toml"):
-        raise GgeurError(f"There is no run in {path} to resume; start one with `ggeur run EXPERIMENT --out {path}`.")
+        raise GgeurError(
+            f"There is no run in {path} to resume; start one with `ggeur run EXPERIMENT --out {path}`.",
+            code="run-missing",
+        )
     there = differences(Experiment.load(path / "config.toml", own=False).tree, experiment.tree)
     if there:
-        raise GgeurError(f"{path} holds a run of another experiment: {there[0]}; name a new folder with --out.")
+        raise GgeurError(
+            f"{path} holds a run of another experiment: {there[0]}; name a new folder with --out.",
+            code="run-other-experiment",
+        )
 
 
 def check_resumable(path: Path, *, real: bool) -> None:
     """Raise unless `path` holds a run that can be gone on with: over `real` machines, or simulated."""
     if not os.path.exists(path / "config.toml"):
-        raise GgeurError(f"There is no run in {path} to resume; start one with `ggeur run EXPERIMENT --out {path}`.")
+        raise GgeurError(
+            f"There is no run in {path} to resume; start one with `ggeur run EXPERIMENT --out {path}`.",
+            code="run-missing",
+        )
     if os.path.exists(path / "result.json"):
         return
     if real and not os.path.exists(path / "federation.jsonl"):
-        raise GgeurError(f"{path} holds a simulation; go on with `ggeur run --resume {path}`.")
+        raise GgeurError(f"{path} holds a simulation; go on with `ggeur run --resume {path}`.", code="run-simulated")
     if not real and os.path.exists(path / "federation.jsonl"):
-        raise GgeurError(f"{path} holds a run over real machines; go on with `ggeur federate up --resume {path}`.")
+        raise GgeurError(
+            f"{path} holds a run over real machines; go on with `ggeur federate up --resume {path}`.",
+            code="run-over-machines",
+        )
 
 
 def check_startable(path: Path) -> None:
     """Raise unless a run can be started in the folder `path`, which need not be there."""
     if os.path.exists(path) and not path.is_dir():
-        raise GgeurError(f"{path} is a file; name a new folder with --out.")
+        raise GgeurError(f"{path} is a file; name a new folder with --out.", code="folder-is-file")
     if path.is_dir() and not startable(path):
-        raise GgeurError(not_empty(path))
+        raise GgeurError(not_empty(path), code="folder-not-empty")
 
 
 def startable(path: Path) -> bool:
@@ -78,7 +90,9 @@ def lines_kept(path: Path, finished: Mapping[int, Any], snapshot: Snapshot | Non
         except (ValueError, KeyError, TypeError) as error:
             if number == len(lines):
                 break  # torn by a crash, to be written again
-            raise GgeurError(f"{path} is damaged in line {number} ({error}); take it out to go on.") from error
+            raise GgeurError(
+                f"{path} is damaged in line {number} ({error}); take it out to go on.", code="file-line-damaged"
+            ) from error
         if trial in finished or round_ <= upto.get(trial, -1):
             kept.setdefault((trial, round_), line)
     return list(kept.values())

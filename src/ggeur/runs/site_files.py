@@ -54,14 +54,18 @@ def load_ledger(folder: Path, *, sealed_too: bool = False) -> Ledger:
     except FileNotFoundError as error:
         raise GgeurError(
             f"The model at {folder} keeps no sums: a head that was trained cannot add or forget a site; train it again "
-            "without, or solve one with `ggeur fit`."
+            "without, or solve one with `ggeur fit`.",
+            code="model-without-statistics",
         ) from error
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise GgeurError(f"{path} is damaged, so nobody can tell who is in the model: {one_line(error)}.") from error
+        raise GgeurError(
+            f"{path} is damaged, so nobody can tell who is in the model: {one_line(error)}.", code="ledger-damaged"
+        ) from error
     if total and not sealed_too:
         raise GgeurError(
             f"The model at {folder} was sealed by ggeur 0.2 and keeps no site's statistics, only their total: no site "
-            "can join or leave it; fit it again from the tables of all sites with `ggeur fit`."
+            "can join or leave it; fit it again from the tables of all sites with `ggeur fit`.",
+            code="model-only-total",
         )
     return Ledger.of(entries)
 
@@ -82,7 +86,7 @@ def save_sums(folder: Path, sums: StoredStatistics) -> None:
 def check_site_name(name: str) -> None:
     """GgeurError where no file can have the `name` of a site, as that of its sums has."""
     if not _is_file_name(name):
-        raise GgeurError(f"The site '{name}' cannot be a file's name; give it another.")
+        raise GgeurError(f"The site '{name}' cannot be a file's name; give it another.", code="site-name-invalid")
 
 
 def _is_file_name(name: Any) -> bool:
@@ -97,7 +101,10 @@ def load_sums(folder: Path, entry: Entry) -> StoredStatistics:
     names, domains, messages = _read(path)
     sums = StoredStatistics(entry.name, names, entry.kind, dict(zip(domains, messages, strict=True)))
     if not entry.holds(sums):
-        raise GgeurError(f"{path} does not match its hash in the ledger; bring it back, or forget the site.")
+        raise GgeurError(
+            f"{path} does not match its hash in the ledger; bring it back, or forget the site.",
+            code="statistics-file-changed",
+        )
     return sums
 
 
@@ -195,7 +202,7 @@ def _read(path: Path) -> tuple[tuple[str, ...], list[str], list[SiteStatistics]]
             raise ValueError("its arrays do not go together")
         return names, domains, messages
     except (KeyError, TypeError, ValueError) as error:
-        raise GgeurError(f"{path} does not hold sums: {one_line(error)}.") from error
+        raise GgeurError(f"{path} does not hold sums: {one_line(error)}.", code="file-not-statistics") from error
 
 
 def _is_sound(m: SiteStatistics, n_classes: int) -> bool:

@@ -36,7 +36,7 @@ def serve(service: Service, host: str, port: int, on_ready: Callable[[str], None
         listening = socket.create_server(address, family=family)  # connections wait from here on
     except OSError as error:
         taken = "it is in use; name another with --port" if error.errno == errno.EADDRINUSE else error.strerror or error
-        raise GgeurError(f"Cannot listen on {host}, port {port}: {taken}.") from error
+        raise GgeurError(f"Cannot listen on {host}, port {port}: {taken}.", code="server-port-unavailable") from error
     with listening:
         on_ready(f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/")
         names = (*LOOPBACK, host) if is_loopback(host) else None

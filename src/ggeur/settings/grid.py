@@ -56,7 +56,9 @@ class Experiment:
         With `own` false nothing of the user's own is imported, as suits an experiment that has been run.
         """
         if not isinstance(tree, Mapping):
-            raise GgeurError("An experiment is a mapping of sections, as the file has them.")
+            raise GgeurError(
+                "An experiment is a mapping of sections, as the file has them.", code="experiment-not-mapping"
+            )
         whole: Sections = _plain(tree)
         _anchor(whole, Path.cwd())
         points, varied = [], []
@@ -66,13 +68,16 @@ class Experiment:
                 points.append(settings(point, own=own))
                 varied.append(values | ({"arm": name} if name else {}))
         if len({p.run.seeds for p in points}) > 1:
-            raise GgeurError("All arms share the seeds; give them once, under [run].")
+            raise GgeurError("All arms share the seeds; give them once, under [run].", code="experiment-arms-seeds")
         kinds = {p.partition.kind for p in points}
         used = set().union(*(PARTITION_KEYS[kind] for kind in kinds))
         given = [key for part in (whole, *whole.get("arm", [])) for key in part.get("partition", {})]
         unused = [key for key in given if key not in used]
         if unused:
-            raise GgeurError(f"[partition] {unused[0]} has no meaning with kind = {', '.join(sorted(kinds))}.")
+            raise GgeurError(
+                f"[partition] {unused[0]} has no meaning with kind = {', '.join(sorted(kinds))}.",
+                code="partition-key-unused",
+            )
         return cls(whole, tuple(points), tuple(varied))
 
     @classmethod
@@ -94,13 +99,15 @@ def _read(path: Path) -> Sections:
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise GgeurError(f"There is no experiment file {path}.") from error
+        raise GgeurError(f"There is no experiment file {path}.", code="file-missing") from error
     except UnicodeDecodeError as error:
-        raise GgeurError(f"{path} is not an experiment file: it holds bytes that are no text.") from error
+        raise GgeurError(
+            f"{path} is not an experiment file: it holds bytes that are no text.", code="file-not-text"
+        ) from error
     except OSError as error:
-        raise GgeurError(f"Cannot read {path}: {error.strerror or error}.") from error
+        raise GgeurError(f"Cannot read {path}: {error.strerror or error}.", code="file-unreadable") from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise GgeurError(f"{path} is not valid TOML: {error}.") from error
+        raise GgeurError(f"{path} is not valid TOML: {error}.", code="file-not-toml") from error
     if (path.parent / "versions.json").exists():  # a run folder, of this version or one before
         tree = settings_of_before(tree)
     _anchor(tree, path.parent)
@@ -150,7 +157,7 @@ def override(tree: Mapping[str, Any], assignments: Sequence[str]) -> Sections:
         name, equals, text = assignment.partition("=")
         *sections, key = [part.strip() for part in name.split(".")]
         if not equals or not sections or not all((*sections, key)):
-            raise GgeurError(f"--set {assignment} is not of the form section.key=value.")
+            raise GgeurError(f"--set {assignment} is not of the form section.key=value.", code="option-set-form")
         try:
             value = tomllib.loads(f"value = {text}")["value"]
         except (tomllib.TOMLDecodeError, RecursionError):
@@ -158,7 +165,9 @@ def override(tree: Mapping[str, Any], assignments: Sequence[str]) -> Sections:
         place: dict[str, Any] = result
         for section in sections:
             if not isinstance(place.get(section, {}), Mapping):
-                raise GgeurError(f"--set {assignment}: {section} is not a section with keys of its own.")
+                raise GgeurError(
+                    f"--set {assignment}: {section} is not a section with keys of its own.", code="option-set-section"
+                )
             place[section] = dict(place.get(section, {}))
             place = place[section]
         place[key] = value
@@ -188,13 +197,15 @@ def _arms(tree: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     shared = {name: section for name, section in tree.items() if name != "arm"}
     for name, section in shared.items():
         if not isinstance(section, Mapping):
-            raise GgeurError(f"'{name}' must be a section, [{name}], with keys of its own.")
+            raise GgeurError(
+                f"'{name}' must be a section, [{name}], with keys of its own.", code="experiment-section-form"
+            )
     arms = tree.get("arm", [{}])
     if not isinstance(arms, list) or not arms or not all(isinstance(arm, Mapping) for arm in arms):
-        raise GgeurError("'arm' must be given as [[arm]], once for each arm.")
+        raise GgeurError("'arm' must be given as [[arm]], once for each arm.", code="experiment-arm-form")
     names = [arm.get("name") for arm in arms]
     if "arm" in tree and (not all(isinstance(n, str) and n for n in names) or len(set(names)) < len(names)):
-        raise GgeurError("Every [[arm]] needs a name of its own.")
+        raise GgeurError("Every [[arm]] needs a name of its own.", code="experiment-arm-name")
     for arm in arms:
         overlaid: dict[str, Any] = dict(shared)
         for section, values in arm.items():
@@ -203,7 +214,10 @@ def _arms(tree: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             elif isinstance(values, Mapping):
                 overlaid[section] = _overlay(overlaid.get(section, {}), values)
             else:
-                raise GgeurError(f"'{section}' in [[arm]] must be a section, as in {section}.key = value.")
+                raise GgeurError(
+                    f"'{section}' in [[arm]] must be a section, as in {section}.key = value.",
+                    code="experiment-section-form",
+                )
         yield overlaid
 
 
@@ -225,9 +239,14 @@ def _product(tree: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str
     lists = {path: v for path, v in flat(tree) if isinstance(v, list) and not _is_value(path, v)}
     for path, values in lists.items():
         if not values:
-            raise GgeurError(f"The list {'.'.join(path)} is empty, so there is nothing to run.")
+            raise GgeurError(
+                f"The list {'.'.join(path)} is empty, so there is nothing to run.", code="experiment-list-empty"
+            )
         if any(value in values[:i] for i, value in enumerate(values)):
-            raise GgeurError(f"The list {'.'.join(path)} holds a value twice; a trial would be run twice.")
+            raise GgeurError(
+                f"The list {'.'.join(path)} holds a value twice; a trial would be run twice.",
+                code="experiment-list-repeated",
+            )
     for combination in itertools.product(*lists.values()):
         chosen = dict(zip(lists, combination, strict=True))
         yield _filled(tree, chosen), {".".join(path): value for path, value in chosen.items()}

@@ -222,7 +222,7 @@ def settings(tree: Mapping[str, Any], *, own: bool = True) -> Settings:
     try:
         result = Settings.model_validate(merged)
     except ValidationError as error:
-        raise GgeurError(_sentence(error)) from error
+        raise GgeurError(_sentence(error), code="settings-invalid") from error
     if not own and any(map(is_custom, result.names)):
         return result
     if result.augment.kind not in AUGMENTATIONS or result.augment.parameters:  # ours is checked by its keys' types

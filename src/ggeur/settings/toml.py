@@ -19,7 +19,7 @@ def to_toml(tree: Mapping[str, Any]) -> str:
         text.encode()
     except (TypeError, ValueError) as error:
         reason = str(error).split(". ")[0].rstrip(".")
-        raise GgeurError(f"The experiment cannot be written as TOML: {reason}.") from error
+        raise GgeurError(f"The experiment cannot be written as TOML: {reason}.", code="experiment-not-toml") from error
     return text
 
 

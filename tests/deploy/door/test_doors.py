@@ -145,11 +145,11 @@ def test_a_sites_calls_pass_as_they_are_and_little_else_of_them(federation):
 def test_a_site_answers_in_its_own_name_alone(federation):
     """Flower compares the caller with its key, but not with the sender that the message names."""
     from flwr.proto.fleet_pb2 import PushMessagesRequest
-    from flwr.proto.message_pb2 import Metadata, SiteStatistics
+    from flwr.proto.message_pb2 import Message, Metadata
     from flwr.proto.node_pb2 import Node
 
     def pushed(*senders):
-        messages = [SiteStatistics(metadata=Metadata(src_node_id=sender)) for sender in senders]
+        messages = [Message(metadata=Metadata(src_node_id=sender)) for sender in senders]
         return PushMessagesRequest(node=Node(node_id=2**63 + 5), messages_list=messages).SerializeToString()
 
     ours, theirs, path = 2**63 + 5, 7, "/v1/fleet/push-messages"

@@ -26,9 +26,9 @@ def app(
     from ggeur.settings.grid import Experiment
 
     if folder.exists() and not folder.is_dir():
-        raise GgeurError(f"{folder} is a file; name a new folder.")
+        raise GgeurError(f"{folder} is a file; name a new folder.", code="folder-is-file")
     if folder.exists() and any(folder.iterdir()):
-        raise GgeurError(f"The folder {folder} is not empty; name a new one.")
+        raise GgeurError(f"The folder {folder} is not empty; name a new one.", code="folder-not-empty")
     asked = Experiment.load(experiment, set_ or [])
     write_app(folder, asked, Path(out).absolute())
     if note := unprotected(asked):

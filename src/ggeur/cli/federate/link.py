@@ -24,7 +24,8 @@ def link(
         if not (certificates / name).exists():
             raise GgeurError(
                 f"There is no {certificates / name}; make it with `ggeur federate certificates {certificates} "
-                "--host HOST`."
+                "--host HOST`.",
+                code="certificate-missing",
             )
     from ggeur.data.files import cannot, lock_file
     from ggeur.deploy.door.listening import bound

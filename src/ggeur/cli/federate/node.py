@@ -53,11 +53,12 @@ def node(
     certificate = (certificate or key.with_name(f"{key.name}.crt")).absolute()
     for path in (authority, key, trusted):
         if path is not None and not path.exists():
-            raise GgeurError(f"There is no file {path}.")
+            raise GgeurError(f"There is no file {path}.", code="file-missing")
     if not certificate.exists():
         raise GgeurError(
             f"There is no file {certificate}; the federation's server makes it of {key.name}.pub with `ggeur federate "
-            "admit`."
+            "admit`.",
+            code="certificate-missing",
         )
     from ggeur.deploy.site.data import SiteData
 
@@ -74,7 +75,7 @@ def node(
         site.check_roster()
     data = Path(config.get("table") or config["images"])
     if not data.exists():
-        raise GgeurError(f"There is no {data}; --table or --images names this site's data.")
+        raise GgeurError(f"There is no {data}; --table or --images names this site's data.", code="data-path-missing")
     from ggeur.data.files import cannot, lock_file
     from ggeur.deploy.machines.node import Identity, executor, running_node
 

@@ -46,7 +46,9 @@ def up(
     from ggeur.report.tracking import check_tracking, tracked
 
     if reopen and resume is None:
-        raise GgeurError("--reopen is of a finished run: name its folder with --resume.")
+        raise GgeurError(
+            "--reopen is of a finished run: name its folder with --resume.", code="option-reopen-without-run"
+        )
     asked, folder = experiment_and_folder(experiment, out, resume, set_, real=True)
     if resume is None:
         check_new_run(folder)

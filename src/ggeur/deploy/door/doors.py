@@ -93,15 +93,26 @@ def site_context(authority: Path, key: Path, certificate: Path) -> ssl.SSLContex
         trusted = x509.load_pem_x509_certificate(authority.read_bytes())
         own = x509.load_pem_x509_certificate(certificate.read_bytes())
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise GgeurError(f"Cannot read {key}, {authority} or {certificate}; are these the right files?") from error
+        raise GgeurError(
+            f"Cannot read {key}, {authority} or {certificate}; are these the right files?",
+            code="certificate-unreadable",
+        ) from error
     if own.public_key() != private.public_key():
-        raise GgeurError(f"{certificate} was made for another node key than {key}; send {key}.pub to the federation.")
+        raise GgeurError(
+            f"{certificate} was made for another node key than {key}; send {key}.pub to the federation.",
+            code="certificate-other-key",
+        )
     try:
         own.verify_directly_issued_by(trusted)
     except (ValueError, TypeError, InvalidSignature) as error:
-        raise GgeurError(f"{certificate} is not of the authority {authority}; ask for both anew.") from error
+        raise GgeurError(
+            f"{certificate} is not of the authority {authority}; ask for both anew.", code="certificate-other-authority"
+        ) from error
     if own.not_valid_after_utc < datetime.now(UTC):
-        raise GgeurError(f"{certificate} expired on {own.not_valid_after_utc:%Y-%m-%d}; ask for a new one.")
+        raise GgeurError(
+            f"{certificate} expired on {own.not_valid_after_utc:%Y-%m-%d}; ask for a new one.",
+            code="certificate-expired",
+        )
     context = ssl.create_default_context(cafile=str(authority))
     with tempfile.NamedTemporaryFile(prefix="ggeur-") as file:  # 0600; TLS reads keys in another form than Flower
         pem = private.private_bytes(s.Encoding.PEM, s.PrivateFormat.PKCS8, s.NoEncryption())

@@ -58,7 +58,9 @@ def bound(host: str, port: int) -> socket.socket:
             raise
     except OSError as error:
         why = error.strerror or error
-        raise GgeurError(f"Cannot listen on {host}:{port} ({why}); name another --host or --port.") from error
+        raise GgeurError(
+            f"Cannot listen on {host}:{port} ({why}); name another --host or --port.", code="address-taken"
+        ) from error
     return made
 
 

@@ -66,5 +66,8 @@ class RevocationList:
             self._revoked, self._stamp = frozenset(), None
         except (OSError, ValueError) as error:
             self._stamp = None
-            raise GgeurError(f"The list of revoked certificates, {self._path}, cannot be read; repair it.") from error
+            raise GgeurError(
+                f"The list of revoked certificates, {self._path}, cannot be read; repair it.",
+                code="revocations-unreadable",
+            ) from error
         return not self._revoked.isdisjoint({visitor.serial, visitor.name.lower()})

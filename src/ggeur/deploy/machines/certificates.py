@@ -32,7 +32,10 @@ def make_certificates(folder: Path, hosts: Sequence[str], days: int = VALID_DAYS
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
     if not hosts:
-        raise GgeurError("Name at least one host: the name or address by which nodes reach the SuperLink.")
+        raise GgeurError(
+            "Name at least one host: the name or address by which nodes reach the SuperLink.",
+            code="certificate-host-missing",
+        )
     names = [_host(text) for text in hosts]
     _check_days(days)
     with cannot(f"write {folder}"):
@@ -65,7 +68,8 @@ def make_site_certificate(folder: Path, public_key: Path, name: str, days: int =
     if not authority_key.exists():
         raise GgeurError(
             f"There is no {authority_key}, which makes certificates of sites; `ggeur federate certificates` writes it "
-            "beside new certificates."
+            "beside new certificates.",
+            code="authority-key-missing",
         )
     try:
         signer = s.load_pem_private_key(authority_key.read_bytes(), None)
@@ -73,15 +77,21 @@ def make_site_certificate(folder: Path, public_key: Path, name: str, days: int =
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise GgeurError(
             f"Cannot read {public_key} or {authority_key}; the first is a node's public key, as `ggeur federate key` "
-            "writes it."
+            "writes it.",
+            code="node-key-unreadable",
         ) from error
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(signer, ec.EllipticCurvePrivateKey):
-        raise GgeurError(f"{public_key} is not a node's public key; make one with `ggeur federate key`.")
+        raise GgeurError(
+            f"{public_key} is not a node's public key; make one with `ggeur federate key`.", code="node-key-invalid"
+        )
     path = folder / SITES / f"{name}.crt"
     with cannot(f"write {path.parent}"):
         path.parent.mkdir(exist_ok=True, mode=0o700)
     if path.exists():
-        raise GgeurError(f"{path} is there already; revoke it first with `ggeur federate revoke {folder} {name}`.")
+        raise GgeurError(
+            f"{path} is there already; revoke it first with `ggeur federate revoke {folder} {name}`.",
+            code="certificate-exists",
+        )
     _write(path, _certificate(name, key, signer, days, ExtendedKeyUsageOID.CLIENT_AUTH))
     return path
 
@@ -93,11 +103,15 @@ def revoke_site(folder: Path, name: str) -> str:
     check_site_name(name)
     path, revoked = folder / SITES / f"{name}.crt", folder / REVOKED
     if not path.exists():
-        raise GgeurError(f"There is no {path}; the certificates of sites lie in {path.parent}.")
+        raise GgeurError(
+            f"There is no {path}; the certificates of sites lie in {path.parent}.", code="certificate-unknown"
+        )
     try:
         serial = f"{x509.load_pem_x509_certificate(path.read_bytes()).serial_number:x}"
     except ValueError as error:
-        raise GgeurError(f"{path} is not a certificate; write the site's name into {revoked} by hand.") from error
+        raise GgeurError(
+            f"{path} is not a certificate; write the site's name into {revoked} by hand.", code="certificate-invalid"
+        ) from error
     lines = revoked.read_text(encoding="utf-8") if revoked.exists() else ""
     if lines and not lines.endswith("\n"):
         lines += "\n"
@@ -109,7 +123,10 @@ def revoke_site(folder: Path, name: str) -> str:
 def check_site_name(name: str) -> None:
     """Raise unless `name` can be that of a file and a certificate."""
     if not _SITE.fullmatch(name):
-        raise GgeurError(f"{name!r} is no name for a site: use up to 63 letters, digits, dots, dashes and underscores.")
+        raise GgeurError(
+            f"{name!r} is no name for a site: use up to 63 letters, digits, dots, dashes and underscores.",
+            code="site-name-invalid",
+        )
 
 
 def _certificate(
@@ -152,7 +169,9 @@ def _pem(key: Any) -> bytes:
 
 def _check_days(days: int) -> None:
     if not 0 < days <= _MOST_DAYS:
-        raise GgeurError(f"Certificates can be valid for 1 to {_MOST_DAYS} days, not {days}.")
+        raise GgeurError(
+            f"Certificates can be valid for 1 to {_MOST_DAYS} days, not {days}.", code="certificate-days-range"
+        )
 
 
 def make_node_key(path: Path) -> None:
@@ -179,7 +198,8 @@ def _host(text: str) -> Any:
         if not _NAME.fullmatch(text):
             raise GgeurError(
                 f"{text!r} is no host: give a name such as fl.example.org or an address, without port or https://, "
-                "and names with other letters in their xn-- form."
+                "and names with other letters in their xn-- form.",
+                code="certificate-host-invalid",
             ) from None
         return x509.DNSName(text)
 
@@ -188,7 +208,10 @@ def _refuse_existing(*paths: Path) -> None:
     """Before the first file is written, so that none is left beside others that it does not belong to."""
     for path in paths:
         if path.exists():
-            raise GgeurError(f"{path} is there already; keys are not overwritten, so name another folder.")
+            raise GgeurError(
+                f"{path} is there already; keys are not overwritten, so name another folder.",
+                code="certificate-key-exists",
+            )
 
 
 def write_private(path: Path, content: bytes) -> None:

@@ -44,7 +44,9 @@ def running_node(
     """
     host, colon, number = superlink.rpartition(":")
     if not (host and colon and number.isdigit()):
-        raise GgeurError(f"{superlink!r} is no address; give HOST:PORT, as in fl.example.org:8000.")
+        raise GgeurError(
+            f"{superlink!r} is no address; give HOST:PORT, as in fl.example.org:8000.", code="address-invalid"
+        )
     trust = site_context(identity.authority, identity.key, identity.certificate)
     loopback, env = Loopback.make(folder / "loopback"), processes.environment(folder / "home")
     with back_door(loopback.certificate, loopback.key, superlink, trust, notice) as door:

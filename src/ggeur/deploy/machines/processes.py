@@ -49,7 +49,7 @@ def require_flower() -> None:
     from importlib.util import find_spec
 
     if find_spec("flwr") is None:
-        raise GgeurError('Real machines need Flower: pip install "ggeur[flower]".')
+        raise GgeurError('Real machines need Flower: pip install "ggeur[flower]".', code="extra-missing")
 
 
 def program(name: str) -> str:
@@ -57,7 +57,7 @@ def program(name: str) -> str:
     beside = Path(sys.executable).with_name(name)
     found = str(beside) if beside.exists() else shutil.which(name)
     if found is None:
-        raise GgeurError(f'The command {name} is not there: pip install "ggeur[flower]".')
+        raise GgeurError(f'The command {name} is not there: pip install "ggeur[flower]".', code="command-missing")
     return found
 
 
@@ -111,7 +111,10 @@ def _toml_value(value: Any) -> str:
     if isinstance(value, int):
         return str(value).lower()  # true, as TOML has it
     if set("'\"\n\\") & set(str(value)):
-        raise GgeurError(f"Flower cannot be told {value!r}: quotes and backslashes are not allowed in paths here.")
+        raise GgeurError(
+            f"Flower cannot be told {value!r}: quotes and backslashes are not allowed in paths here.",
+            code="process-value-quotes",
+        )
     return f'"{value}"'
 
 
@@ -206,7 +209,7 @@ class Machines:
             if self.keep(kept):
                 notice(f"The {kept} had ended and is started again.")
             time.sleep(_LOOK)
-        raise GgeurError(f"The {vital} has ended{self.last_words(vital)}")
+        raise GgeurError(f"The {vital} has ended{self.last_words(vital)}", code="process-ended")
 
     def run(self, jobs: Mapping[str, Sequence[str]], env: Mapping[str, str], patience: float = 2 * _PATIENCE) -> None:
         """Run the commands of `jobs`, by name, side by side to their end; a GgeurError if one fails.
@@ -220,10 +223,10 @@ class Machines:
             try:
                 code = self.running[name].wait(max(end - time.monotonic(), 0.1))
             except subprocess.TimeoutExpired:
-                raise GgeurError(f"'{name}' does not end{self.last_words(name)}") from None
+                raise GgeurError(f"'{name}' does not end{self.last_words(name)}", code="process-not-ending") from None
             del self.running[name]
             if code:
-                raise GgeurError(f"'{name}' failed{self.last_words(name)}")
+                raise GgeurError(f"'{name}' failed{self.last_words(name)}", code="process-failed")
 
     def last_words(self, name: str) -> str:
         """The end of a sentence: the last line with words in the log of `name`, free of frames, and where that is."""
@@ -244,4 +247,4 @@ class Machines:
                     return
             except OSError:
                 time.sleep(0.1)
-        raise GgeurError(f"The {name} does not listen{self.last_words(name)}")
+        raise GgeurError(f"The {name} does not listen{self.last_words(name)}", code="process-not-listening")

@@ -62,10 +62,16 @@ def with_nodes(experiment: Experiment, sites: int | None) -> Experiment:
     """`experiment` for as many nodes as its partition makes clients; `sites` is how many somebody expects."""
     point, seed = experiment.points[0], experiment.seeds[0]
     if point.partition.validation:
-        raise GgeurError("[partition] validation is for simulations; on real machines the test samples are scored.")
+        raise GgeurError(
+            "[partition] validation is for simulations; on real machines the test samples are scored.",
+            code="deployment-validation-split",
+        )
     clients = len(partition_rows(load_table(point.data).split(seed), point.partition, seed))
     if sites not in (None, clients):
-        raise GgeurError(f"The partition makes {clients} clients, one for each node; use --sites {clients}.")
+        raise GgeurError(
+            f"The partition makes {clients} clients, one for each node; use --sites {clients}.",
+            code="partition-sites-mismatch",
+        )
     least = min(point.federate.min_sites, clients)
     return Experiment.of(override(experiment.tree, [f"federate.sites={clients}", f"federate.min_sites={least}"]))
 
@@ -123,11 +129,17 @@ def check_new_run(out: Path) -> None:
     private = private_folder(out)
     journal.forget_events(out)
     if out.exists() and not out.is_dir():
-        raise GgeurError(f"{out} is a file; name a new folder with --out.")
+        raise GgeurError(f"{out} is a file; name a new folder with --out.", code="folder-is-file")
     if out.exists() and any(out.iterdir()):
-        raise GgeurError(f"The folder {out} is not empty; name a new one with --out, or go on with --resume {out}.")
+        raise GgeurError(
+            f"The folder {out} is not empty; name a new one with --out, or go on with --resume {out}.",
+            code="folder-not-empty",
+        )
     if any(private.glob("node-*")):
-        raise GgeurError(f"{private} is left of an earlier run; remove it, or name another folder with --out.")
+        raise GgeurError(
+            f"{private} is left of an earlier run; remove it, or name another folder with --out.",
+            code="folder-leftover",
+        )
 
 
 def _start(machines: Machines, doors: ExitStack, experiment: Experiment, private: Path) -> None:
@@ -189,14 +201,14 @@ def _follow(machines: Machines, out: Path, seen: int, on_round: OnRound, on_even
         lines = len(metrics)
         last = events[-1] if events else {"event": "none"}
         if last["event"] == "stopped":
-            raise GgeurError(str(last["why"]))
+            raise GgeurError(str(last["why"]), code="run-failed")
         if last["event"] == "finished" or (ended and (out / "result.json").exists()):
             return
         if ended:
-            raise GgeurError(f"The run failed{machines.last_words('run')}")
+            raise GgeurError(f"The run failed{machines.last_words('run')}", code="run-failed")
         for name in (SUPERLINK, SUPEREXEC):
             if machines.ended(name):
-                raise GgeurError(f"The {name} has ended{machines.last_words(name)}")
+                raise GgeurError(f"The {name} has ended{machines.last_words(name)}", code="process-ended")
         time.sleep(_LOOK)
 
 

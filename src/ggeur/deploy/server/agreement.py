@@ -54,11 +54,13 @@ class Hello(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not 0 < len(self.classes) <= _MOST_CLASSES or not 0 < len(self.domains) <= _MOST_DOMAINS:
-            raise GgeurError(f"it names {len(self.classes)} classes and {len(self.domains)} domains")
+            raise GgeurError(
+                f"it names {len(self.classes)} classes and {len(self.domains)} domains", code="message-names-number"
+            )
         if len(self.count) != len(self.domains) or any(len(sample) != len(self.classes) for sample in self.count):
-            raise GgeurError("its counts are not of the classes and domains it names")
+            raise GgeurError("its counts are not of the classes and domains it names", code="message-counts-shape")
         if not 0 < self.dimension <= _MOST_DIMENSIONS:
-            raise GgeurError(f"its embeddings have {self.dimension} dimensions")
+            raise GgeurError(f"its embeddings have {self.dimension} dimensions", code="message-dimension-range")
         return self
 
     @property
@@ -92,9 +94,15 @@ class Client:
             hello = Hello.model_validate(facts)
         except ValidationError as error:
             first = error.errors()[0]
-            raise GgeurError(f"its greeting is not one of ggeur's ({first['loc'][0]}: {first['msg']})") from error
+            raise GgeurError(
+                f"its greeting is not one of ggeur's ({first['loc'][0]}: {first['msg']})",
+                code="message-greeting-invalid",
+            ) from error
         if hello.partition >= n_nodes:
-            raise GgeurError(f"its partition-id is {hello.partition}, but [federate] sites = {n_nodes} counts from 0")
+            raise GgeurError(
+                f"its partition-id is {hello.partition}, but [federate] sites = {n_nodes} counts from 0",
+                code="message-partition-range",
+            )
         return cls(hello, node, bool(facts.get("ready")))
 
 
@@ -105,7 +113,10 @@ def check_version(facts: Mapping[str, Any]) -> None:
     """
     if facts.get("ggeur") != VERSION:
         theirs = repr(facts.get("ggeur", "unknown"))[:40]
-        raise GgeurError(f"it runs ggeur {theirs} and the server '{VERSION}': install one version everywhere")
+        raise GgeurError(
+            f"it runs ggeur {theirs} and the server '{VERSION}': install one version everywhere",
+            code="message-version-mismatch",
+        )
 
 
 @dataclass(frozen=True)
@@ -140,13 +151,15 @@ class Agreement:
         hello = client.hello
         if hello.dimension != self.dimension:
             raise GgeurError(
-                f"its embeddings have {hello.dimension} dimensions and the others' {self.dimension}: use one encoder"
+                f"its embeddings have {hello.dimension} dimensions and the others' {self.dimension}: use one encoder",
+                code="message-dimension-mismatch",
             )
         ours, theirs = self.encoder.get("weights"), hello.encoder.get("weights")
         if ours and theirs and ours != theirs:
             raise GgeurError(
                 f"its embeddings come from '{hello.encoder.get('encoder')}' and the others' from "
-                f"'{self.encoder.get('encoder')}', with other weights: use one encoder"
+                f"'{self.encoder.get('encoder')}', with other weights: use one encoder",
+                code="message-encoder-mismatch",
             )
 
     def groups(self, client: Client) -> Int:

@@ -111,7 +111,8 @@ class IterativeRun(TrialRun):
         if str(kept.get("weights", roster.common["weights"])) != roster.common["weights"]:
             raise GgeurError(
                 f"The frozen model of {self._tracker.point.train.method} has changed since {self._folder.path} was "
-                "started; start a new run, or bring back what was there."
+                "started; start a new run, or bring back what was there.",
+                code="model-frozen-changed",
             )
         roster.bytes_up, roster.bytes_down = (n * len(roster.clients) for n in (trial.bytes_up, trial.bytes_down))
         sets = RemoteTrainingSets(roster, round_zero, self._trained, self._setup.training.batch_size, self._sums)

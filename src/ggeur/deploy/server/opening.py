@@ -96,7 +96,10 @@ def _agree(roster: Roster) -> Agreement:
             roster.drop(client, 0, str(error))
     roster.require_enough()
     if roster.settings.test_table is None and not any(client.hello.test for client in roster.present):
-        raise GgeurError("No site has test samples: name a table on the server with [federate] test_table.")
+        raise GgeurError(
+            "No site has test samples: name a table on the server with [federate] test_table.",
+            code="test-samples-missing",
+        )
     return _announce(roster)
 
 

@@ -125,7 +125,8 @@ def collect(
     total = about_center(collected)
     if not total.count.any():
         raise GgeurError(
-            "The federation has no training samples at all, or none in groups of [privacy] min_count samples."
+            "The federation has no training samples at all, or none in groups of [privacy] min_count samples.",
+            code="training-samples-missing",
         )
     if note := digits_note(total):
         roster.journal("note", why=note)
@@ -173,7 +174,9 @@ def _ask(
         if client.index not in files:
             roster.leave_out(client, 0, "it left before it sent its statistics")
     if not files:
-        raise GgeurError("No site has sent statistics; federation.jsonl in the run folder says why.")
+        raise GgeurError(
+            "No site has sent statistics; federation.jsonl in the run folder says why.", code="statistics-not-received"
+        )
     return files
 
 

@@ -26,19 +26,24 @@ def reopen(out: Path, experiment: Experiment) -> None:
     if experiment.points[0].privacy.epsilon is not None:
         raise GgeurError(
             f"Opening {out} again would have all sites send a second message and spend [privacy] epsilon again; if "
-            "they agree to that, start a new run."
+            "they agree to that, start a new run.",
+            code="run-reopen-privacy",
         )
     if experiment.points[0].privacy.secure_aggregation:
         raise GgeurError(
             f"The heads in {out} are of secure aggregation, and a second one with one site more would show what it "
             f"adds; "
-            "start a new run, with at least three sites more."
+            "start a new run, with at least three sites more.",
+            code="run-reopen-secure-aggregation",
         )
     solved = [kind_of(point.train.method) is not Iterative for point in experiment.points]
     again = [n for n, trial in enumerate(result.trials) if solved[n] and trial.missing]
     if not again:
         more = "" if all(solved) else " (what a site missed of a training cannot be made up for)"
-        raise GgeurError(f"No one-shot classifier in {out} was made without a site, so there is none to add{more}.")
+        raise GgeurError(
+            f"No one-shot classifier in {out} was made without a site, so there is none to add{more}.",
+            code="run-reopen-needless",
+        )
     (out / "checkpoint").mkdir(exist_ok=True)
     kept = Checkpoints(out / "checkpoint")
     for n, trial in enumerate(result.trials):
@@ -55,5 +60,6 @@ def check_all_are_back(out: Path, number: int, missing: list[int]) -> None:
     if lost:
         raise GgeurError(
             f"Client {lost[0]} is in the head that was to be solved again and has not answered now; start its "
-            "SuperNode, then go on with the run."
+            "SuperNode, then go on with the run.",
+            code="run-reopened-site-missing",
         )

@@ -65,7 +65,7 @@ class Roster:
         """Raise where fewer sites are `there` than must be, given that `most` can be; `here` and `remedy` say it."""
         least = self.settings.min_sites if most is None else max(min(self.settings.min_sites, most), 1)
         if there < least:
-            raise GgeurError(f"{here}, and [federate] min_sites = {least}; {remedy}.")
+            raise GgeurError(f"{here}, and [federate] min_sites = {least}; {remedy}.", code="federation-sites-too-few")
 
     def require_enough(self) -> None:
         """Raise where fewer sites are there before training than must be."""
@@ -101,11 +101,15 @@ class Roster:
     def _admit(self, client: Client, number: int) -> None:
         there = self.clients.get(client.index)
         if there is not None and there.node is not None:
-            raise GgeurError(f"partition-id {client.index} is already held by node {there.node}")
+            raise GgeurError(
+                f"partition-id {client.index} is already held by node {there.node}", code="message-partition-taken"
+            )
         if there is None and self.closed:
-            raise GgeurError("it came after the statistics were merged; it takes part in the next run")
+            raise GgeurError(
+                "it came after the statistics were merged; it takes part in the next run", code="message-too-late"
+            )
         if there is not None and there.hello.fingerprint != client.hello.fingerprint:
-            raise GgeurError("its data are not those with which this run began")
+            raise GgeurError("its data are not those with which this run began", code="message-data-changed")
         if self.agreement is not None:
             self.agreement.check(client)
         self.clients[client.index] = client
@@ -150,7 +154,7 @@ class Roster:
             client = there[answer.node]
             try:
                 if answer.problem is not None:
-                    raise GgeurError(answer.problem)
+                    raise GgeurError(answer.problem, code="message-answer-missing")
                 check_version(answer.facts)
                 value = read(client, answer)
             except GgeurError as error:

@@ -86,7 +86,8 @@ class RoundZero:
         except (GgeurError, OSError, ValueError, KeyError, TypeError, LookupError) as error:
             raise GgeurError(
                 f"{path} is damaged or another version's ({one_line(error)}): go on with the ggeur that began the run, "
-                f"whose version {VERSIONS} names, or start a new run with --out."
+                f"whose version {VERSIONS} names, or start a new run with --out.",
+                code="checkpoint-damaged",
             ) from error
 
     @classmethod

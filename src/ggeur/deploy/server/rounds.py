@@ -149,10 +149,14 @@ class Rounds:
         lacks = answer.facts.get("lacks")
         if lacks == "state":
             counted[self._round_zero.place[client.index]] = 0
-            raise GgeurError("it has lost what it remembered of the last round, and will start anew")
+            raise GgeurError(
+                "it has lost what it remembered of the last round, and will start anew", code="message-state-lost"
+            )
         if lacks is not None:
             client.ready, client.has_constants = lacks == "constant", False
-            raise GgeurError("it has lost its training set, and will be sent everything again")
+            raise GgeurError(
+                "it has lost its training set, and will be sent everything again", code="message-training-set-lost"
+            )
         return checked_scores(answer.facts, self._round_zero.agreement.domains)
 
     def _message(self, client: Client, answer: Answer) -> tuple[Tree, float]:
@@ -161,7 +165,9 @@ class Rounds:
         message, loss = arrays_to_tree(answer.arrays, answer.facts.get("message", "")), answer.facts.get("loss")
         check_tree(message, self._like, "message")
         if not isinstance(loss, float) or not abs(loss) <= _LARGEST_LOSS:
-            raise GgeurError("its loss is NaN or infinite (a smaller train.learning_rate may help)")
+            raise GgeurError(
+                "its loss is NaN or infinite (a smaller train.learning_rate may help)", code="message-loss-not-finite"
+            )
         return message, loss
 
     def evaluate_last(self, head: Params) -> LastScores:

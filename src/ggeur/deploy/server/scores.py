@@ -31,12 +31,12 @@ def checked_scores(facts: Mapping[str, Any], domains: Sequence[str]) -> Scores:
     """The scores in a site's `facts`, of some of the `domains`, or a GgeurError that ends a sentence about it."""
     given = facts.get("scores")
     if not isinstance(given, dict) or not given.keys() <= set(domains):
-        raise GgeurError("its scores are not of the federation's domains")
+        raise GgeurError("its scores are not of the federation's domains", code="message-scores-domains")
     scores = {}
     for name, pair in given.items():
         whole = isinstance(pair, list) and len(pair) == 2 and all(type(n) is int for n in pair)
         if not whole or not 0 <= pair[0] <= pair[1] <= MOST_TEST_ROWS or pair[1] == 0:
-            raise GgeurError("its scores are not numbers of right answers and samples")
+            raise GgeurError("its scores are not numbers of right answers and samples", code="message-scores-invalid")
         scores[name] = (pair[0], pair[1])
     return scores
 
@@ -56,12 +56,12 @@ def last_scores(
 
     def read(client: Client, answer: Answer) -> tuple[Scores, NDArray[Any]]:
         if "lacks" in answer.facts:
-            raise GgeurError("it has lost its test samples")
+            raise GgeurError("it has lost its test samples", code="message-test-samples-lost")
         scores = checked_scores(answer.facts, agreement.domains)
         table = answer.arrays.get("confusion", np.zeros(0))
         counts = table.shape == confusion.shape and table.dtype.kind == "i"
         if not counts or table.min() < 0 or table.max() > MOST_TEST_ROWS:
-            raise GgeurError("its confusion is not a table of counts")
+            raise GgeurError("its confusion is not a table of counts", code="message-confusion-invalid")
         return scores, table
 
     scores = {}
@@ -100,7 +100,8 @@ class LateScores:
         table = table if ball is None else in_ball(table, ball)
         if table.dimension != dimension:
             raise GgeurError(
-                f"{path} has {table.dimension} dimensions, the sites' tables {dimension}: use one encoder."
+                f"{path} has {table.dimension} dimensions, the sites' tables {dimension}: use one encoder.",
+                code="embeddings-dimension-mismatch",
             )
         table = table if self._units is None else in_units(table, self._units)
         return TestSet(relabel(table, self._agreement.classes, table.domain_names), head)

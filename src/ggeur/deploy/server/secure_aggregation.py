@@ -74,7 +74,8 @@ class SecureAggregation:
                 if self.sites is None:
                     raise
         raise GgeurError(
-            f"The secure aggregation of {asked.what} was begun {_MOST_ATTEMPTS} times, and a site was lost in each."
+            f"The secure aggregation of {asked.what} was begun {_MOST_ATTEMPTS} times, and a site was lost in each.",
+            code="secure-aggregation-attempts-exhausted",
         )
 
     def _there(self, number: int) -> list[Client]:
@@ -87,14 +88,16 @@ class SecureAggregation:
                     raise GgeurError(
                         f"{_names(away)} left after a secure aggregation with it was opened, and a sum without it "
                         f"would show "
-                        "what it added; start its node again and go on with the run."
+                        "what it added; start its node again and go on with the run.",
+                        code="secure-aggregation-site-left",
                     )
                 time.sleep(_LOOK)
                 roster.meet(number)
         there = [client for client in roster.present if self.sites is None or client.index in self.sites]
         if len(there) < FEWEST:
             raise GgeurError(
-                f"{len(there)} sites are there, and a secure aggregation needs {FEWEST}: of two, each knows both."
+                f"{len(there)} sites are there, and a secure aggregation needs {FEWEST}: of two, each knows both.",
+                code="secure-aggregation-too-few-sites",
             )
         return there
 
@@ -146,7 +149,8 @@ class SecureAggregation:
                 if time.monotonic() > end:
                     raise GgeurError(
                         f"{_names(lost)} was lost after its vector had come, so the total cannot be opened; start its "
-                        "node again and go on with the run."
+                        "node again and go on with the run.",
+                        code="secure-aggregation-site-lost",
                     )
                 time.sleep(_LOOK)
                 roster.meet(number)
@@ -174,20 +178,23 @@ def _read_key(client: Client, answer: Answer) -> Announced:
         told = answer.facts["key"]
         return Announced(str(told["public"]), tuple(map(str, told["domains"])), str(told["signature"]))
     except (KeyError, TypeError) as error:
-        raise GgeurError("its key for a secure aggregation cannot be read") from error
+        raise GgeurError("its key for a secure aggregation cannot be read", code="message-key-unreadable") from error
 
 
 def _read_vector(answer: Answer, size: int) -> tuple[Vector, str]:
     found = answer.arrays.get("masked", np.zeros(0))
     if found.shape != (size,) or found.dtype != np.uint64:
-        raise GgeurError(f"its vector has shape {found.shape} and type {found.dtype}, not {(size,)} and uint64")
+        raise GgeurError(
+            f"its vector has shape {found.shape} and type {found.dtype}, not {(size,)} and uint64",
+            code="message-vector-shape",
+        )
     return found, str(answer.facts.get("receipt"))
 
 
 def _read_seed(client: Client, answer: Answer) -> str:
     seed = answer.facts.get("seed")
     if not isinstance(seed, str) or len(seed) != 64 or set(seed) - set("0123456789abcdef"):
-        raise GgeurError("its seed is none")
+        raise GgeurError("its seed is none", code="message-seed-invalid")
     return seed
 
 

@@ -38,7 +38,10 @@ class SecureAggregationRounds(Rounds):
         super().__init__(sets, setup, trained, start, seed)
         self._sums, self._kind = sums, setup.settings.train.weights
         if len(self._round_zero.trainable) < len(self._round_zero.clients):
-            raise GgeurError("Under secure aggregation every site must have training samples, and one has none.")
+            raise GgeurError(
+                "Under secure aggregation every site must have training samples, and one has none.",
+                code="secure-aggregation-site-empty",
+            )
         sums.sites = tuple(client.index for client in self._round_zero.clients)
 
     def round(self, state: State, number: int) -> ServerRound:

@@ -76,7 +76,7 @@ class MaskedStatistics(NamedTuple):
             return spool
         total = spool.total()
         if not total.count.any():
-            raise GgeurError("The federation has no training samples at all.")
+            raise GgeurError("The federation has no training samples at all.", code="training-samples-missing")
         _check_digits(total, last)
         return spool._replace(merged=total)
 
@@ -90,7 +90,8 @@ class MaskedStatistics(NamedTuple):
                     f"This method needs the sums of every domain, and '{name}' has {many} "
                     f"{'site' if many == 1 else 'sites'}, where a secure aggregation needs {FEWEST}; take a head that "
                     f"needs "
-                    "only the total, such as lda or ridge."
+                    "only the total, such as lda or ridge.",
+                    code="secure-aggregation-too-few-sites",
                 )
         return {domain: many for domain, many in enumerate(held.tolist()) if many}
 
@@ -103,13 +104,15 @@ def _check_digits(total: SiteStatistics, last: float) -> None:
         raise GgeurError(
             "Samples are so much shorter than [privacy] radius that a secure aggregation keeps fewer than seven "
             "digits of them; "
-            "set a radius nearer to the length of the longest."
+            "set a radius nearer to the length of the longest.",
+            code="privacy-radius-too-large",
         )
     if far_center(total) is not None:
         raise GgeurError(
             "The mean of the samples is over a thousand times their spread from zero, and secure aggregation are "
             "about zero; "
-            "take embeddings that are nearer to it, such as normalised ones."
+            "take embeddings that are nearer to it, such as normalised ones.",
+            code="embeddings-far-from-zero",
         )
 
 
@@ -129,6 +132,7 @@ def _checked(
             found = checked_message(own, wanted.kind, classes, p, None, own["count"], rounding=last)
     except GgeurError as error:
         raise GgeurError(
-            f"The total of the sites' statistics cannot be of any data, so a site sent a wrong vector: {error}."
+            f"The total of the sites' statistics cannot be of any data, so a site sent a wrong vector: {error}.",
+            code="secure-aggregation-total-invalid",
         ) from error
     return np.round(found.count).astype(np.int64)

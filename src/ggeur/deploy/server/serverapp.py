@@ -50,37 +50,56 @@ def check_deployable(experiment: Experiment) -> None:
     """Raise where `experiment` asks for what real machines cannot do, in a sentence that says what to change."""
     first = experiment.points[0]
     if len(experiment.seeds) > 1:
-        raise GgeurError("Real machines run one seed; choose one with --set run.seeds=[0].")
+        raise GgeurError(
+            "Real machines run one seed; choose one with --set run.seeds=[0].", code="deployment-seeds-several"
+        )
     for name in ("data", "partition", "federate"):
         if any(getattr(p, name) != getattr(first, name) for p in experiment.points):
-            raise GgeurError(f"On real machines [{name}] cannot vary over the trials of a run; give single values.")
+            raise GgeurError(
+                f"On real machines [{name}] cannot vary over the trials of a run; give single values.",
+                code="deployment-section-varies",
+            )
     for p in experiment.points:
         setup = Setup.of(p)
         if isinstance(setup.algorithm, Reference | ZeroShot):
-            raise GgeurError(f"'{p.train.method}' is not a federation; compare with it by `ggeur run`.")
+            raise GgeurError(
+                f"'{p.train.method}' is not a federation; compare with it by `ggeur run`.", code="method-not-federation"
+            )
         if p.train.model is not None or setup.head.images:
             what = "train.start from a model" if p.train.model is not None else f"The network '{p.train.head}'"
-            raise GgeurError(f"{what} is not there yet on real machines; simulate it with `ggeur run`.")
+            raise GgeurError(
+                f"{what} is not there yet on real machines; simulate it with `ggeur run`.",
+                code="deployment-not-supported",
+            )
         if p.privacy.epsilon is not None and kind_of(p.train.method) is Iterative:
             raise GgeurError(
                 f"'{p.train.method}' lays training sets out by exact counts, which sites do not tell under [privacy] "
-                "epsilon; solve a head, such as ridge, or simulate it with `ggeur run`."
+                "epsilon; solve a head, such as ridge, or simulate it with `ggeur run`.",
+                code="privacy-exact-training-sets",
             )
     if first.privacy.epsilon is not None and len(experiment.points) > 1:
-        raise GgeurError("Every trial would cost sites its epsilon again; under [privacy] epsilon run one at a time.")
+        raise GgeurError(
+            "Every trial would cost sites its epsilon again; under [privacy] epsilon run one at a time.",
+            code="privacy-trials-several",
+        )
     f = first.federate
     if f.sites is None:
-        raise GgeurError("[federate] sites is missing: say how many sites there are.")
+        raise GgeurError("[federate] sites is missing: say how many sites there are.", code="federation-sites-missing")
     if len({p.privacy.secure_aggregation for p in experiment.points}) > 1:
         raise GgeurError(
-            "Sites with a roster answer under secure aggregation alone: [privacy] secure_aggregation cannot vary."
+            "Sites with a roster answer under secure aggregation alone: [privacy] secure_aggregation cannot vary.",
+            code="deployment-secure-aggregation-varies",
         )
     if first.privacy.secure_aggregation and f.sites < FEWEST:
         raise GgeurError(
-            f"[privacy] secure_aggregation needs {FEWEST} sites, not {f.sites}: of two, each knows the other's."
+            f"[privacy] secure_aggregation needs {FEWEST} sites, not {f.sites}: of two, each knows the other's.",
+            code="secure-aggregation-too-few-sites",
         )
     if f.min_sites > f.sites:
-        raise GgeurError(f"[federate] min_sites = {f.min_sites} is more than the {f.sites} nodes there are.")
+        raise GgeurError(
+            f"[federate] min_sites = {f.min_sites} is more than the {f.sites} nodes there are.",
+            code="federation-min-sites-excessive",
+        )
 
 
 def unprotected(experiment: Experiment) -> str:

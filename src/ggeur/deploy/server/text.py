@@ -44,19 +44,22 @@ def collect_text(
     if prompts is None and (sets := [client.hello.text for client in roster.present if client.hello.text]):
         prompts = _first_common(sets)
         if prompts is None:
-            raise GgeurError("The sites' tables have no set of text in common: name one as prompts.")
+            raise GgeurError(
+                "The sites' tables have no set of text in common: name one as prompts.",
+                code="text-embeddings-not-common",
+            )
     found: dict[str, FloatArray] = {}
     unlike: list[str] = []
 
     def read(client: Client, answer: Answer) -> FloatArray:
         text, classes = answer.arrays.get("text", np.zeros(0)), client.hello.classes
         if text.size and (text.shape != (len(classes), agreement.dimension) or not np.isfinite(text).all()):
-            raise GgeurError("its text embeddings are not of its classes")
+            raise GgeurError("its text embeddings are not of its classes", code="message-text-classes")
         for name, sample in zip(classes, text, strict=False):
             known = found.setdefault(name, sample)
             if np.linalg.norm(known - sample) > _ALIKE * np.linalg.norm(known):
                 if needed:
-                    raise GgeurError(f"its text embedding of '{name}' is not the others'")
+                    raise GgeurError(f"its text embedding of '{name}' is not the others'", code="message-text-mismatch")
                 unlike.append(name)
         return np.asarray(text, np.float32)
 
@@ -71,6 +74,7 @@ def collect_text(
         kind = "" if prompts is None else f" '{prompts}'"
         raise GgeurError(
             f"No site has a text embedding{kind} of '{lacking[0]}': `ggeur embed` makes them with its --prompts; "
-            "or name as prompts a set that the sites' tables have."
+            "or name as prompts a set that the sites' tables have.",
+            code="text-embeddings-missing",
         )
     return {prompts or FIRST_TEXT: np.stack([found[name] for name in agreement.classes])}

@@ -58,7 +58,10 @@ class RemoteTrainingSets:
         """How many samples a client has made, and its method's message."""
         samples = self.round_zero.samples[self.round_zero.place[client.index]]
         if answer.facts.get("samples") != samples:
-            raise GgeurError(f"it made {answer.facts.get('samples')} samples of what should be {samples}")
+            raise GgeurError(
+                f"it made {answer.facts.get('samples')} samples of what should be {samples}",
+                code="message-training-set-size",
+            )
         if self._sums is not None:
             return samples, ()
         message = arrays_to_tree(answer.arrays, answer.facts.get("prepared", ""))

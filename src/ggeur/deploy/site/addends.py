@@ -36,11 +36,17 @@ def addend(request: Request, held: Sequence[Sequence[str]]) -> Addend:
     holders = Counter[str | None](domain for one in held for domain in set(one)) + Counter({None: len(held)})
     asks = str(request.facts["asks"])
     if request.point.privacy.mechanism is not None and asks != "statistics":
-        raise GgeurError(f"under [privacy] epsilon this site adds up statistics alone, and no {asks}")
+        raise GgeurError(
+            f"under [privacy] epsilon this site adds up statistics alone, and no {asks}",
+            code="policy-epsilon-statistics-only",
+        )
     if asks not in _ASKED:
-        raise GgeurError(f"this site does not add up '{asks}'")
+        raise GgeurError(f"this site does not add up '{asks}'", code="site-sum-unknown")
     if asks in ("train", "prepare") and not np.array_equal(request.store.arrays("settings")[0], request.settings_hash):
-        raise GgeurError("this site's training set was made by other settings than those that come now")
+        raise GgeurError(
+            "this site's training set was made by other settings than those that come now",
+            code="site-training-set-mismatch",
+        )
     return _ASKED[asks](request, holders)
 
 
@@ -62,9 +68,13 @@ def _statistics(request: Request, holders: Holders) -> Addend:
     if wanted.by_domain or wanted.folds:
         _check_domains(request, holders)
     if mechanism is not None and (wanted.folds or (wanted.by_domain and privacy.unit == "client")):
-        raise GgeurError("under [privacy] epsilon this site sends one message, and no more")
+        raise GgeurError(
+            "under [privacy] epsilon this site sends one message, and no more", code="policy-second-message"
+        )
     if privacy.radius is None or "center" in request.arrays:
-        raise GgeurError("secure aggregation of statistics need [privacy] radius, and are about zero")
+        raise GgeurError(
+            "secure aggregation of statistics need [privacy] radius, and are about zero", code="site-radius-missing"
+        )
     own, arrays = set(rows_of(request)[2].tolist()), Arrays()
     for part, message in messages(request, wanted, len(names)):
         if mechanism is not None and (part.domain == ALL or part.domain in own):
@@ -83,7 +93,8 @@ def _check_domains(request: Request, holders: Holders) -> None:
         if holders[name] < FEWEST:
             raise GgeurError(
                 f"the sums of domain '{name}' would be of {holders[name]} sites, and a secure aggregation needs "
-                f"{FEWEST}"
+                f"{FEWEST}",
+                code="policy-domain-sites-few",
             )
 
 
@@ -91,7 +102,7 @@ def _sums(request: Request, holders: Holders) -> Addend:
     """Number, squares and sum of its samples."""
     found, radius = row_sums(request), request.point.privacy.radius
     if radius is None:
-        raise GgeurError("secure aggregation of samples need [privacy] radius")
+        raise GgeurError("secure aggregation of samples need [privacy] radius", code="site-radius-missing")
     arrays = {"samples": np.asarray(found.samples), "square": np.asarray(found.square), "sum": found.sum}
     return {}, sums_blocks(len(found.sum), radius), arrays
 

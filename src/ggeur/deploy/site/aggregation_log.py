@@ -29,7 +29,8 @@ class AggregationLog:
             every: list[dict[str, Any]] = [json.loads(line) for line in lines]
         except ValueError as error:
             raise GgeurError(
-                f"{self._path}, this site's book of sums, is damaged; without it this site joins none"
+                f"{self._path}, this site's book of sums, is damaged; without it this site joins none",
+                code="site-aggregation-log-damaged",
             ) from error
         self._opened = [one for one in every if known.names.get(own) in one["sites"]]
 
@@ -47,7 +48,10 @@ class AggregationLog:
             if (one["run"].rpartition("-")[0] == whole if once else (one["run"], one["what"]) == attempt[:2])
         ]
         if any(name != attempt.name or not joined for name in before):
-            raise GgeurError("this site has shown its seed in another attempt at this sum, and joins no second one")
+            raise GgeurError(
+                "this site has shown its seed in another attempt at this sum, and joins no second one",
+                code="policy-seed-already-shown",
+            )
         now = {"": self._names(attempt.sites), **{name: self._names(sites) for name, sites in apart.items()}}
         sets = [
             (one["apart"][name] if name else one["sites"], mine)
@@ -60,7 +64,8 @@ class AggregationLog:
             found = [f"site {site}" for site, name in self._known.names.items() if name in bare]
             raise GgeurError(
                 f"with the sums before it, this one would tell what {' and '.join(found) or 'a former site'} added: "
-                f"let the same sites take part, or at least {FEWEST} more or fewer; {self._path} has those sums"
+                f"let the same sites take part, or at least {FEWEST} more or fewer; {self._path} has those sums",
+                code="policy-sum-reveals-site",
             )
 
     def has(self, attempt: Attempt) -> bool:

@@ -36,10 +36,16 @@ class SiteData:
         self._config = config
         partition = config.get("partition-id")
         if not isinstance(partition, int) or isinstance(partition, bool) or partition < 0:
-            raise GgeurError("Start the node with --node-config 'partition-id=0 ...', a number of its own from 0 on.")
+            raise GgeurError(
+                "Start the node with --node-config 'partition-id=0 ...', a number of its own from 0 on.",
+                code="site-partition-id-missing",
+            )
         self.client = partition
         if ("table" in config) == ("images" in config):
-            raise GgeurError('Start the node with either table="FILE.npz" or images="FOLDER" in --node-config.')
+            raise GgeurError(
+                'Start the node with either table="FILE.npz" or images="FOLDER" in --node-config.',
+                code="site-data-not-named",
+            )
         self._imports = config.get("custom-methods") is True
         self.root = Path(str(config.get("store") or cache_folder() / "federate"))
         self.secure = "roster" in config  # it then sends no sum that is not masked
@@ -55,7 +61,8 @@ class SiteData:
         if not self.secure or "key" not in self._config:
             raise GgeurError(
                 "this site has no roster of the others' public keys, which secure aggregation need: start it with "
-                "--roster"
+                "--roster",
+                code="site-roster-missing",
             )
         return KnownSites(Path(str(self._config["roster"])))
 
@@ -65,7 +72,10 @@ class SiteData:
         try:
             known.check(self.client, sign(self.key, text), text)
         except GgeurError as error:
-            raise GgeurError(f"The roster does not have this node's key as site {self.client}'s: {error}.") from error
+            raise GgeurError(
+                f"The roster does not have this node's key as site {self.client}'s: {error}.",
+                code="site-roster-key-mismatch",
+            ) from error
 
     def always(self, name: str, value: float | None) -> None:
         """Raise where a site that holds out for something is asked with another `value` of `name` than the first time.
@@ -78,11 +88,14 @@ class SiteData:
         try:
             asked = json.loads(path.read_bytes()) if path.exists() else {}
         except ValueError as error:
-            raise GgeurError(f"{path.name}, by which this site answers in one way, is damaged") from error
+            raise GgeurError(
+                f"{path.name}, by which this site answers in one way, is damaged", code="site-answers-damaged"
+            ) from error
         if asked.get(name, value) != value:
             raise GgeurError(
                 f"this site was first asked with {name} = {asked[name]} and answers no other question; its {path.name} "
-                "has what it goes by"
+                "has what it goes by",
+                code="policy-other-question",
             )
         if name not in asked:
             self.root.mkdir(parents=True, exist_ok=True)
@@ -105,7 +118,10 @@ class SiteData:
     def check_imports(self, what: str, name: str) -> None:
         """Raise unless the node was told to import what the server names: `name`, a `what`."""
         if not self._imports:
-            raise GgeurError(f"this site does not import the {what} '{name}'; start its node with --custom-methods")
+            raise GgeurError(
+                f"this site does not import the {what} '{name}'; start its node with --custom-methods",
+                code="policy-custom-refused",
+            )
 
     def allowed(self, name: str, what: str) -> str:
         """The `name` of a `what`, which this site has or may import."""
@@ -193,5 +209,7 @@ def _codes(own: Sequence[str], agreed: Sequence[str]) -> Any:
     place = {name: i for i, name in enumerate(agreed)}
     missing = [name for name in own if name not in place]
     if missing:
-        raise GgeurError(f"the federation does not know this site's '{missing[0]}'; its table has changed")
+        raise GgeurError(
+            f"the federation does not know this site's '{missing[0]}'; its table has changed", code="site-table-changed"
+        )
     return np.array([place[name] for name in own], np.int64)

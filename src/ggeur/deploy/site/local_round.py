@@ -40,7 +40,8 @@ def setup_of(request: Request) -> Any:
     if own is not None and theirs not in ("", own.weights()):
         raise GgeurError(
             f"the frozen model of {request.point.train.method} is not the server's here; start the node with --encoder "
-            "and a folder that holds the same"
+            "and a folder that holds the same",
+            code="site-frozen-model-mismatch",
         )
     return setup
 

@@ -117,7 +117,9 @@ def augment_site(request: Request) -> Reply:
     The reply is the method's first message.
     """
     if request.point.privacy.epsilon is not None:
-        raise GgeurError("under [privacy] epsilon this site trains on no samples of its own")
+        raise GgeurError(
+            "under [privacy] epsilon this site trains on no samples of its own", code="policy-training-refused"
+        )
     table, a, arrays = request.table(), request.point.augment.build(), request.arrays
     test, p, present = test_samples(table), table.dimension, arrays["present"]
     x, y = table.x[~test].astype(np.float32), table.y[~test]
@@ -157,5 +159,8 @@ def _as_stored(array: Any, point: Settings) -> Any:
     with np.errstate(over="ignore"):
         stored = array.astype(point.train.storage)
     if not np.isfinite(stored).all():
-        raise GgeurError('storage = "float16" holds values up to 65504 and this site\'s are larger; use "float32"')
+        raise GgeurError(
+            'storage = "float16" holds values up to 65504 and this site\'s are larger; use "float32"',
+            code="embeddings-storage-overflow",
+        )
     return stored

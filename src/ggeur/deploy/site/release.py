@@ -42,7 +42,10 @@ def _release(request: Request, wanted: RequestedStatistics, samples: tuple[NDArr
     """Draw the noise of this run's one message, and keep it in `path`."""
     folder, name = path.parent, path.stem.rpartition("-")[0]
     if wanted.folds or "center" in request.arrays or next(folder.glob(f"{name}-*.npz"), None) is not None:
-        raise GgeurError("this site sends its statistics under epsilon once, and this would be a second message")
+        raise GgeurError(
+            "this site sends its statistics under epsilon once, and this would be a second message",
+            code="policy-second-message",
+        )
     request.site.terms.afford(request.site.root, request.point.privacy)
     x, y, domains = samples
     mechanism = request.point.privacy.mechanism

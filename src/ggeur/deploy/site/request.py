@@ -37,7 +37,8 @@ class Request:
             site.allowed(name, what)
         if site.secure and not p.privacy.secure_aggregation:
             raise GgeurError(
-                "this site was started with a roster, and answers under [privacy] secure_aggregation alone"
+                "this site was started with a roster, and answers under [privacy] secure_aggregation alone",
+                code="policy-secure-aggregation-required",
             )
         site.terms.check(p.privacy)
         if p.privacy.epsilon is None:
@@ -63,20 +64,28 @@ class Request:
     def in_the_clear(self) -> None:
         """Raise where what is asked for may only be sent under a mask."""
         if self.point.privacy.secure_aggregation:
-            raise GgeurError("under [privacy] secure_aggregation this site sends its sums under masks alone")
+            raise GgeurError(
+                "under [privacy] secure_aggregation this site sends its sums under masks alone",
+                code="policy-masks-required",
+            )
 
     def exact(self) -> None:
         """Raise where what is asked for, which has no noise in it, may not be sent."""
         self.in_the_clear()
         if self.point.privacy.epsilon is not None:
-            raise GgeurError("under [privacy] epsilon this site sends noisy statistics alone, and this would be exact")
+            raise GgeurError(
+                "under [privacy] epsilon this site sends noisy statistics alone, and this would be exact",
+                code="policy-exact-statistics-refused",
+            )
 
     def folds(self, y: Int, domains: Int, number: int) -> Int:
         """(n,): the fold, of so many, of each of this site's training samples."""
         from ggeur.federation.selection_rule import sample_folds
 
         if not 2 <= number <= MOST_FOLDS:  # a sample would be a fold
-            raise GgeurError(f"this site divides its samples into 2 to {MOST_FOLDS} folds, and not {number}")
+            raise GgeurError(
+                f"this site divides its samples into 2 to {MOST_FOLDS} folds, and not {number}", code="site-folds-range"
+            )
         self.site.always("folds", number)
         privacy = self.point.privacy
         return sample_folds(
@@ -92,7 +101,10 @@ class Request:
         if fresh:
             return table
         if "units" in self.arrays and self.point.privacy.epsilon is not None:
-            raise GgeurError("under [privacy] epsilon samples are taken as they are in the ball, in no other units")
+            raise GgeurError(
+                "under [privacy] epsilon samples are taken as they are in the ball, in no other units",
+                code="policy-units-refused",
+            )
         table, units = relabel(table, self.facts["classes"], self.facts["domains"]), self.arrays.get("units")
         return table if units is None else replace(table, x=Units.unpack(units).apply(table.x))
 

@@ -60,11 +60,11 @@ def masked(request: Request) -> Reply:
     attempt, known = _attempt(request), request.site.known_sites()
     kept = _load(request, attempt)
     if kept is None:
-        raise GgeurError("this site has no key in this attempt")
+        raise GgeurError("this site has no key in this attempt", code="site-key-missing")
     announced = _announced(request.facts)
     known.check_keys(attempt, announced)
     if announced[request.site.client] != kept.announced:
-        raise GgeurError("the key that came as this site's own is not its own")
+        raise GgeurError("the key that came as this site's own is not its own", code="site-key-not-own")
     question, path = _question(request), request.masks / "vector.npy"
     digest = bound(attempt, announced, question)
     if not kept.digest:
@@ -85,7 +85,10 @@ def masked(request: Request) -> Reply:
         kept = kept._replace(privacy=privacy.model_dump(exclude_unset=True))
         _save(request, kept)
     if kept.digest != digest.hex():
-        raise GgeurError("this site has sent its vector for other keys or another question, and sends no second one")
+        raise GgeurError(
+            "this site has sent its vector for other keys or another question, and sends no second one",
+            code="policy-second-vector",
+        )
     return dict(kept.facts), {"masked": np.load(path)}
 
 
@@ -94,10 +97,10 @@ def seed(request: Request) -> Reply:
     attempt, known = _attempt(request), request.site.known_sites()
     kept = _load(request, attempt)
     if kept is None or not kept.digest:
-        raise GgeurError("this site has sent no vector in this attempt")
+        raise GgeurError("this site has sent no vector in this attempt", code="site-vector-missing")
     receipts = request.facts.get("receipts")
     if not isinstance(receipts, dict) or receipts.keys() != {str(site) for site in attempt.sites}:
-        raise GgeurError("not every site of this attempt has sent its vector")
+        raise GgeurError("not every site of this attempt has sent its vector", code="site-vectors-incomplete")
     for site, receipt in receipts.items():
         known.check(int(site), str(receipt), attempt.text("sent", kept.digest))
     site, privacy = request.site, Privacy.model_validate(dict(kept.privacy))
@@ -114,7 +117,7 @@ def seed(request: Request) -> Reply:
 
 def _attempt(request: Request) -> Attempt:
     if not request.point.privacy.secure_aggregation:
-        raise GgeurError("[privacy] secure_aggregation is not set")
+        raise GgeurError("[privacy] secure_aggregation is not set", code="site-secure-aggregation-off")
     told = request.facts["attempt"]
     store = request.store.identity.split("-")
     run = f"{store[0]}-{store[2]}"  # without the client's number, which differs
@@ -138,19 +141,23 @@ def _announced(facts: Facts) -> dict[int, Announced]:
             for site, one in dict(told or {}).items()
         }
     except (KeyError, TypeError, ValueError) as error:
-        raise GgeurError("the keys of this attempt cannot be read") from error
+        raise GgeurError("the keys of this attempt cannot be read", code="site-keys-unreadable") from error
 
 
 def _check_sites(attempt: Attempt, known: KnownSites, own: int) -> None:
     """Raise unless those in the attempt are sites we know, enough of them, and we are among them."""
     sites = attempt.sites
     if len(set(sites)) < len(sites) or own not in sites or any(site not in known for site in sites):
-        raise GgeurError("the sites of this attempt are not those of this site's roster")
+        raise GgeurError("the sites of this attempt are not those of this site's roster", code="site-roster-mismatch")
     if len(sites) < FEWEST:
-        raise GgeurError(f"a secure aggregation needs {FEWEST} sites: of two, each could take its own off")
+        raise GgeurError(
+            f"a secure aggregation needs {FEWEST} sites: of two, each could take its own off",
+            code="policy-sites-too-few",
+        )
     if 2 * len(sites) <= len(known):
         raise GgeurError(
-            f"only {len(sites)} of the {len(known)} sites of the roster are in this sum, and over half must be"
+            f"only {len(sites)} of the {len(known)} sites of the roster are in this sum, and over half must be",
+            code="policy-roster-minority",
         )
 
 

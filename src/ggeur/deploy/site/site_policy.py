@@ -38,9 +38,14 @@ class SitePolicy(NamedTuple):
             epsilon, delta = config.get("epsilon"), float(config.get("delta") or cls().delta)
             made = cls(int(config.get("min-count") or 0), None if epsilon is None else float(epsilon), delta)
         except (ValueError, OverflowError) as error:
-            raise GgeurError(f"min-count, epsilon and delta of a node are numbers: {error}.") from error
+            raise GgeurError(
+                f"min-count, epsilon and delta of a node are numbers: {error}.", code="policy-values-not-numbers"
+            ) from error
         if made.min_count < 0 or not (made.epsilon is None or 0 < made.epsilon < math.inf) or not 0 < delta <= 0.1:
-            raise GgeurError("A node's min-count is 0 or more, its epsilon above 0, its delta above 0 and at most 0.1.")
+            raise GgeurError(
+                "A node's min-count is 0 or more, its epsilon above 0, its delta above 0 and at most 0.1.",
+                code="policy-values-range",
+            )
         if made.epsilon is not None:
             gaussian_scale(made.epsilon, made.delta)  # better now than at the first message
         return made
@@ -50,12 +55,14 @@ class SitePolicy(NamedTuple):
         if self.epsilon is not None:
             if asked.epsilon is None:
                 raise GgeurError(
-                    f"this site was started with --epsilon {self.epsilon:g}, and answers under [privacy] epsilon alone"
+                    f"this site was started with --epsilon {self.epsilon:g}, and answers under [privacy] epsilon alone",
+                    code="policy-epsilon-required",
                 )
         elif asked.least_rows < self.min_count:
             has = f"is {asked.min_count}" if asked.epsilon is None else "acts after the noise: start it with --epsilon"
             raise GgeurError(
-                f"this site was started with --min-count {self.min_count}, and [privacy] min_count here {has}"
+                f"this site was started with --min-count {self.min_count}, and [privacy] min_count here {has}",
+                code="policy-min-count-unmet",
             )
 
     def afford(self, root: Path, asked: Privacy) -> None:
@@ -67,7 +74,8 @@ class SitePolicy(NamedTuple):
         if spent + mu**2 > most**2 * (1 + _ROUNDING):
             raise GgeurError(
                 f"this site was started with --epsilon {self.epsilon:g}: of mu {most:.3g} in all it has spent "
-                f"{math.sqrt(spent):.3g}, and this message would cost {mu:.3g}"
+                f"{math.sqrt(spent):.3g}, and this message would cost {mu:.3g}",
+                code="policy-budget-exceeded",
             )
 
     def score(self, root: Path, message: str, head: str) -> None:
@@ -80,9 +88,14 @@ class SitePolicy(NamedTuple):
         run = message.rpartition("-")[0]
         mark = root / "sent" / f"{run}.scored"
         if not any(str(one["message"]).rpartition("-")[0] == run for one in _book(root)):
-            raise GgeurError("this site scores a head in runs alone that it has sent statistics in")
+            raise GgeurError(
+                "this site scores a head in runs alone that it has sent statistics in",
+                code="policy-scoring-without-statistics",
+            )
         if mark.exists() and mark.read_text(encoding="utf-8") != head:
-            raise GgeurError("this site has scored another head in this run, and scores one")
+            raise GgeurError(
+                "this site has scored another head in this run, and scores one", code="policy-second-head-scored"
+            )
         mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_bytes(mark, head.encode())
 
@@ -109,7 +122,10 @@ def _book(root: Path) -> Iterator[dict[str, Any]]:
             one = json.loads(line)
             yield {name: one[name] for name in ("message", "epsilon", "delta", "unit")}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise GgeurError(f"this site's book of what it has spent, {path.name}, cannot be read: {error}") from error
+        raise GgeurError(
+            f"this site's book of what it has spent, {path.name}, cannot be read: {error}",
+            code="policy-ledger-unreadable",
+        ) from error
 
 
 def _mu(one: Mapping[str, Any]) -> float:

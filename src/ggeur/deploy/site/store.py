@@ -32,7 +32,9 @@ class Store:
 
     def __init__(self, root: Path, run: str, trial: int, client: int) -> None:
         if not re.fullmatch(r"[0-9a-f]{8,64}", run):  # it becomes part of a path
-            raise GgeurError("the run's identity is not a number in hexadecimal digits")
+            raise GgeurError(
+                "the run's identity is not a number in hexadecimal digits", code="site-run-identity-invalid"
+            )
         self.identity = f"{run}-{int(client)}-{int(trial)}"
         self._run = root / run
         self.path = self._run / f"client-{int(client):05d}" / f"trial-{int(trial):05d}"

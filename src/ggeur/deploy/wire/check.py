@@ -34,7 +34,10 @@ def checked_messages(
     """
     parts = wanted.parts(np.flatnonzero(held.any(axis=1)).tolist())
     if arrays.keys() != {part.prefix + name for part in parts for name in MESSAGE}:
-        raise GgeurError("its statistics are not counts, sums and second moments of what it was asked for")
+        raise GgeurError(
+            "its statistics are not counts, sums and second moments of what it was asked for",
+            code="message-statistics-invalid",
+        )
     found = {}
     for part in parts:
         own = {name: arrays[part.prefix + name] for name in MESSAGE}
@@ -50,7 +53,7 @@ def checked_messages(
         if not np.array_equal(
             np.sum([found[part].count for part in folds], axis=0), wanted.announced(folds[0], held)[0]
         ):
-            raise GgeurError("its counts are not those it announced")
+            raise GgeurError("its counts are not those it announced", code="message-counts-changed")
     return found
 
 
@@ -72,18 +75,22 @@ def checked_message(
     held = _check_numbers(arrays, kind, classes, p)
     n = arrays["count"]
     if (n < 0).any():
-        raise GgeurError(f"its count of class {int(np.argmin(n))} is negative")
+        raise GgeurError(f"its count of class {int(np.argmin(n))} is negative", code="message-count-negative")
     if (n != np.round(n)).any() or (n > _MOST_ROWS).any():
-        raise GgeurError("its counts are not numbers of samples")
+        raise GgeurError("its counts are not numbers of samples", code="message-counts-invalid")
     if (np.abs(n * share - count) >= share).any():  # of whole numbers and a share of one: they differ
-        raise GgeurError("its counts are not those it announced")
+        raise GgeurError("its counts are not those it announced", code="message-counts-changed")
     if (np.abs(arrays["sum"]) > LARGEST * n[:, None]).any():
-        raise GgeurError(f"its sums are absurdly large, or of classes it does not hold (beyond {LARGEST:g} a sample)")
+        raise GgeurError(
+            f"its sums are absurdly large, or of classes it does not hold (beyond {LARGEST:g} a sample)",
+            code="message-sums-too-large",
+        )
     most = LARGEST**2 * (n if held == classes else n.sum(keepdims=True)[:held])
     if (np.abs(arrays["second"]) > most[:, None]).any():
         raise GgeurError(
             f"its second moments are absurdly large, or of classes it does not hold (beyond {LARGEST:g} squared a "
-            f"sample)"
+            f"sample)",
+            code="message-moments-too-large",
         )
     message = unpack_message(arrays, center)
     for c in np.flatnonzero(most > 0):
@@ -95,7 +102,7 @@ def checked_noise(arrays: Mapping[str, NDArray[Any]], kind: Covariance, classes:
     """The same of a message with noise in it, which may be anything that is not absurd."""
     _check_numbers(arrays, kind, classes, p)
     if any((np.abs(array) > _MOST_ROWS * LARGEST**2).any() for array in arrays.values()):
-        raise GgeurError("its statistics are absurdly large")
+        raise GgeurError("its statistics are absurdly large", code="message-statistics-too-large")
     return unpack_message(arrays, None)
 
 
@@ -106,9 +113,12 @@ def _check_numbers(arrays: Mapping[str, NDArray[Any]], kind: Covariance, classes
     for key, shape in shapes.items():
         array, name = arrays[key], "second moments" if key == "second" else f"{key}s"
         if array.shape != shape or array.dtype != np.float64:
-            raise GgeurError(f"its {name} have shape {array.shape} and type {array.dtype}, not {shape} and float64")
+            raise GgeurError(
+                f"its {name} have shape {array.shape} and type {array.dtype}, not {shape} and float64",
+                code="message-array-shape",
+            )
         if not np.isfinite(array).all():
-            raise GgeurError(f"its {name} hold NaN or infinite values")
+            raise GgeurError(f"its {name} hold NaN or infinite values", code="message-not-finite")
     return held
 
 
@@ -118,13 +128,17 @@ def checked_sums(arrays: Mapping[str, NDArray[Any]], p: int, samples: int) -> Sa
     """
     packed = arrays.get("sums", np.zeros(0))
     if packed.shape != (p + 2,) or packed.dtype != np.float64 or not np.isfinite(packed).all():
-        raise GgeurError("its sums over samples are not finite numbers, one for each dimension")
+        raise GgeurError(
+            "its sums over samples are not finite numbers, one for each dimension", code="message-sample-sums-invalid"
+        )
     sums = SampleMoments(float(packed[0]), packed[2:], float(packed[1]))
     if sums.samples != samples:
-        raise GgeurError("its sums are not over the samples it announced")
+        raise GgeurError("its sums are not over the samples it announced", code="message-sums-count-mismatch")
     possible = 0 <= sums.square <= LARGEST**2 * p * samples
     if not possible or sums.sum @ sums.sum > (1 + NEGATIVE) * samples * sums.square:
-        raise GgeurError("its sums over samples are absurdly large, or such as no data has")
+        raise GgeurError(
+            "its sums over samples are absurdly large, or such as no data has", code="message-sample-sums-implausible"
+        )
     return sums
 
 
@@ -135,9 +149,14 @@ def checked_right(arrays: Mapping[str, NDArray[Any]], samples: Int, heads: int) 
     """
     right, shape = arrays.get("right", np.zeros(0)), (len(samples), heads, *samples.shape[1:])
     if arrays.keys() != {"right"} or right.shape != shape or right.dtype != np.int64:
-        raise GgeurError(f"its right answers have shape {right.shape} and type {right.dtype}, not {shape} and int64")
+        raise GgeurError(
+            f"its right answers have shape {right.shape} and type {right.dtype}, not {shape} and int64",
+            code="message-correct-shape",
+        )
     if (right < 0).any() or (right > samples[:, None]).any():
-        raise GgeurError("its right answers are negative, or more than the samples it was asked about")
+        raise GgeurError(
+            "its right answers are negative, or more than the samples it was asked about", code="message-correct-range"
+        )
     return right
 
 
@@ -151,23 +170,31 @@ def _check_scatter(m: SiteStatistics, c: int, rounding: float) -> None:
     except np.linalg.LinAlgError:
         if scatter.any() or lift > 0:
             name = f"covariance of class {c}" if m.kind == "per-class" else "covariance"
-            raise GgeurError(f"its {name} is not positive semi-definite, which no data has") from None
+            raise GgeurError(
+                f"its {name} is not positive semi-definite, which no data has", code="message-covariance-not-positive"
+            ) from None
 
 
 def check_leaves(leaves: Sequence[NDArray[Any]], expected: Sequence[Any], what: str) -> None:
     """Raise unless `leaves`, the arrays of a `what`, look like those of `expected` and hold reasonable numbers."""
     if len(leaves) != len(expected):
-        raise GgeurError(f"its {what} has {len(leaves)} arrays, not {len(expected)}")
+        raise GgeurError(f"its {what} has {len(leaves)} arrays, not {len(expected)}", code="message-arrays-number")
     for leaf, like in zip(leaves, expected, strict=True):
         if leaf.shape != tuple(like.shape) or leaf.dtype != like.dtype:
             raise GgeurError(
                 f"its {what} holds an array of shape {leaf.shape} and type {leaf.dtype}, not {tuple(like.shape)} and "
-                f"{like.dtype}"
+                f"{like.dtype}",
+                code="message-array-shape",
             )
         if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
-            raise GgeurError(f"its {what} holds NaN or infinite values (a smaller train.learning_rate may help)")
+            raise GgeurError(
+                f"its {what} holds NaN or infinite values (a smaller train.learning_rate may help)",
+                code="message-not-finite",
+            )
         if leaf.dtype.kind == "f" and leaf.size and float(np.abs(leaf).max()) > LARGEST:
-            raise GgeurError(f"its {what} holds absurdly large values (beyond {LARGEST:g})")
+            raise GgeurError(
+                f"its {what} holds absurdly large values (beyond {LARGEST:g})", code="message-values-too-large"
+            )
 
 
 def check_tree(message: Tree, like: Tree, what: str) -> None:
@@ -177,5 +204,5 @@ def check_tree(message: Tree, like: Tree, what: str) -> None:
     """
     structure: Any = jax.tree.structure(like)
     if jax.tree.structure(message) != structure:
-        raise GgeurError(f"its {what} is not built as this method's messages are")
+        raise GgeurError(f"its {what} is not built as this method's messages are", code="message-structure-mismatch")
     check_leaves(jax.tree.leaves(message), jax.tree.leaves(like), what)

@@ -39,7 +39,8 @@ def tree_to_arrays(tree: Tree, prefix: str = "") -> tuple[Arrays, str]:
         leaf = np.asarray(None) if isinstance(node, tuple) else np.asarray(node)  # a named tuple has lost its names
         if leaf.dtype.hasobject:
             raise GgeurError(
-                f"A method's message holds a {type(node).__name__}; arrays in dictionaries, lists and tuples travel."
+                f"A method's message holds a {type(node).__name__}; arrays in dictionaries, lists and tuples travel.",
+                code="method-message-content",
             )
         arrays[f"{prefix}{len(arrays)}"] = leaf
         return len(arrays) - 1
@@ -71,7 +72,7 @@ def arrays_to_tree(arrays: Mapping[str, NDArray[Any]], shape: str, prefix: str =
     try:
         return build(json.loads(shape))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise GgeurError(f"its message cannot be read ({one_line(error)})") from error
+        raise GgeurError(f"its message cannot be read ({one_line(error)})", code="message-unreadable") from error
 
 
 def save_tree(path: Path, tree: Tree) -> None:

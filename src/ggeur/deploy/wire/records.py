@@ -40,7 +40,9 @@ def from_records(records: "RecordDict") -> tuple[dict[str, Any], Arrays]:
         if not all(isinstance(array, np.ndarray) for array in arrays.values()):  # an .npz would open as one, too
             raise ValueError("its arrays are not arrays")
     except Exception as error:  # whatever a foreign message makes the parsers raise
-        raise GgeurError(f"its message cannot be read ({type(error).__name__}: {error})") from error
+        raise GgeurError(
+            f"its message cannot be read ({type(error).__name__}: {error})", code="message-unreadable"
+        ) from error
     return facts, arrays
 
 

@@ -57,7 +57,7 @@ def linear_head(
 
 def _standard(total: FederationStatistics) -> FederationStatistics:
     if not total.present.any():
-        raise GgeurError("There are no samples at all, so no head can be solved for.")
+        raise GgeurError("There are no samples at all, so no head can be solved for.", code="training-samples-missing")
     return total.standard
 
 

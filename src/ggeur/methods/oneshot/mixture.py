@@ -41,7 +41,9 @@ def mixture(
     @of_the_last
     def solve(total: FederationStatistics, task: Task) -> Params:
         if not total.present.any():
-            raise GgeurError("There are no samples at all, so no head can be solved for.")
+            raise GgeurError(
+                "There are no samples at all, so no head can be solved for.", code="training-samples-missing"
+            )
         units = total.units
         s = total.standard
         means = group_means(s.apart, fill)

@@ -52,7 +52,10 @@ def text_prior(
     def solve(total: FederationStatistics, task: Task) -> Params:
         here = total.present
         if here.sum() < 3:
-            raise Unavailable("text_prior needs samples of three classes at least, to tell what a text is worth.")
+            raise Unavailable(
+                "text_prior needs samples of three classes at least, to tell what a text is worth.",
+                code="classes-too-few",
+            )
         t = task.text_of(prompts, "text-prior").astype(np.float64)
         t = t / np.maximum(np.linalg.norm(t, axis=1, keepdims=True), 1e-12)
         sigma = total.within

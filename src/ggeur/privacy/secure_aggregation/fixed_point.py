@@ -43,7 +43,10 @@ def places(terms: int) -> int:
     """
     bits = 62 - (terms - 1).bit_length()
     if bits < _LEAST_BITS:
-        raise GgeurError(f"A secure aggregation of {terms} sites would keep fewer than {_LEAST_BITS} binary places.")
+        raise GgeurError(
+            f"A secure aggregation of {terms} sites would keep fewer than {_LEAST_BITS} binary places.",
+            code="secure-aggregation-precision-lost",
+        )
     return bits
 
 
@@ -53,13 +56,19 @@ def encode(arrays: Mapping[str, NDArray[Any]], blocks: Sequence[Block], terms: i
     for block in blocks:
         values = np.asarray(arrays[block.name], np.float64)
         if values.shape != block.shape:
-            raise GgeurError(f"the array '{block.name}' has shape {values.shape}, not {block.shape}")
+            raise GgeurError(
+                f"the array '{block.name}' has shape {values.shape}, not {block.shape}", code="site-array-shape"
+            )
         if not np.isfinite(values).all():
-            raise GgeurError(f"the array '{block.name}' holds NaN or infinite values, which cannot be added up")
+            raise GgeurError(
+                f"the array '{block.name}' holds NaN or infinite values, which cannot be added up",
+                code="site-array-not-finite",
+            )
         if values.size and float(np.abs(values).max()) > block.bound:
             raise GgeurError(
                 f"the array '{block.name}' holds values beyond {block.bound:g}, the public bound of a secure "
-                f"aggregation"
+                f"aggregation",
+                code="site-array-beyond-bound",
             )
         whole = np.rint(np.ldexp(values.ravel(), bits - block.exponent)).astype(np.int64)
         vector[at : at + block.size] = whole.view(np.uint64)

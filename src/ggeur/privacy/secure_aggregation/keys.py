@@ -75,14 +75,21 @@ class KnownSites:
         for line in filter(None, (line.partition("#")[0].strip() for line in lines)):
             number, *key = line.split()
             if not number.isdecimal() or int(number) in self._keys:
-                raise GgeurError(f"{path} must name each site once, as `0 ecdsa-sha2-nistp384 AAAA...`, not {line!r}.")
+                raise GgeurError(
+                    f"{path} must name each site once, as `0 ecdsa-sha2-nistp384 AAAA...`, not {line!r}.",
+                    code="roster-line-invalid",
+                )
             try:
                 self._keys[int(number)] = load_ssh_public_key(" ".join(key[:2]).encode())
             except (ValueError, UnsupportedAlgorithm) as error:
-                raise GgeurError(f"{path} has no public key of site {number} that can be read.") from error
+                raise GgeurError(
+                    f"{path} has no public key of site {number} that can be read.", code="roster-key-unreadable"
+                ) from error
             name = hashlib.sha256(key[1].encode()).hexdigest()[:16]
             if name in self.names.values():
-                raise GgeurError(f"{path} has one public key for two sites, which would then be one.")
+                raise GgeurError(
+                    f"{path} has one public key for two sites, which would then be one.", code="roster-key-repeated"
+                )
             self.names[int(number)] = name
 
     def __contains__(self, site: int) -> bool:
@@ -101,13 +108,14 @@ class KnownSites:
             self._keys[site].verify(bytes.fromhex(signature), text, ec.ECDSA(SHA384()))
         except (InvalidSignature, KeyError, ValueError, TypeError, AttributeError) as error:
             raise GgeurError(
-                f"what came as site {site}'s is not signed by the key that the roster has of it"
+                f"what came as site {site}'s is not signed by the key that the roster has of it",
+                code="site-signature-invalid",
             ) from error
 
     def check_keys(self, attempt: Attempt, announced: Mapping[int, Announced]) -> None:
         """Raise unless `announced` are the keys of exactly the sites of `attempt`, each signed by its own."""
         if announced.keys() != set(attempt.sites):
-            raise GgeurError("the keys are not those of the sites of this attempt")
+            raise GgeurError("the keys are not those of the sites of this attempt", code="site-keys-mismatch")
         for site, one in announced.items():
             self.check(site, one.signature, attempt.text("key", site, one.public, one.domains))
 
@@ -123,7 +131,11 @@ def sign(node_key: Path, text: bytes) -> str:
     try:
         key = load_ssh_private_key(content, password=None)
     except (ValueError, TypeError) as error:
-        raise GgeurError(f"{node_key} is no private key that `ggeur federate key` made.") from error
+        raise GgeurError(
+            f"{node_key} is no private key that `ggeur federate key` made.", code="roster-private-key-invalid"
+        ) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise GgeurError(f"{node_key} is no private key that `ggeur federate key` made.")
+        raise GgeurError(
+            f"{node_key} is no private key that `ggeur federate key` made.", code="roster-private-key-invalid"
+        )
     return str(key.sign(text, ec.ECDSA(SHA384())).hex())

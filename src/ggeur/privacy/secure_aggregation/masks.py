@@ -59,7 +59,7 @@ def _pair_key(private: str, public: str, salt: bytes, pair: tuple[int, int]) -> 
         theirs = X25519PublicKey.from_public_bytes(bytes.fromhex(public))
         shared = X25519PrivateKey.from_private_bytes(bytes.fromhex(private)).exchange(theirs)
     except ValueError as error:  # also a point of low order, which would share zeros with everybody
-        raise GgeurError("a site's key for this attempt is none") from error
+        raise GgeurError("a site's key for this attempt is none", code="site-key-invalid") from error
     return _key(shared, salt, f"pair {min(pair)} {max(pair)}")
 
 

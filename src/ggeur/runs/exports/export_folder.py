@@ -43,7 +43,9 @@ def _write(model: Model, folder: Path, more: dict[str, bytes]) -> None:
         **more,
     }
     if folder.exists() and (not folder.is_dir() or {p.name for p in folder.iterdir()} - {*content, ".git"}):
-        raise GgeurError(f"{folder} is a file, or holds other things than an exported model; name a new folder.")
+        raise GgeurError(
+            f"{folder} is a file, or holds other things than an exported model; name a new folder.", code="folder-taken"
+        )
     with cannot(f"write {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
     for name, one in content.items():

@@ -17,7 +17,9 @@ EXPORTED = ("linear", "mlp", "mixture", "blend", "cosine", "adapter", *IMAGES)
 def numbers(model: Model) -> dict[str, NDArray[Any]]:
     """The numbers of a `model` whose head can be exported."""
     if model.head not in EXPORTED:
-        raise GgeurError(f"The head '{model.head}' cannot be exported; {', '.join(EXPORTED)} can.")
+        raise GgeurError(
+            f"The head '{model.head}' cannot be exported; {', '.join(EXPORTED)} can.", code="export-head-unsupported"
+        )
     return {name: np.asarray(leaf) for name, leaf in by_path(model.params).items()}
 
 

@@ -39,12 +39,15 @@ def write_onnx(model: Model, file: Path, encoder: OnnxEncoder | None = None) -> 
         import onnx
         from onnx import TensorProto, helper
     except ImportError as error:
-        raise GgeurError("Writing ONNX needs an extra: pip install 'ggeur[onnx]'.") from error
+        raise GgeurError("Writing ONNX needs an extra: pip install 'ggeur[onnx]'.", code="extra-missing") from error
     arrays = numbers(model)
     tower = None if encoder is None else onnx.load(str(encoder.path))
     opset = _OPSET if tower is None else max(o.version for o in tower.opset_import if o.domain in ("", "ai.onnx"))
     if opset < _OLDEST:
-        raise GgeurError(f"{encoder and encoder.path} is of the ONNX opset {opset}; convert it to {_OLDEST} or newer.")
+        raise GgeurError(
+            f"{encoder and encoder.path} is of the ONNX opset {opset}; convert it to {_OLDEST} or newer.",
+            code="export-opset-too-old",
+        )
     nodes = Nodes(opset, is_double(model, arrays))
     images = model.head in IMAGES
     given = ("pictures" if images else "embeddings") if encoder is None else encoder.output
@@ -69,7 +72,10 @@ def write_onnx(model: Model, file: Path, encoder: OnnxEncoder | None = None) -> 
     del whole.metadata_props[:]
     helper.set_model_props(whole, _said(model))
     if whole.ByteSize() > _MOST:
-        raise GgeurError("Encoder and head together are larger than an ONNX file can be; export the head alone.")
+        raise GgeurError(
+            "Encoder and head together are larger than an ONNX file can be; export the head alone.",
+            code="export-too-large",
+        )
     onnx.checker.check_model(whole)
     write_bytes(file, whole.SerializeToString())
 

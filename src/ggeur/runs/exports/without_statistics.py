@@ -22,7 +22,7 @@ def write_without_statistics(folder: Path, out: Path, *, own: bool = False) -> N
     ledger with their hashes, no receipts and no page. `own` allows a head that is a user's own.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise GgeurError(f"{out} is a file or is not empty; name a new folder with --out.")
+        raise GgeurError(f"{out} is a file or is not empty; name a new folder with --out.", code="folder-taken")
 
     def read() -> tuple[Model, Ledger | None, Sequence[Mapping[str, Any]]]:
         listed = current(folder, LEDGER).exists()
