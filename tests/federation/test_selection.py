@@ -219,7 +219,7 @@ def test_its_sentences_say_what_was_selected_and_why():
     )
     second = by_rule(candidates, Scores(np.array([[0.4] * 4, [0.5] * 4, [0.1] * 4]), weight), "ggeur-limit")
     assert second.sentence(candidates).startswith(
-        "Selected lda: it ranks first and leads the default limit by 10 points with a standard error of 0."
+        "Selected lda: it ranks first and leads the default ggeur-limit by 10 points with a standard error of 0."
     )
     third = by_rule(candidates, Scores(np.array([[0.5] * 4, [0.8, 0.4, 0.8, 0.4], [0.1] * 4]), weight), "ggeur-limit")
     assert "lda leads by 10 points with a standard error of 12, which is not more than one." in third.sentence(
