@@ -7,8 +7,8 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.augment import DrawRule
 from ggeur.core.augmented_sets import BANK_BYTES, AugmentedSet, BankLayout, NoisePlace, training_set
+from ggeur.core.draws import DrawRule
 from ggeur.core.geometry import Geometry
 from ggeur.core.statistics import ClassStatistics
 from ggeur.engine.simulate import Simulation

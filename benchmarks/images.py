@@ -7,8 +7,8 @@ import numpy as np
 from benchmarks.timing import Line, in_turn
 
 from ggeur.core.augmented_sets import AugmentedSet
+from ggeur.core.seeding import batch_order
 from ggeur.engine.image_augmentation import ImageAugmentation
-from ggeur.engine.local import batch_order
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
 from ggeur.engine.training import Training

@@ -1,11 +1,12 @@
 # What `ggeur` offers, and where it lives: types for readers and checkers, and what `__init__.py` loads on first use.
-from .core.augment import DrawRule as DrawRule
 from .core.augment import Prototypes as Prototypes
 from .core.augment import augment as augment
+from .core.draws import DrawRule as DrawRule
 from .core.errors import GgeurError as GgeurError
 from .core.errors import GgeurWarning as GgeurWarning
 from .core.geometry import Geometry as Geometry
 from .core.geometry import similarity as similarity
+from .core.seeding import batch_order as batch_order
 from .core.site_statistics import SiteStatistics as SiteStatistics
 from .core.statistics import ClassStatistics as ClassStatistics
 from .data import partition as partition
@@ -19,6 +20,7 @@ from .experiment.estimator import OneShotClassifier as OneShotClassifier
 from .experiment.fit import fit as fit
 from .experiment.runner import run as run
 from .federation.augmentation import Augmentation as Augmentation
+from .federation.start import first_head as first_head
 from .heads.head import Head as Head
 from .methods.algorithm import ClosedForm as ClosedForm
 from .methods.method import Method as Method

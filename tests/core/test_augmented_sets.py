@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggeur.core.augment import DrawRule, Draws, augment, plan_draws
+from ggeur.core.augment import augment
 from ggeur.core.augmented_sets import AugmentedSet, BankLayout, BankPiece, NoisePlace, augmented_set, training_set
+from ggeur.core.draws import DrawRule, Draws, plan_draws
 from ggeur.core.geometry import Geometry
 from ggeur.core.statistics import ClassStatistics
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ggeur.core.augmented_sets import AugmentedSet
-from ggeur.engine.local import ClientBatch, batch_order, folded_key
+from ggeur.core.seeding import batch_order
+from ggeur.engine.local import ClientBatch, folded_key
 from ggeur.engine.training import steps_per_epoch
 
 sizes, batches = st.integers(1, 40), st.integers(1, 12)

@@ -7,9 +7,9 @@ import pytest
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.low_rank import LowRank
+from ggeur.core.seeding import batch_order
 from ggeur.engine import chunks, client_groups
 from ggeur.engine.chunks import Chunks
-from ggeur.engine.local import batch_order
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.training import LocalOptimiser, Training
 from ggeur.heads import resolve as resolve_head

@@ -11,8 +11,8 @@ import pytest
 
 from ggeur.core.augmented_sets import AugmentedSet
 from ggeur.core.errors import GgeurError
+from ggeur.core.seeding import batch_order
 from ggeur.engine.image_augmentation import ImageAugmentation
-from ggeur.engine.local import batch_order
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
 from ggeur.engine.training import LocalOptimiser, Training

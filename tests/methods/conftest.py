@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from ggeur.core.augmented_sets import AugmentedSet
-from ggeur.core.seeding import stream
+from ggeur.core.seeding import batch_order, stream
 from ggeur.data.table import EmbeddingTable
-from ggeur.engine.local import batch_order, folded_key
+from ggeur.engine.local import folded_key
 from ggeur.engine.simulate import Simulation, State
 from ggeur.engine.stack import Run
 from ggeur.engine.training import LocalOptimiser, Training

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ggeur.core.augmented_sets import AugmentedSet
-from ggeur.engine.local import batch_order
+from ggeur.core.seeding import batch_order
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
 from ggeur.engine.training import Training

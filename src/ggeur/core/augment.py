@@ -11,15 +11,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ggeur.core.augmented_sets import BankPiece
+from ggeur.core.draws import DrawRule, Draws, plan_draws
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.geometry import Geometry, Scale, units_note
 from ggeur.core.statistics import ClassStatistics
-from ggeur.core.types import Bool, Int
+from ggeur.core.types import Int
 from ggeur.core.validate import (
     as_array,
     check_all,
@@ -65,63 +67,6 @@ class Prototypes:
         return cls(np.stack([s.mean for s in found]), np.stack([s.present for s in found]))
 
 
-class Draws(NamedTuple):
-    """The new samples as indices: around which sample (own samples, then prototypes d * C + c), of which class."""
-
-    sample: Int
-    label: Int
-
-
-class DrawRule(NamedTuple):
-    """How many draws a client makes around its own samples (Step 1) and around others' prototypes (Step 2).
-
-    >>> DrawRule(target=500).around_own(np.array([480, 0, 700]))  # a class that it lacks has no sample to draw around
-    array([20,  0,  0])
-    """
-
-    target: int = 2000  # samples that each class a client holds is topped up to
-    per_sample: int | None = None  # N of Algorithm 1, the draws around each own sample, in place of a target
-    per_prototype: int = 500
-    empty_group: Literal["all", "first"] = "all"  # which prototypes a class gets that the client lacks
-
-    def around_own(self, held: Int) -> Int:
-        """Of each class, for a client that has `held` (..., C) samples of it."""
-        extra = np.maximum(self.target - held, 0) if self.per_sample is None else held * self.per_sample
-        return np.where(held > 0, extra, 0)
-
-    def prototypes(self, held: Int, present: Bool) -> Bool:
-        """(..., D, C): which of the prototypes that are `present` are drawn around by who has `held` so many
-        samples.
-        """
-        first = np.cumsum(present, axis=-2) == 1
-        return present & (first | (held > 0)[..., None, :]) if self.empty_group == "first" else present
-
-    def draws(self, held: Int, present: Bool) -> Int:
-        """(..., C): all draws of each class, of one client or many, by what is `held` and `present`, however absurd."""
-        used = np.count_nonzero(self.prototypes(held, present), axis=-2)
-        return np.asarray(self.around_own(held) + used * self.per_prototype)
-
-
-def plan_draws(y: Int, n_classes: int, rule: DrawRule, prototypes: Bool | None = None) -> Draws:
-    """Which draws a client with labels `y` makes by `rule`: class by class, Step 1 and then Step 2.
-
-    Step 1: draw i is around own sample i mod n. Step 2: around each prototype that `prototypes` (D, C) marks, also for
-    classes the client lacks.
-    """
-    if prototypes is None:
-        prototypes = np.zeros((0, n_classes), np.bool_)
-    held = np.bincount(y, minlength=n_classes)
-    own = np.split(np.argsort(y, kind="stable"), np.cumsum(held)[:-1])
-    around, used = rule.around_own(held), rule.prototypes(held, prototypes)
-    samples: list[Int] = []
-    for c in range(n_classes):
-        samples.append(np.resize(own[c], around[c]))  # np.resize repeats in turn: own sample i mod n
-        samples.append(np.repeat(len(y) + np.flatnonzero(used[:, c]) * n_classes + c, rule.per_prototype))
-    sample = np.concatenate(samples) if samples else np.zeros(0, np.int64)
-    labels = np.concatenate([y, np.tile(np.arange(n_classes), len(prototypes))])
-    return Draws(sample, labels[sample])
-
-
 def shape_noise(geometry: Geometry, c: int, n: int, scale: Scale, rng: np.random.Generator) -> NDArray[np.float32]:
     """n vectors beta (Algorithm 1, line 4) for class c: one factorisation, one matrix product."""
     eps = rng.standard_normal((n, geometry.dimension), dtype=np.float32)
@@ -139,7 +84,9 @@ def augment(
     per_prototype: int = 500,
     scale: Scale | None = "sqrt-eigenvalue",
     empty_group: Literal["all", "first"] = "all",
-    seed: int | Sequence[int] | np.random.Generator = 0,
+    seed: int = 0,
+    client: int = 0,
+    drawn_before: ArrayLike | None = None,
 ) -> tuple[NDArray[Any], Int]:
     """One client's augmented set: its own samples first, whole, then the draws of Algorithm 1 (and 2, with prototypes).
 
@@ -155,7 +102,10 @@ def augment(
     scale : "eigenvalue" is the printed beta = sum eps lambda xi; "sqrt-eigenvalue" draws from a Gaussian with the class
         covariance; None adds no noise (the controls).
     empty_group : for a class that the client lacks, draw around "all" prototypes of it, or the "first" only.
-    seed : of the noise; a whole number, several, or a NumPy generator.
+    seed : of the noise, a whole number.
+    client : the client's number, which decides the signs of its noise.
+    drawn_before : draws of each class (C,) by the clients before this one, which took the noise before its own: then
+        this is what `ggeur.run` trains the client on, while its bank of noise does not wrap around. Default: none.
 
     >>> rng = np.random.default_rng(0)
     >>> x, y = rng.normal(size=(30, 4)), np.repeat([0, 1], [25, 5])
@@ -195,6 +145,11 @@ def augment(
         if value is not None or name != "per_sample":
             check_whole(name, value, least=1, most=10**18)
     check_choice("empty_group", empty_group, ("all", "first"))
+    for name, value in (("seed", seed), ("client", client)):
+        check_whole(name, value, least=0)
+    first = np.zeros(n_classes, np.int64)
+    if drawn_before is not None:
+        first = check_labels(drawn_before, None, samples=n_classes, name="drawn_before")
     if scale is not None:
         check_choice("scale", scale, get_args(Scale))
     rule = DrawRule(target, per_sample, per_prototype, empty_group)
@@ -208,12 +163,20 @@ def augment(
     if geometry is not None and scale is not None:
         if scale == "eigenvalue" and (note := units_note(float(geometry.eigenvalues.max(initial=0.0)))):
             warnings.warn(note, GgeurWarning, stacklevel=2)
-        if not isinstance(seed, np.random.Generator):
-            for part in seed if isinstance(seed, list | tuple) else [seed]:
-                check_whole("seed", part, least=0)
-        streams = np.random.default_rng(seed).spawn(n_classes)  # a class's noise does not depend on the others
-        count = np.bincount(draws.label, minlength=n_classes)
-        ends = np.cumsum(count)
-        for c in np.flatnonzero(count):
-            new[ends[c] - count[c] : ends[c]] += shape_noise(geometry, int(c), int(count[c]), scale, streams[c])
+        new += _noise(geometry, scale, draws, seed, client, first)
     return np.concatenate([x, new]), np.concatenate([y, draws.label])
+
+
+def _noise(geometry: Geometry, scale: Scale, draws: Draws, seed: int, client: int, first: Int) -> NDArray[np.float32]:
+    """Return the noise of the draws: of each class, what its bank has from `first` on, with the client's signs."""
+    count = np.bincount(draws.label, minlength=geometry.n_classes)
+    held = np.flatnonzero(count)
+    geometry.require(held)
+    factor_of = np.full(len(count), -1)
+    factor_of[held] = np.arange(len(held))
+    factors = np.array([geometry.factor(int(c), scale) for c in held], np.float32).reshape(
+        -1, *[geometry.dimension] * 2
+    )
+    piece = BankPiece(first, count, first + count)
+    signed = piece.noise_rows(np.zeros_like(count), client, draws.label, seed)
+    return np.sign(signed)[:, None] * piece.noise(factors, factor_of, seed)[np.abs(signed)]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.augment import DrawRule, Draws, plan_draws
+from ggeur.core.draws import DrawRule, Draws, plan_draws
 from ggeur.core.seeding import generator
 from ggeur.core.threads import THREADS
 from ggeur.core.types import Bool, Int

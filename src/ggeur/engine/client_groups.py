@@ -13,11 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.seeding import PREPARE, TRAIN
+from ggeur.core.seeding import PREPARE, TRAIN, batch_order
 from ggeur.core.types import Int, Tree
 from ggeur.engine import trees
 from ggeur.engine.chunks import Chunks
-from ggeur.engine.local import ClientBatch, batch_order, local_training, power_of_two, preparation
+from ggeur.engine.local import ClientBatch, local_training, power_of_two, preparation
 from ggeur.engine.method_head import frozen, heavy
 from ggeur.engine.stack import Run, few_sizes, stack_runs
 from ggeur.engine.training import Training

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ggeur.core.augmented_sets import AugmentedSet
 from ggeur.core.low_rank import LowRank
-from ggeur.core.seeding import VIEWS, generator
+from ggeur.core.seeding import VIEWS
 from ggeur.core.types import Tree
 from ggeur.engine.image_augmentation import ImageAugmentation
 from ggeur.engine.messages import add_messages, check_message
@@ -59,21 +59,6 @@ def folded_key(names: Any) -> jax.Array:
     for name in names[1:]:
         key = jax.random.fold_in(key, name)
     return key
-
-
-def batch_order(seed: int, round_: int, client: int, n: int, steps: int, batch: int) -> NDArray[np.int32]:
-    """Which of its `n` samples `client` takes in each step of a round, (steps * batch,).
-
-    -1 fills up an epoch's last, short batch. The order depends on nothing but these arguments, so an engine that sees
-    one client finds the same as one that sees all.
-    """
-    per_epoch = steps_per_epoch(n, batch)
-    epochs = -(-steps // per_epoch)
-    rng = generator(seed, "order", client, round_)
-    order = np.full((epochs, per_epoch * batch), -1, np.int32)
-    for epoch in order:
-        epoch[:n] = rng.permutation(n)
-    return order.reshape(-1)[: steps * batch]
 
 
 def _rows(array: jax.Array, at: jax.Array) -> jax.Array:

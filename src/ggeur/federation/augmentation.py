@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
-from ggeur.core.augment import DrawRule
 from ggeur.core.augmented_sets import BANK_BYTES
 from ggeur.core.custom import build_custom, load_custom
+from ggeur.core.draws import DrawRule
 from ggeur.core.errors import GgeurError
 from ggeur.core.geometry import Geometry, Scale
 from ggeur.core.hyperparameters import Count, checked

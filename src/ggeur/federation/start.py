@@ -1,11 +1,14 @@
 """Where rounds start from: the first head, random or solved, and how much each client weighs."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
 from ggeur.core.custom import blaming, is_custom
 from ggeur.core.errors import GgeurError
@@ -13,6 +16,7 @@ from ggeur.core.seeding import HEAD, stream
 from ggeur.core.site_statistics import FederationStatistics
 from ggeur.core.types import Float
 from ggeur.heads.head import Head, Params
+from ggeur.heads.linear import torch_linear
 from ggeur.methods.algorithm import ClosedForm, Iterative, Task
 
 
@@ -29,6 +33,20 @@ def random_head(
     own = None if trained is None else trained.method.own
     found = head.init(key, task.dimension, len(task.class_names)) if own is None else own.init(key)
     return jax.tree.map(np.asarray, found)
+
+
+def first_head(dimension: int, n_classes: int, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return the weights (C, p) and intercepts (C,) that all clients of a run begin to train, as `ggeur.run` has them.
+
+    It is a linear layer for embeddings of `dimension` p and `n_classes` C, initialised as torch does, by `seed`.
+
+    >>> w, b = first_head(4, 3)
+    >>> w.shape, b.shape, bool((abs(w) <= 0.5).all())
+    ((3, 4), (3,), True)
+    """
+    key = jax.random.fold_in(jax.random.key(seed), HEAD)
+    w, b = torch_linear(key, dimension, n_classes)
+    return np.asarray(w), np.asarray(b)
 
 
 def one_shot_head(solved: ClosedForm, name: str, total: FederationStatistics, task: Task, seed: int) -> Params:
