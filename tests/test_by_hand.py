@@ -1,4 +1,4 @@
-"""A federation written by hand in NumPy finds the classifiers of `ggeur.run`, and `augment` the sets that runs train on."""
+"""A federation by hand in NumPy finds the classifiers of `ggeur.run`, and `augment` the sets that runs train on."""
 
 import importlib.util
 from pathlib import Path

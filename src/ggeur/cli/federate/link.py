@@ -14,6 +14,7 @@ def link(
     certificates: Annotated[Path, typer.Argument(help="Folder with ca.crt, server.crt and server.key.")],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")] = 8000,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Delete the state: registered sites, runs, messages.")] = False,
 ) -> None:
     """Run a SuperLink on loopback, and before it a door for sites with a certificate."""
     from ggeur.deploy.machines.certificates import AUTHORITY, SERVER, SERVER_KEY
@@ -29,7 +30,7 @@ def link(
             )
     from ggeur.data.files import cannot, lock_file
     from ggeur.deploy.door.listening import bound
-    from ggeur.deploy.machines.link import SUPEREXEC, SUPERLINK, running_link
+    from ggeur.deploy.machines.link import STATE, SUPEREXEC, SUPERLINK, running_link
 
     made, folder = bound(host, port), certificates.absolute() / "link"
 
@@ -44,6 +45,12 @@ def link(
         ExitStack() as door,
         Machines() as machines,
     ):
+        known = (folder / STATE).exists() and not fresh
+        if fresh:
+            for file in folder.glob(f"{STATE}*"):
+                file.unlink()
+        if known:
+            say("Sites and runs of before are known; --fresh begins anew")
         running = door.enter_context(running_link(machines, certificates, folder, made, notice, name="ours"))
         say(f"Sites reach the door at {host}:{running.port}. On this machine, flwr reaches the SuperLink after")
         say(f"export FLWR_HOME={running.home}", soft_wrap=True)

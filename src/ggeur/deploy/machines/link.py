@@ -15,6 +15,7 @@ from ggeur.deploy.machines.loopback import LOOPBACK, Loopback
 from ggeur.deploy.machines.processes import Machines
 
 SUPERLINK, SUPEREXEC = "superlink", "superexec"
+STATE = "state.db"  # registered nodes, runs, and what sites have sent, until a new series of runs begins
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ def running_link(
 ) -> Iterator[Link]:
     """Run a server with the `certificates` of its federation; its door is at the bound socket `made`.
 
-    What it needs on this machine is made in `folder`, which only its user can read. `flwr` knows it by `name`.
+    What it needs on this machine is made in `folder`, which only its user can read. `flwr` knows it by `name`. The
+    SuperLink's state stays there: one that is started again knows its sites.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.chmod(folder, 0o700)
@@ -41,7 +43,7 @@ def running_link(
     address = f"{LOOPBACK}:{port}"
     processes.write_connection(home, name, address, loopback.authority)
     env = processes.environment(home)
-    machines.start(SUPERLINK, processes.superlink_command(loopback, port), env)
+    machines.start(SUPERLINK, processes.superlink_command(loopback, port, folder / STATE), env)
     machines.wait_for_port(SUPERLINK, port)
     machines.start(SUPEREXEC, processes.superexec_command(loopback, address), env)
     keys = (certificates / SERVER, certificates / SERVER_KEY, certificates / AUTHORITY, certificates / REVOKED)

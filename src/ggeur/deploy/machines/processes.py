@@ -70,8 +70,11 @@ def environment(home: Path | None = None) -> dict[str, str]:
     return {**os.environ, **QUIET, **own, "PATH": path}
 
 
-def superlink_command(loopback: Loopback, port: int) -> list[str]:
-    """Return the command of a SuperLink at `port` of loopback that admits registered nodes, and its own user."""
+def superlink_command(loopback: Loopback, port: int, database: Path) -> list[str]:
+    """Return the command of a SuperLink at `port` of loopback that admits registered nodes, and its own user.
+
+    It keeps its state in the file `database`, so that one that is started again knows its nodes.
+    """
     command = [
         sys.executable,
         "-m",
@@ -81,6 +84,8 @@ def superlink_command(loopback: Loopback, port: int) -> list[str]:
         "--port",
         str(port),
         "--enable-supernode-auth",
+        "--database",
+        str(database),
     ]
     return [*command, *loopback.options(), "--disable-runtime-dependency-installation"]
 
