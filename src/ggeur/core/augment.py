@@ -56,7 +56,7 @@ class Prototypes:
 
     @classmethod
     def from_statistics(cls, domains: Sequence[ClassStatistics]) -> Self:
-        """One prototype per class from the merged statistics of each other domain, one of `domains` each."""
+        """Return one prototype per class from each of the `domains`, the merged statistics of the other domains."""
         found = list(check_all("domains", domains, ClassStatistics, "statistics"))
         if not found or len({s.sum.shape for s in found}) > 1:
             raise GgeurError(
@@ -79,31 +79,29 @@ class DrawRule(NamedTuple):
     array([20,  0,  0])
     """
 
-    target: int = 2000  # samples that each class a client holds is topped up to
+    target: int = 2000  # number of samples that each class a client holds is topped up to
     per_sample: int | None = None  # N of Algorithm 1, the draws around each own sample, in place of a target
     per_prototype: int = 500
     empty_group: Literal["all", "first"] = "all"  # which prototypes a class gets that the client lacks
 
     def around_own(self, held: Int) -> Int:
-        """Of each class, for a client that has `held` (..., C) samples of it."""
+        """Return the draws of each class, for a client that has `held` (..., C) samples of it."""
         extra = np.maximum(self.target - held, 0) if self.per_sample is None else held * self.per_sample
         return np.where(held > 0, extra, 0)
 
     def prototypes(self, held: Int, present: Bool) -> Bool:
-        """(..., D, C): which of the prototypes that are `present` are drawn around by who has `held` so many
-        samples.
-        """
+        """Return (..., D, C), which of the `present` prototypes a client with `held` (..., C) samples draws around."""
         first = np.cumsum(present, axis=-2) == 1
         return present & (first | (held > 0)[..., None, :]) if self.empty_group == "first" else present
 
     def draws(self, held: Int, present: Bool) -> Int:
-        """(..., C): all draws of each class, of one client or many, by what is `held` and `present`, however absurd."""
+        """Return (..., C), all draws of each class of one client or many, by what is `held` and `present`."""
         used = np.count_nonzero(self.prototypes(held, present), axis=-2)
         return np.asarray(self.around_own(held) + used * self.per_prototype)
 
 
 def plan_draws(y: Int, n_classes: int, rule: DrawRule, prototypes: Bool | None = None) -> Draws:
-    """Which draws a client with labels `y` makes by `rule`: class by class, Step 1 and then Step 2.
+    """Return the draws that a client with labels `y` makes by `rule`: class by class, Step 1 and then Step 2.
 
     Step 1: draw i is around own sample i mod n. Step 2: around each prototype that `prototypes` (D, C) marks, also for
     classes the client lacks.
@@ -123,7 +121,7 @@ def plan_draws(y: Int, n_classes: int, rule: DrawRule, prototypes: Bool | None =
 
 
 def shape_noise(geometry: Geometry, c: int, n: int, scale: Scale, rng: np.random.Generator) -> NDArray[np.float32]:
-    """n vectors beta (Algorithm 1, line 4) for class c: one factorisation, one matrix product."""
+    """Return n vectors beta (Algorithm 1, line 4) for class c: one factorisation, one matrix product."""
     eps = rng.standard_normal((n, geometry.dimension), dtype=np.float32)
     return np.asarray(eps @ geometry.factor(c, scale).astype(np.float32))
 
@@ -141,14 +139,14 @@ def augment(
     empty_group: Literal["all", "first"] = "all",
     seed: int | Sequence[int] | np.random.Generator = 0,
 ) -> tuple[NDArray[Any], Int]:
-    """One client's augmented set: its own samples first, whole, then the draws of Algorithm 1 (and 2, with prototypes).
+    """Return one client's augmented set: its own samples first, then the draws of Algorithm 1 (and 2, with prototypes).
 
     Parameters
     ----------
     x : the client's samples (n, p), which come first in what is returned.
     y : their labels (n,), whole numbers from 0 on.
     geometry : the global shape of every class; None where no noise is added.
-    target : samples that each class the client holds is topped up to.
+    target : number of samples that each class the client holds is topped up to.
     per_sample : N of Algorithm 1, draws around each own sample, in place of `target`.
     prototypes : other domains' class means: a `Prototypes`, or an array (D, C, p), all present. Default: Step 1 only.
     per_prototype : draws around each of them.

@@ -1,4 +1,4 @@
-"""How a user's own folder of images becomes a set of pictures, with labels or to be labelled."""
+"""Read a user's own folder of images as a set of pictures, with labels or to be labelled."""
 
 from __future__ import annotations
 
