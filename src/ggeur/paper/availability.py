@@ -1,4 +1,4 @@
-"""What this machine lacks for a table of the paper, and the embeddings of those parts for which it lacks nothing."""
+"""The files this machine lacks for a table of the paper, and the embeddings of parts for which it lacks nothing."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +28,7 @@ def part_states(table: Table, data: Path | None, encoder: str = DEFAULT) -> list
 
 
 def missing(part: TablePart, data: Path | None, encoder: str = DEFAULT) -> str:
-    """What this machine lacks to embed a `part`, with native files below `data` and this `encoder`; else nothing."""
+    """Return what this machine lacks to embed a `part` from native files below `data` by this `encoder`, or None."""
     below, wants = root(data), []
     dataset = DATASETS[part.dataset]
     for source in dataset.sources:

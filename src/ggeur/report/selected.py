@@ -1,4 +1,4 @@
-"""What `auto` selected in a run: a line for every seed, beside what the test samples say of it."""
+"""The selections of `auto` in a run: a line for every seed, beside its accuracy on test samples."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
