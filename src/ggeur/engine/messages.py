@@ -40,7 +40,7 @@ def check_message(method: Method, sender: Literal["upload", "prepare"], message:
 
 
 def add_messages(method: Method, messages: Parts, weights: jax.Array) -> Parts:
-    """Return what `method.aggregate` is given: `messages`, stacked over clients, as their `weights` of sum 1 add them up."""
+    """Return the `messages`, stacked over clients, as `weights` of sum 1 add them up for `method.aggregate`."""
     return {part: _added(method.adds[part], stacked, weights) for part, stacked in messages.items()}
 
 
