@@ -11,7 +11,7 @@ def installed(*modules: str) -> bool:
 
 
 def missing_extra(encoder: str) -> str:
-    """Return the extra to install for an encoder of this name; None if it can be used as it is."""
+    """Return the extra to install for an encoder of this name; "" if it can be used as it is."""
     if encoder == "builtin" or encoder.startswith("pixels:"):
         return ""
     extra = "onnx" if encoder.startswith("onnx:") else "hf"
