@@ -73,7 +73,7 @@ class Draws(NamedTuple):
 
 
 class DrawRule(NamedTuple):
-    """How many draws a client makes around its own samples (Step 1) and around others' prototypes (Step 2).
+    """The number of draws a client makes around its own samples (Step 1) and around others' prototypes (Step 2).
 
     >>> DrawRule(target=500).around_own(np.array([480, 0, 700]))  # a class that it lacks has no sample to draw around
     array([20,  0,  0])

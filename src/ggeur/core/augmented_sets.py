@@ -41,7 +41,7 @@ class AugmentedSet(NamedTuple):
 
 @dataclass(frozen=True)
 class BankLayout:
-    """How many rows each class's bank has, and where each client starts in it; row 0 of the whole bank is zero."""
+    """The number of rows in each class's bank, and where each client starts in it; row 0 of the whole bank is zero."""
 
     size: Int  # (C,)
     offset: Int  # (K, C)
@@ -107,7 +107,7 @@ class BankPiece(NamedTuple):
 
 
 class NoisePlace(NamedTuple):
-    """Where a client's draws find their noise."""
+    """The place in the bank where a client's draws find their noise."""
 
     piece: BankPiece
     offset: Int  # (C,) where the client starts in it

@@ -140,7 +140,7 @@ class SiteStatistics(ClassStatistics):
 
 
 class Breakdown(NamedTuple):
-    """What a solver needs of every domain, or of every client, beside the total of all."""
+    """The statistics a solver needs of every domain, or of every client, beside the total of all."""
 
     kind: Covariance
     of: Literal["domain", "client"] = "domain"

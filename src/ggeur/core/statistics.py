@@ -124,7 +124,7 @@ class ClassStatistics:
 
     @property
     def present(self) -> NDArray[np.bool_]:
-        """Which classes have samples; the others' means and covariances are zero and mean nothing."""
+        """Marks (C,) of classes with samples; the others' means and covariances are zero and mean nothing."""
         return self.count > 0
 
     @property

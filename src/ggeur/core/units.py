@@ -60,7 +60,7 @@ class Units(NamedTuple):
 
 
 class SampleMoments(NamedTuple):
-    """What a site sends to find the federation's units: how many samples, their sum, and the sum of their squares."""
+    """Sums that a site sends to find the federation's units: its number of samples, their sum, and that of squares."""
 
     samples: float
     sum: Float  # (p,)

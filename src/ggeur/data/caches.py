@@ -1,4 +1,4 @@
-"""Where ggeur keeps what it can make again: compiled programs, embeddings."""
+"""The folder for what ggeur can make again: compiled programs, embeddings."""
 
 import os
 from pathlib import Path

@@ -62,7 +62,7 @@ def unlabelled(path: Path) -> list[Item]:
 
 
 def is_unlabelled(path: Path) -> bool:
-    """Whether `path` is a picture, or a folder of pictures that are not sorted into folders."""
+    """Return whether `path` is a picture, or a folder of pictures that are not sorted into folders."""
     return path.is_file() or (path.is_dir() and bool(files(path)) and not folders(path))
 
 

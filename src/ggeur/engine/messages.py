@@ -1,4 +1,4 @@
-"""How the clients' messages add up, part by part, as a method says in `adds` and `prepared_adds`."""
+"""The aggregation of clients' messages, part by part, as a method says in `adds` and `prepared_adds`."""
 
 from collections.abc import Mapping
 from typing import Literal, get_args

@@ -38,7 +38,7 @@ class State(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What the caller sees of a round: per run the global head, the mean local loss and who took part."""
+    """The public facts of a round: per run the global head, the mean local loss and who took part."""
 
     state: State
     params: list[Tree]

@@ -21,7 +21,7 @@ from ggeur.methods.algorithm import Iterative
 
 
 class SingleClient(NamedTuple):
-    """What one client trains on."""
+    """The data one client trains on."""
 
     seed: int
     client: int

@@ -1,4 +1,4 @@
-"""How clients train: what a program is compiled for, and the numbers that are only its arguments."""
+"""Training settings: what a program is compiled for, and the numbers that are only its arguments."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple

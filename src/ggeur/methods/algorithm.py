@@ -61,7 +61,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a method is built around numbers that come later; recipes that are equal share their compiled programs."""
+    """A method without its numbers, which come later; recipes that are equal share their compiled programs."""
 
     build: "Callable[..., Method]"
     head: "Head | None"
@@ -149,14 +149,14 @@ class Selection:
 
     @property
     def needs(self) -> Covariance:
-        """What serves every candidate."""
+        """The covariance that serves every candidate."""
         found = largest(c.solved.needs for c in self.candidates)
         assert found is not None
         return found
 
     @property
     def apart(self) -> Breakdown | None:
-        """What serves every candidate, of every domain."""
+        """The covariance by domain that serves every candidate."""
         kind = largest(c.solved.apart.kind for c in self.candidates if c.solved.apart is not None)
         return None if kind is None else Breakdown(kind)
 

@@ -40,7 +40,7 @@ class MethodHead(NamedTuple):
 
 
 class Method(NamedTuple):
-    """What distinguishes a method from FedAvg; see `docs/methods.md` for how to write one.
+    """The parts in which a method differs from FedAvg; see `docs/methods.md` for how to write one.
 
     >>> from ggeur.heads import resolve
     >>> head = resolve("linear")
@@ -92,7 +92,7 @@ class Method(NamedTuple):
 
     @property
     def prepares(self) -> bool:
-        """Whether clients send anything before round 1."""
+        """Return whether clients send anything before round 1."""
         return self.prepare is not Method._field_defaults["prepare"]
 
 

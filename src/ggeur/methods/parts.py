@@ -64,7 +64,7 @@ class LocalWork(NamedTuple):
 
 
 class RoundFacts(NamedTuple):
-    """What the server knows of a round beside its messages; "every" stacks those in the order of `ids`."""
+    """The facts of a round beside its messages; "every" stacks those in the order of `ids`."""
 
     participants: int  # |S|, known when compiling
     ids: jax.Array  # (|S|,) the clients' numbers
@@ -96,7 +96,7 @@ class Prepare(Protocol):
 
 
 class Init(Protocol):
-    """Where a run begins."""
+    """The start of a run."""
 
     def __call__(self, params: Params, prepared: Parts, n_clients: int, /) -> tuple[Tree, Tree]:
         """The server's state, and the state that every client starts with.

@@ -33,7 +33,7 @@ class AbsentRow(NamedTuple):
 
 
 class Column(NamedTuple):
-    """Where a column's numbers come from: a domain, the AVG or STD over them, or one value of what is varied."""
+    """The source of a column's numbers: a domain, the AVG or STD over them, or one value of what is varied."""
 
     label: str
     part: str

@@ -114,7 +114,7 @@ def choose_hyperparameters(choosing: Choosing, result: Result) -> tuple[dict[str
         scored[table.domains[held.samples], table.y[held.samples]] = True
         names = [group_name(table, d, c) for d, c in np.argwhere(scored)]
         score = np.array(
-            [[trials[arm].domains.get(trial, 0.0) for trial in names] for arm in options]
+            [[trials[arm].domains.get(group, 0.0) for group in names] for arm in options]
         )  # none: diverged
         expected = (score @ held.weight(scored)[scored]).round(9)  # equal scores are equal, whatever the order of sums
         which = int(expected.argmax())

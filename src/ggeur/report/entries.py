@@ -135,7 +135,7 @@ def entries(result: Result, experiment: Experiment, reading: Reproduction | None
 
 
 def draws_noise(point: Settings) -> bool:
-    """Whether noise is drawn at a point; of a user's own augmentation nobody knows, as it is not imported."""
+    """Return whether noise is drawn at a point; a custom augmentation is not imported to find out."""
     return not is_custom(point.augment.kind) and point.augment.build().noise is not None
 
 

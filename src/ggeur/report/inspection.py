@@ -50,7 +50,7 @@ def spectra(table: EmbeddingTable) -> tuple[Float, list[str]]:
 
 
 def directions(eigenvalues: Float, share: float) -> Int:
-    """How many of the largest eigenvalues, (C, r) descending, carry this share of each class's variance."""
+    """Return how many of the largest eigenvalues, (C, r) descending, carry this share of each class's variance."""
     total = np.maximum(eigenvalues.sum(axis=1), 1e-300)
     carried = np.cumsum(eigenvalues, axis=1) / total[:, None]
     return np.asarray((carried < share).sum(axis=1) + 1)

@@ -30,29 +30,29 @@ class FittedFolder(NamedTuple):
 
     @property
     def left(self) -> int:
-        """How many sites that took part in the choice are no longer in."""
+        """The number of sites that took part in the selection and have left."""
         return len(set(self.solution.chosen_by) - {e.name for e in self.entries})
 
     @property
     def chosen_by_all(self) -> bool:
-        """Whether those who chose are those who are in."""
+        """Whether the sites of the selection are those of the model."""
         return set(self.solution.chosen_by) == {e.name for e in self.entries}
 
     @property
     def percent(self) -> tuple[tuple[str, ...], Float]:
         """Domains, and the percentage of test samples right in each domain and class (D, C); NaN without samples."""
-        trials = self.model.metrics.get("groups", {})
-        found = np.full((len(trials), len(self.model.class_names)), np.nan)
-        for d, own in enumerate(trials.values()):
+        groups = self.model.metrics.get("groups", {})
+        found = np.full((len(groups), len(self.model.class_names)), np.nan)
+        for d, own in enumerate(groups.values()):
             for c, name in enumerate(self.model.class_names):
                 if name in own:
                     right, samples = own[name]
                     found[d, c] = 100 * right / samples
-        return tuple(trials), found
+        return tuple(groups), found
 
 
 def is_model(folder: Path) -> bool:
-    """Whether it holds a model, and not a run with several."""
+    """Return whether the folder holds a model, and not a run with several."""
     return current(folder, "model.json").is_file() and not (folder / "result.json").exists()
 
 

@@ -1,4 +1,4 @@
-"""Which method to use: their ranks with intervals, their costs, and a sentence with its caveat."""
+"""A ranking of methods: their ranks with intervals, their costs, and a sentence with its caveat."""
 
 import math
 from collections.abc import Sequence
@@ -147,7 +147,7 @@ def recommendation(found: Ranking) -> list[str]:
 
 
 def _significance(found: Ranking, others: Sequence[RankedMethod]) -> str:
-    """Whether the lead of the best over the `others` is significant, in a sentence that begins with a space."""
+    """Return whether the lead of the best over the `others` is significant, as a sentence after a space."""
     if not others:
         return ""
     all_of_them = f"the other {len(others)} methods" if len(others) > 1 else others[0].name

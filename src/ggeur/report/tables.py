@@ -96,7 +96,7 @@ class Comparison(NamedTuple):
         return (min if small else max)(means, default=None) if self.one_task else None
 
     def leads(self, line: Line, column: int) -> bool:
-        """Whether a `line` is the best of its block in a column."""
+        """Return whether a `line` is the best of its block in a column."""
         mean = line.numbers[column].mean
         return mean is not None and mean == self.best(column, line.block)
 
@@ -144,7 +144,7 @@ def row_name(row: Row) -> str:
 
 
 def averaged(trials: Sequence[Trial]) -> str:
-    """Which rounds an accuracy is the mean of, as the end of "percent right"; nothing where there are no rounds."""
+    """Return the rounds an accuracy is the mean of, as the end of "percent right"; "" without rounds."""
     rounds = [len(trial.rounds) for trial in trials if trial.local_steps or len(trial.rounds) > 1]
     if max(rounds, default=0) < 2:
         return ""
