@@ -65,7 +65,7 @@ class SiteStatistics(ClassStatistics):
         return "per-class" if held == len(self.count) else "pooled" if held else "none"
 
     def of_kind(self, kind: Covariance) -> Self:
-        """Return what is sent of per-class statistics: all, second moments summed over classes ("pooled"), or none."""
+        """Return what is sent of per-class statistics by `kind`: all, second moments summed over classes, or none."""
         check_choice("kind", kind, COVARIANCES)
         if kind == "per-class":
             return self

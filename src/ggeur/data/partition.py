@@ -135,7 +135,7 @@ def label_and_domain(
 
 
 def share_matrix(clients: int, n_classes: int, beta: float, *, seed: int = 0) -> NDArray[np.float64]:
-    """Return the `clients` x `n_classes` matrix of Office-Home-LDS: each column is a Dirichlet(`beta`) draw."""
+    """Return the `clients` x `n_classes` matrix of Office-Home-LDS; a column is a Dirichlet(`beta`) draw by `seed`."""
     _check_beta(beta)
     rng = generator(seed, "share-matrix")
     columns = [_dirichlet_shares(rng, beta, clients) for _ in range(n_classes)]
