@@ -73,7 +73,7 @@ def page(tmp_path, table_file):
     return tmp_path / "docs" / "page.md"
 
 
-def trials(table):
+def cells(table):
     """Title and rows of a table in Markdown, as lists of words."""
     title, _, *rows = [[word.strip() for word in line[1:-1].split("|")] for line in table.splitlines()]
     return title, rows
@@ -84,7 +84,7 @@ def test_tables_are_made_from_a_run_and_made_again_the_same(tools, page, table_f
     tables.make(page, table_file.parent, tmp_path / "runs")
     text = page.read_text(encoding="utf-8")
     assert "Words." in text and "old" not in text
-    found = {name: trials(table) for name, table in tables.MARKED.findall(text)}
+    found = {name: cells(table) for name, table in tables.MARKED.findall(text)}
     rows = {tuple(row.settings.values()): row for row in ggeur.Result.load(tmp_path / "runs" / "tiny").rows()}
 
     title, (slow, fast) = found["gain"]
@@ -135,7 +135,7 @@ def test_a_page_of_ours_has_the_tables_that_are_described(tools, page):
     tables.rewritten(text, {table["name"]: "" for table in given["table"]})
     points = {name: tools[0].asked_for(run, page.parent).varied for name, run in given["run"].items()}
     for table in given["table"]:
-        title, rows = trials(shown[table["name"]])
+        title, rows = cells(shown[table["name"]])
         titles, words = tables.outline(table)
         assert (title, [row[: len(words[0])] for row in rows]) == (titles, words), table["name"]
         assert all(len(row) == len(titles) for row in rows), table["name"]

@@ -1,4 +1,4 @@
-"""ggeur: one classifier over sites whose data may not move and does not look alike, aligned by geometry.
+"""ggeur: one image classifier across sites that cannot share their images, even if their data differ.
 
 >>> import ggeur, numpy as np
 >>> x, y = np.random.default_rng(0).normal(size=(60, 8)), np.repeat([0, 1, 2], 20)

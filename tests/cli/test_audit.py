@@ -25,7 +25,7 @@ def test_a_table_at_eighty_columns_and_a_summary_in_words(ggeur, place):
     code, out, _ = ggeur("audit", "t.npz", "--clients", 4)
     assert code == 0 and max(map(len, out.splitlines())) <= 80
     assert "exact" in out and "[b]" in out and "other client" in out
-    assert "The server, from every site's own message: of 12 trials recovers" in out
+    assert "The server, from every site's own message: of 12 groups recovers" in out
     assert ggeur("audit", "t.npz", "--clients", 4)[1] == out  # the same to the letter
 
 
@@ -48,7 +48,7 @@ def test_a_run_is_audited_with_its_own_settings_and_model(ggeur, place):
     assert ggeur("run", "e.toml", "--out", "run")[0] == 0
     code, out, err = ggeur("audit", "run")
     assert code == 0, err
-    assert "pooled statistics" in out and "Another client, from what it is sent to train: of 12 trials is sent" in out
+    assert "pooled statistics" in out and "Another client, from what it is sent to train: of 12 groups is sent" in out
     code, _, err = ggeur("audit", "run", "--covariance", "none")
     assert code == 2 and "A run says itself" in err
 

@@ -90,9 +90,47 @@ def test_sites_join_and_leave_a_model_of_0_1_0(tmp_path):
     assert alone.classes_.tolist() == ["ant", "bee", "cat"]
 
 
-# ---------------------------------------------------------------- of 0.2: a model that keeps the total alone
+# ---------------------------------------------------------------- of 0.2, which had other names
 
-SEALED = Path(__file__).parent / "data" / "0.2.0" / "sealed"
+OLD = Path(__file__).parent / "data" / "0.2.0"
+SEALED = OLD / "sealed"
+GAVE_BY_OLD = read_arrays(OLD / "probabilities.npz")
+
+
+@pytest.mark.parametrize("folder", GAVE_BY_OLD)
+def test_a_model_of_0_2_gives_the_probabilities_it_gave(folder):
+    found = Model.load(OLD / folder).probabilities(EmbeddingTable.load(OLD / "table.npz"))
+    np.testing.assert_allclose(found, GAVE_BY_OLD[folder], rtol=1e-5, atol=1e-7)
+
+
+def test_a_run_of_0_2_has_the_names_of_today(tmp_path):
+    trials = Result.load(OLD / "run").trials
+    assert [trial.method for trial in trials] == ["fedopt", "ggeur-limit", "blend"] * 2
+    assert trials[3].settings == {"train.learning_rate": 0.05, "train.method": "fedopt"}
+    point = Experiment.load(OLD / "run" / "config.toml").points[1]
+    assert (point.train.method, point.train.learning_rate, point.train.batch_size) == ("ggeur-limit", 0.02, 8)
+    assert (point.augment.covariance, point.augment.empty_group) == ("pooled", "first")
+    assert point.method == {"ggeur-limit": {"scale": 2.0}, "fedopt": {"server_learning_rate": 0.2}}
+    copied = Path(shutil.copytree(OLD, tmp_path / "copy")) / "run"
+    again = ggeur_run(Experiment.load(copied / "config.toml"), out=copied, resume=True)
+    assert [trial.avg for trial in again.trials] == [trial.avg for trial in trials]
+    assert write_report([copied], tmp_path / "r.html").stat().st_size > 10_000
+
+
+def test_an_experiment_with_an_old_key_is_told_the_new_one(tmp_path):
+    (tmp_path / "e.toml").write_text('[data]\ntable = "t.npz"\n[train]\nrate = 0.1\n')
+    with pytest.raises(GgeurError, match="'rate' of .train. is called 'learning_rate' now"):
+        Experiment.load(tmp_path / "e.toml")
+
+
+@pytest.mark.parametrize("name", ["model", "means"])
+def test_sites_join_and_leave_a_model_of_0_2(name, tmp_path):
+    shutil.copytree(OLD / name, tmp_path / "model")
+    forget_site(tmp_path / "model", "photo", [])
+    add_site(tmp_path / "model", OLD / "photo.npz", [])
+    found, kept = Model.load(tmp_path / "model").params, read_arrays(OLD / name / "head.npz")
+    for leaf, values in kept.items():
+        np.testing.assert_allclose(found[leaf], values, rtol=1e-5, atol=1e-6)
 
 
 def test_a_sealed_model_of_0_2_predicts_and_says_that_no_site_can_join_or_leave(tmp_path):

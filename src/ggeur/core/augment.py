@@ -58,7 +58,7 @@ class Prototypes:
 
     @classmethod
     def from_statistics(cls, domains: Sequence[ClassStatistics]) -> Self:
-        """One prototype per class from the merged statistics of each other domain, one of `domains` each."""
+        """Return one prototype per class from each of the `domains`, the merged statistics of the other domains."""
         found = list(check_all("domains", domains, ClassStatistics, "statistics"))
         if not found or len({s.sum.shape for s in found}) > 1:
             raise GgeurError(
@@ -68,7 +68,7 @@ class Prototypes:
 
 
 def shape_noise(geometry: Geometry, c: int, n: int, scale: Scale, rng: np.random.Generator) -> NDArray[np.float32]:
-    """n vectors beta (Algorithm 1, line 4) for class c: one factorisation, one matrix product."""
+    """Return n vectors beta (Algorithm 1, line 4) for class c: one factorisation, one matrix product."""
     eps = rng.standard_normal((n, geometry.dimension), dtype=np.float32)
     return np.asarray(eps @ geometry.factor(c, scale).astype(np.float32))
 
@@ -88,14 +88,14 @@ def augment(
     client: int = 0,
     drawn_before: ArrayLike | None = None,
 ) -> tuple[NDArray[Any], Int]:
-    """One client's augmented set: its own samples first, whole, then the draws of Algorithm 1 (and 2, with prototypes).
+    """Return one client's augmented set: its own samples first, then the draws of Algorithm 1 (and 2, with prototypes).
 
     Parameters
     ----------
     x : the client's samples (n, p), which come first in what is returned.
     y : their labels (n,), whole numbers from 0 on.
     geometry : the global shape of every class; None where no noise is added.
-    target : samples that each class the client holds is topped up to.
+    target : number of samples that each class the client holds is topped up to.
     per_sample : N of Algorithm 1, draws around each own sample, in place of `target`.
     prototypes : other domains' class means: a `Prototypes`, or an array (D, C, p), all present. Default: Step 1 only.
     per_prototype : draws around each of them.

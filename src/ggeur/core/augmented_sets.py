@@ -1,10 +1,10 @@
-"""An augmented set need not exist: clients share the class's geometry, so indices into a bank of noise are the set.
+"""Augmented sets, stored as indices into a shared noise bank and materialised per batch.
 
-A sample is `base[sample] + sign * bank[noise]`. Client k takes, of each class, as many consecutive samples of that
-class's bank as it has draws, from where the clients before it stopped. While the bank is as large as all draws together
-no sample serves twice and the law is Algorithm 1's, client by client and across clients; past `BANK_BYTES` (or what one
-client draws, if that is more) the bank wraps around: draws of one client stay distinct, those of different clients may
-then share a noise vector up to its sign.
+A sample is `base[sample] + sign * bank[noise]`. Client k takes, of each class, as many consecutive rows of that class's
+bank as it has draws, from where the clients before it stopped. While the bank is as large as all draws together no row
+serves twice and the law is Algorithm 1's, client by client and across clients; past `BANK_BYTES` (or what one client
+draws, if that is more) the bank wraps around: draws of one client stay distinct, those of different clients may then
+share a noise vector up to its sign.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -20,14 +20,14 @@ from ggeur.core.threads import THREADS
 from ggeur.core.types import Bool, Int
 
 BANK_BYTES = 2**28  # benchmarks/README.md has what sharing costs and what a smaller bank saves
-_BLOCK = 256  # samples drawn from one stream, so that a site can make the few samples it needs
+_BLOCK = 256  # rows drawn from one stream, so that a site can make the few rows it needs
 
 
 class AugmentedSet(NamedTuple):
     """One client's training set as indices; its first `originals` samples are the client's own, without noise."""
 
     sample: NDArray[np.int32]  # into the base: table samples, then prototypes
-    noise: NDArray[np.int32]  # sample of the bank, negative for sign -1; 0 is the zero sample, and no noise
+    noise: NDArray[np.int32]  # row of the bank, negative for sign -1; 0 is the zero row, and no noise
     y: NDArray[np.int32]
     originals: int
 
@@ -41,9 +41,7 @@ class AugmentedSet(NamedTuple):
 
 @dataclass(frozen=True)
 class BankLayout:
-    """How many samples each class's bank has, and where each client starts in it; sample 0 of the whole bank is
-    zero.
-    """
+    """The number of rows in each class's bank, and where each client starts in it; row 0 of the whole bank is zero."""
 
     size: Int  # (C,)
     offset: Int  # (K, C)
@@ -65,14 +63,14 @@ class BankLayout:
 
 
 class BankPiece(NamedTuple):
-    """Consecutive samples of each class's bank: all of them, or those that one client draws."""
+    """Consecutive rows of each class's bank: all of them, or those that one client draws."""
 
-    first: Int  # (C,) sample of the class's bank that comes first here; past the last it goes on at the beginning
+    first: Int  # (C,) row of the class's bank that comes first here; past the last it goes on at the beginning
     length: Int  # (C,)
-    size: Int  # (C,) samples of the class's whole bank
+    size: Int  # (C,) rows of the class's whole bank
 
     def noise_rows(self, offset: Int, client: int, label: Int, seed: int) -> NDArray[np.int32]:
-        """Signed samples of this piece for the draws of a client that starts at `offset` (C,) in it, class by class."""
+        """Return signed rows for the draws of a client that starts at `offset` (C,) in this piece, class by class."""
         first = 1 + np.cumsum(self.length) - self.length
         samples = [
             first[c] + (offset[c] + np.arange(m)) % self.length[c]
@@ -83,7 +81,7 @@ class BankPiece(NamedTuple):
         return np.asarray(sign * np.concatenate([np.zeros(0, np.int64), *samples]), np.int32)
 
     def noise(self, factors: NDArray[np.float32], factor_of: Int, seed: int) -> NDArray[np.float32]:
-        """The piece itself, (1 + sum of lengths, p): a zero sample, then each class's noise vectors in turn.
+        """Return the piece itself, (1 + sum of lengths, p): a zero row, then each class's noise vectors in turn.
 
         `factors` (m, p, p) turn white noise into noise along a shape; `factor_of` (C,) says which is a class's.
         """
@@ -109,7 +107,7 @@ class BankPiece(NamedTuple):
 
 
 class NoisePlace(NamedTuple):
-    """Where a client's draws find their noise."""
+    """The place in the bank where a client's draws find their noise."""
 
     piece: BankPiece
     offset: Int  # (C,) where the client starts in it
@@ -130,7 +128,7 @@ def training_set(
     """The set of a client that holds base samples `own` with labels `y` and draws by `rule`, or not at all.
 
     `present` (D, C) marks the prototypes it may draw around, which lie in the base from `prototypes_at` on. Where the
-    draws' loss is `expected`, there is no bank, and a 1 in place of its sample marks what would be drawn.
+    draws' loss is `expected`, there is no bank, and a 1 in place of its row marks what would be drawn.
     """
     draws = Draws(np.zeros(0, np.int64), np.zeros(0, np.int64))
     if rule is not None:

@@ -1,4 +1,4 @@
-"""What a user may name beside our own things: one of theirs, as package.module:name."""
+"""A user's own method, head, encoder or augmentation, named package.module:name: found, built, and blamed."""
 
 import importlib
 import sys
@@ -12,7 +12,7 @@ from ggeur.core.validate import check_is
 
 
 def is_custom(name: str) -> bool:
-    """Whether `name` is meant as package.module:name, and not as one of ours.
+    """Return whether `name` is meant as package.module:name, and not as one of ours.
 
     >>> is_custom("mine.methods:clipped"), is_custom("fedavg")
     (True, False)
@@ -21,7 +21,7 @@ def is_custom(name: str) -> bool:
 
 
 def load_custom(name: str, what: str, ours: Iterable[str]) -> Callable[..., Any]:
-    """The function that a user's `name` stands for; an error says `what` it was to be, and which are `ours`.
+    """Return the function that a user's `name` stands for; an error says `what` it was to be, and which are `ours`.
 
     A module beside the experiment file is found as `python -m` would find it, from the current folder.
     """
@@ -47,14 +47,14 @@ T = TypeVar("T")
 
 
 def build_custom(name: str, what: str, build: Callable[[], T]) -> T:
-    """`build()`, where what goes wrong in a user's function is said in a sentence that names it."""
+    """Return `build()`; what goes wrong in a user's function becomes a sentence that names it."""
     with blaming(name, what, "cannot be built"):
         return build()
 
 
 @contextmanager
 def blaming(name: str, what: str, went_wrong: str = "failed") -> Iterator[None]:
-    """Within the block, what goes wrong in a user's own is said in a sentence; what is ours goes wrong as it does."""
+    """Turn any error of a custom function within the block into a sentence; errors of ours pass unchanged."""
     try:
         yield
     except GgeurError:
@@ -66,5 +66,5 @@ def blaming(name: str, what: str, went_wrong: str = "failed") -> Iterator[None]:
 
 
 def one_line(error: Exception) -> str:
-    """What a user's code raised, as the end of a sentence."""
+    """Return what a user's code raised, as the end of a sentence."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0].rstrip('.')}"

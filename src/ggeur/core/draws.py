@@ -17,37 +17,35 @@ class Draws(NamedTuple):
 
 
 class DrawRule(NamedTuple):
-    """How many draws a client makes around its own samples (Step 1) and around others' prototypes (Step 2).
+    """The number of draws a client makes around its own samples (Step 1) and around others' prototypes (Step 2).
 
     >>> DrawRule(target=500).around_own(np.array([480, 0, 700]))  # a class that it lacks has no sample to draw around
     array([20,  0,  0])
     """
 
-    target: int = 2000  # samples that each class a client holds is topped up to
+    target: int = 2000  # number of samples that each class a client holds is topped up to
     per_sample: int | None = None  # N of Algorithm 1, the draws around each own sample, in place of a target
     per_prototype: int = 500
     empty_group: Literal["all", "first"] = "all"  # which prototypes a class gets that the client lacks
 
     def around_own(self, held: Int) -> Int:
-        """Of each class, for a client that has `held` (..., C) samples of it."""
+        """Return the draws of each class, for a client that has `held` (..., C) samples of it."""
         extra = np.maximum(self.target - held, 0) if self.per_sample is None else held * self.per_sample
         return np.where(held > 0, extra, 0)
 
     def prototypes(self, held: Int, present: Bool) -> Bool:
-        """(..., D, C): which of the prototypes that are `present` are drawn around by who has `held` so many
-        samples.
-        """
+        """Return (..., D, C), which of the `present` prototypes a client with `held` (..., C) samples draws around."""
         first = np.cumsum(present, axis=-2) == 1
         return present & (first | (held > 0)[..., None, :]) if self.empty_group == "first" else present
 
     def draws(self, held: Int, present: Bool) -> Int:
-        """(..., C): all draws of each class, of one client or many, by what is `held` and `present`, however absurd."""
+        """Return (..., C), all draws of each class of one client or many, by what is `held` and `present`."""
         used = np.count_nonzero(self.prototypes(held, present), axis=-2)
         return np.asarray(self.around_own(held) + used * self.per_prototype)
 
 
 def plan_draws(y: Int, n_classes: int, rule: DrawRule, prototypes: Bool | None = None) -> Draws:
-    """Which draws a client with labels `y` makes by `rule`: class by class, Step 1 and then Step 2.
+    """Return the draws that a client with labels `y` makes by `rule`: class by class, Step 1 and then Step 2.
 
     Step 1: draw i is around own sample i mod n. Step 2: around each prototype that `prototypes` (D, C) marks, also for
     classes the client lacks.

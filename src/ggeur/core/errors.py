@@ -21,7 +21,7 @@ class GgeurError(Exception):
 
 
 class Unavailable(GgeurError):
-    """What is asked for needs what is not there: an arm that does is left out of a run, and the others go on."""
+    """A request needs something that is absent: an arm that needs it is left out of a run, and the others go on."""
 
 
 class GgeurWarning(UserWarning):

@@ -150,7 +150,7 @@ class Geometry:
             )
 
     def factor(self, c: int, scale: Scale) -> Float:
-        """V s(L) V' of class `c`: it turns white noise into noise along the shape, s by `scale` lambda or its root.
+        """Return V s(L) V' of class `c`, from white noise to noise along the shape; `scale`: s is lambda or its root.
 
         With eps in R^p, V s(L) V' eps has the law of sum_m eps_m s(lambda_m) xi_m and does not depend on the
         signs and the basis that the eigensolver happened to choose.
@@ -161,12 +161,12 @@ class Geometry:
         return np.asarray((vectors * (values if scale == "eigenvalue" else np.sqrt(values))) @ vectors.T)
 
     def factors(self, scale: Scale) -> Float:
-        """(C, p, p): those of all classes, by the same `scale`."""
+        """Return the factors of all classes, (C, p, p), by the same `scale`."""
         return np.stack([self.factor(c, scale) for c in range(self.n_classes)])
 
 
 def units_note(largest: float) -> str:
-    """What to say where noise is scaled by lambda, in squared units, and the `largest` is not about 1; else nothing."""
+    """Return a warning where noise is scaled by lambda, in squared units, and the `largest` is not about 1; else ""."""
     if 0.1 <= largest <= 10:
         return ""
     return (
@@ -176,7 +176,7 @@ def units_note(largest: float) -> str:
 
 
 def _eigh(matrices: Float) -> tuple[Float, Float]:
-    """np.linalg.eigh of a stack, matrix by matrix on a few threads of one BLAS thread each.
+    """Return np.linalg.eigh of a stack, matrix by matrix on a few threads of one BLAS thread each.
 
     BLAS gains next to nothing from threads of its own here, and where something else runs they wait for each other:
     several times slower, seen often.
@@ -189,7 +189,7 @@ def _eigh(matrices: Float) -> tuple[Float, Float]:
 
 
 def similarity(a: Geometry, b: Geometry, top: int = 5) -> Float:
-    """S of Eq. 3 between every class of `a` and every class of `b`, (C_a, C_b), over the `top` eigenvectors.
+    """Return S of Eq. 3 between every class of `a` and every class of `b`, (C_a, C_b), over the `top` eigenvectors.
 
     Between 0 and `top`; pairs are compared rank by rank, as the paper writes it.
 
@@ -219,6 +219,6 @@ def similarity(a: Geometry, b: Geometry, top: int = 5) -> Float:
 
 
 def shrunk(sigma: Float, g: float) -> Float:
-    """`sigma` (p, p) moved by the share `g` towards a sphere of the same trace."""
+    """Return `sigma` (p, p) moved by the share `g` towards a sphere of the same trace."""
     p = len(sigma)
     return np.asarray((1 - g) * sigma + g * np.trace(sigma) / p * np.eye(p))

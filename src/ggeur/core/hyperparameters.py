@@ -1,8 +1,8 @@
-"""Parameters that a user gives by name, as under [method.NAME]: their types, and how they are checked.
+"""Hyperparameters that a user gives by name, as under [method.NAME]: their types, and how they are checked.
 
-A thing with parameters is built by a function whose keyword-only arguments they are; what it declares is what is
-checked. A number declared `Traced` is an argument of compiled programs, so that another value compiles nothing anew;
-the function may then not branch on it.
+They are the keyword-only arguments of the function that builds the method; what it declares is what is checked. A
+number declared `Traced` is an argument of compiled programs, so that another value compiles nothing anew; the function
+may then not branch on it.
 """
 
 import inspect
@@ -25,18 +25,18 @@ Traced = Annotated[T, _TRACED]  # as in Traced[Positive]
 
 
 def declared_parameters(build: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """What `build` declares: its keyword-only arguments, by name."""
+    """Return what `build` declares: its keyword-only arguments, by name."""
     return {p.name: p for p in signature(build).parameters.values() if p.kind is p.KEYWORD_ONLY}
 
 
 def positional(build: Callable[..., Any]) -> list[str]:
-    """The names of the arguments that `build` takes by position."""
+    """Return the names of the arguments that `build` takes by position."""
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [p.name for p in signature(build).parameters.values() if p.kind in by_position]
 
 
 def signature(build: Callable[..., Any]) -> inspect.Signature:
-    """What `build` takes; an error where nobody can tell, as of some functions in C."""
+    """Return the signature of `build`; an error where it has none, as some functions in C."""
     try:
         return inspect.signature(build, eval_str=True)
     except Exception as error:  # annotations are a user's code
@@ -54,9 +54,9 @@ def checked(
     *,
     defaults: bool = False,
 ) -> dict[str, Any]:
-    """`given`, converted to the types that `build` declares; unknown names and values are errors about `section`.
+    """Return `given` in the types that `build` declares; unknown names and values are errors about `section`.
 
-    Of `shared`, which is given elsewhere, what `build` declares is taken too, and the rest is for others.
+    What `build` declares of `shared`, which is given elsewhere, is taken too; the rest is for others.
     With `defaults`, what is not given has its default.
     """
     known, elsewhere = declared_parameters(build), shared or {}
@@ -75,7 +75,7 @@ def checked(
 
 
 def is_traced(parameter: inspect.Parameter) -> bool:
-    """Whether it is declared `Traced`, alone or as in `Traced[Positive] | None`."""
+    """Return whether it is declared `Traced`, alone or as in `Traced[Positive] | None`."""
     return _TRACED in _words(parameter.annotation)
 
 

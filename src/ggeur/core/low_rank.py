@@ -11,12 +11,12 @@ from ggeur.core.types import Float
 class LowRank(NamedTuple):
     """T_c = U_c U_c' + s_c I of every class, or one T for all of them."""
 
-    U: Any  # (C or 1, r, p): the columns of U_c, as samples
+    U: Any  # (C or 1, r, p): the columns of U_c, as rows
     s: Any  # (C or 1,)
 
 
 def low_rank(factors: Float, rank: int) -> LowRank:
-    """Of noise that `factors` F (m, p, p) make of white noise, T = F'F, to `rank` directions; exact where that is p.
+    """Reduce T = F'F of the noise that `factors` F (m, p, p) make to `rank` directions; exact where that is p.
 
     The `rank` largest eigenvalues l_i of T are kept, and each of the others becomes their mean s, so that the trace
     stays: U has the columns sqrt(l_i - s) xi_i. All p of them need no eigenvectors, as F' is such a U.

@@ -19,7 +19,7 @@ SHRINKAGE = 0.1  # gamma: K_c - 1 directions never span p dimensions, so part of
 
 
 def class_sums(x: NDArray[Any], y: NDArray[np.int64], n_classes: int) -> tuple[Float, Float]:
-    """Counts (C,) and sums (C, p) of one client's samples, in float64."""
+    """Return counts (C,) and sums (C, p) of one client's samples, in float64."""
     count = np.bincount(y, minlength=n_classes).astype(np.float64)
     total = np.zeros((n_classes, x.shape[1]))
     np.add.at(total, y, x.astype(np.float64))
@@ -29,7 +29,7 @@ def class_sums(x: NDArray[Any], y: NDArray[np.int64], n_classes: int) -> tuple[F
 def covariance_from_means(
     count: NDArray[np.float64], mean: Float, domain: NDArray[np.int64] | None = None, shrinkage: float = SHRINKAGE
 ) -> Float:
-    """(C, p, p) from each client's class counts (K, C) and class means (K, C, p); `domain` (K,) is each client's.
+    """Estimate covariances (C, p, p) from class counts (K, C), class means (K, C, p) and the `domain` (K,) of clients.
 
     A class that too few clients hold takes the estimate pooled over classes. Raises GgeurError where no domain has two
     clients with a common class: then there is no scatter to go by.

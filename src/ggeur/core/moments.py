@@ -12,9 +12,7 @@ from ggeur.core.validate import fits_memory
 
 
 def class_moments(x: NDArray[Any], y: Int, n_classes: int, center: Float) -> tuple[Float, Float, Float]:
-    """Count (C,), sum (C, p) and second moment (C, p, p) about the `center` of samples `x` (n, p) of classes `y`
-    (n,).
-    """
+    """Return count (C,), sum (C, p) and second moment (C, p, p) about `center` of samples `x` (n, p), classes `y`."""
     p = x.shape[1]
     with fits_memory(f"the second moments of {n_classes:,} classes in {p} dimensions"):
         count = np.bincount(y, minlength=n_classes).astype(np.float64)

@@ -6,5 +6,5 @@ from typing import Any
 
 
 def packaged_toml(room: str, name: str) -> dict[str, Any]:
-    """The TOML file `name` (a path) of the `room`, as in packaged_toml("paper", "published.toml")."""
+    """Read the TOML file `name` (a path) of the `room`, as in packaged_toml("paper", "published.toml")."""
     return tomllib.loads((files("ggeur") / room / name).read_text(encoding="utf-8"))

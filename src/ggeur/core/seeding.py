@@ -11,7 +11,7 @@ from ggeur.core.validate import check_whole
 
 
 def generator(seed: int, purpose: str, *names: int | np.integer | str) -> np.random.Generator:
-    """The stream of one purpose and, say, one client: the same wherever it is asked for.
+    """Return the stream of one purpose and, say, one client: the same wherever it is asked for.
 
     >>> a = generator(0, "split", "webcam").integers(100, size=3)
     >>> b = generator(0, "split", "webcam").integers(100, size=3)
@@ -43,9 +43,9 @@ def batch_order(seed: int, round_: int, client: int, n: int, steps: int, batch: 
 
 
 def stream(name: str) -> int:
-    """A stable number for a name (Python's own hash differs from process to process)."""
+    """Return a stable number for a name (Python's own hash differs from process to process)."""
     return zlib.crc32(name.encode())
 
 
-# Of JAX's keys.
+# Purposes of JAX's keys.
 HEAD, TRAIN, PREPARE, AGGREGATE, VIEWS = map(stream, ("head", "train", "prepare", "aggregate", "views"))

@@ -1,7 +1,7 @@
-"""What a site sends in round 0: counts, sums and second moments; of all sites' a federation needs only the total.
+"""The statistics that a site sends in round 0: counts, sums and second moments; a federation needs their total.
 
-Second moments are per class, pooled over the classes, or left out where means suffice. Whatever the kind, messages add
-up, and means and covariances (Eq. 4) are read off the total, as `ClassStatistics` does it for the per-class kind.
+Second moments are per class, pooled over the classes, or left out where means suffice. In each case they add
+up, and means and covariances (Eq. 4) are read off the total, as `ClassStatistics` does it for the per-class case.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ggeur.core.units import Units
 from ggeur.core.validate import check_choice, check_numbers
 
 Covariance = Literal["none", "pooled", "per-class"]
-_ROUNDING = 1e-13  # of a scatter, over the moments that it is a difference of
+_ROUNDING = 1e-13  # rounding of a scatter, over the moments that it is a difference of
 COVARIANCES: tuple[Covariance, ...] = ("none", "pooled", "per-class")  # each holds what those before it hold
 
 
 def largest(kinds: Iterable[Covariance | None]) -> Covariance | None:
-    """The kind that serves all of these; None where nothing is needed.
+    """Return the covariance that serves all of these; None where nothing is needed.
 
     >>> largest(["none", None, "per-class"])
     'per-class'
@@ -35,12 +35,12 @@ def largest(kinds: Iterable[Covariance | None]) -> Covariance | None:
 
 
 def matrices(kind: Covariance, n_classes: int) -> int:
-    """How many second moments a message of that kind holds."""
+    """Return how many second moments statistics with that covariance hold."""
     return {"per-class": n_classes, "pooled": 1, "none": 0}[kind]
 
 
 def statistics_bytes(kind: Covariance | None, n_classes: int, p: int) -> int:
-    """Of a message on its way, if there is one: float64, and of a symmetric matrix its triangle."""
+    """Return the bytes that statistics take on their way: float64, and a triangle for each symmetric matrix."""
     return 0 if kind is None else 8 * (n_classes * (1 + p) + matrices(kind, n_classes) * p * (p + 1) // 2)
 
 
@@ -65,7 +65,7 @@ class SiteStatistics(ClassStatistics):
         return "per-class" if held == len(self.count) else "pooled" if held else "none"
 
     def of_kind(self, kind: Covariance) -> Self:
-        """What is sent of per-class statistics: all, second moments summed over classes (`kind` "pooled"), or none."""
+        """Return what is sent of per-class statistics by `kind`: all, second moments summed over classes, or none."""
         check_choice("kind", kind, COVARIANCES)
         if kind == "per-class":
             return self
@@ -73,7 +73,7 @@ class SiteStatistics(ClassStatistics):
 
     @property
     def covariance(self) -> Float:
-        """(C, p, p), as `ClassStatistics` has it; the message must hold per-class moments."""
+        """(C, p, p), as `ClassStatistics` has it; needs per-class moments."""
         self._require("per-class")
         return super().covariance
 
@@ -85,7 +85,7 @@ class SiteStatistics(ClassStatistics):
             return super().within
         n, p = max(float(self.count.sum()), 1.0), self.dimension
         sigma, least = self.scatter_of(0) / n, _ROUNDING * float(np.trace(self.second[0])) / n
-        if np.trace(sigma) <= least:  # of one sample a class nothing but rounding is left, of either sign: no direction
+        if np.trace(sigma) <= least:  # one sample a class leaves nothing but rounding, of either sign: no direction
             return np.asarray(max(least, np.finfo(np.float64).tiny) / p * np.eye(p))
         return np.asarray((sigma + sigma.T) / 2)
 
@@ -96,7 +96,7 @@ class SiteStatistics(ClassStatistics):
         return np.asarray(self.second[i] - shift.T @ shift)
 
     def about(self, center: ArrayLike) -> Self:
-        """The same with moments about another `center` (p,)."""
+        """Return the same with moments about another `center` (p,)."""
         if self.kind == "per-class":
             return super().about(center)
         center = check_numbers("center", center, (self.dimension,))
@@ -107,19 +107,19 @@ class SiteStatistics(ClassStatistics):
 
     @property
     def units(self) -> Units:
-        """The grand mean, and the root of the mean variance over coordinates; of means alone, the classes' means'."""
+        """The grand mean, and the root of the mean variance over coordinates; where means alone are known, of these."""
         n = float(self.count.sum())
         about = self.about(self.center + self.sum.sum(axis=0) / n)
         squares = np.trace(about.second.sum(axis=0)) if len(self.second) else (about.sum**2 / self._n[:, None]).sum()
         return Units.of(about.center, float(squares) / n / self.dimension)
 
     def in_units(self, units: Units) -> Self:
-        """The message of the same samples in these `units`."""
+        """Return the statistics of the same samples in these `units`."""
         about, s = self.about(units.shift), units.scale
         return replace(about, sum=about.sum / s, second=about.second / s**2, center=np.zeros(self.dimension))
 
     def only(self, classes: Bool) -> Self:
-        """The message of the marked `classes` (C,), the others emptied; pooled moments, which are of all, stay."""
+        """Return the statistics of the marked `classes` (C,), the others emptied; pooled moments stay."""
         second = np.where(classes[:, None, None], self.second, 0.0) if self.kind == "per-class" else self.second
         return replace(
             self, count=np.where(classes, self.count, 0.0), sum=np.where(classes[:, None], self.sum, 0.0), second=second
@@ -140,7 +140,7 @@ class SiteStatistics(ClassStatistics):
 
 
 class Breakdown(NamedTuple):
-    """What a head must have of every domain, or of every client, beside the total of all."""
+    """The statistics a solver needs of every domain, or of every client, beside the total of all."""
 
     kind: Covariance
     of: Literal["domain", "client"] = "domain"
@@ -148,14 +148,14 @@ class Breakdown(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FederationStatistics(SiteStatistics):
-    """The total of all messages and, where a head asks for them, the messages that are kept `apart`."""
+    """The total of all statistics and, where a solver asks for them, those of domains or clients kept `apart`."""
 
     apart: tuple[SiteStatistics, ...] = ()
     domain: tuple[int, ...] = ()  # of each that is kept apart
 
     @classmethod
     def of(cls, messages: Iterable[tuple[int, SiteStatistics]], apart: Breakdown | None = None) -> FederationStatistics:
-        """Add up every client's messages, each with its domain, keeping as much of them as `apart` asks for."""
+        """Add up every client's statistics, each with its domain, keeping as much of them as `apart` asks for."""
         kept: dict[int, tuple[int, SiteStatistics]] = {}
 
         def each() -> Iterator[SiteStatistics]:
@@ -182,13 +182,13 @@ class FederationStatistics(SiteStatistics):
 
     @cached_property
     def standard(self) -> FederationStatistics:
-        """The same in units of its own, about its grand mean: what heads are solved from, kept for the next."""
+        """Return the same in units of its own, about its grand mean: what heads are solved from, kept for the next."""
         return self.in_units(self.units)
 
     def about(self, center: ArrayLike) -> Self:
-        """The same with moments about another `center` (p,), also of what is kept apart."""
+        """Return the same with moments about another `center` (p,), also of what is kept apart."""
         return replace(super().about(center), apart=tuple(part.about(center) for part in self.apart))
 
     def in_units(self, units: Units) -> Self:
-        """The same of samples in these `units`, also of what is kept apart."""
+        """Return the same of samples in these `units`, also of what is kept apart."""
         return replace(super().in_units(units), apart=tuple(part.in_units(units) for part in self.apart))

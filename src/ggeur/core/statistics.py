@@ -1,4 +1,4 @@
-"""What a client shares: per class the count, the sum and the second moment of its embeddings.
+"""The statistics a client shares: per class the count, the sum and the second moment of its embeddings.
 
 The three add up, so the statistics of a federation are the sum of its clients' in any order and any tree, and a
 client that leaves is subtracted again. Means and covariances (Eq. 4 of the paper) are read off the total: the
@@ -31,7 +31,7 @@ from ggeur.core.validate import (
 )
 
 _SAME = "statistics of the same kind"
-_ROUNDING = 1e-9  # of a second moment's trace: an eigenvalue of what is left below minus it is no rounding
+_ROUNDING = 1e-9  # share of a second moment's trace: an eigenvalue of what is left below minus it is no rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +61,12 @@ class ClassStatistics:
         second = check_numbers("second", self.second, (None, p, p))
         if len(second) not in self._moments(len(count)):
             raise GgeurError(
-                f"second holds {len(second)} moments; of {len(count)} classes there must be as many.",
+                f"second holds {len(second)} moments; there must be one for each of {len(count)} classes.",
                 code="statistics-moments-shape",
             )
         if (count < self.least_count).any():
             raise GgeurError(
-                f"count is {count.min():g} for class {int(count.argmin())}; no class has less than none.",
+                f"count is {count.min():g} for class {int(count.argmin())}; a count cannot be negative.",
                 code="statistics-count-negative",
             )
         center = check_numbers("center", self.center, (p,))
@@ -75,12 +75,12 @@ class ClassStatistics:
 
     @staticmethod
     def _moments(n_classes: int) -> tuple[int, ...]:
-        """How many second moments there may be."""
+        """Return how many second moments there may be."""
         return (n_classes,)
 
     @classmethod
     def from_embeddings(cls, x: ArrayLike, y: ArrayLike, n_classes: int, *, center: ArrayLike | None = None) -> Self:
-        """The statistics of one client's samples.
+        """Return the statistics of one client's samples.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class ClassStatistics:
 
     @property
     def present(self) -> NDArray[np.bool_]:
-        """Which classes have samples; the others' means and covariances are zero and mean nothing."""
+        """Marks (C,) of classes with samples; the others' means and covariances are zero and mean nothing."""
         return self.count > 0
 
     @property
@@ -178,11 +178,11 @@ class ClassStatistics:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the statistics to `path` (.npz), whole or not at all: what a site may send by any means it likes.
+        """Write the statistics to `path` (.npz), which a site may send by any means it likes.
 
         The file holds `count` (C,), `sum` (C, p), `second` (C, p, p) and `center` (p,), float64, and nothing else: no
-        sample, no class name. Sums of few samples give samples away, and a class of one sample is that sample; `ggeur
-        audit` says what of a table would be found.
+        sample, no class name. Statistics of few samples reveal samples: a class of one sample is that
+        sample. `ggeur audit` says what an attacker would find of a table.
 
         >>> from tempfile import TemporaryDirectory
         >>> s = ClassStatistics.from_embeddings([[0.0, 1.0], [2.0, 1.0]], [0, 0], 2)
@@ -235,7 +235,7 @@ class ClassStatistics:
 
     @property
     def _slack(self) -> Float:
-        """How far below zero rounding may take an eigenvalue of each scatter."""
+        """Return how far below zero rounding may take an eigenvalue of each scatter."""
         return np.asarray(_ROUNDING * np.trace(self.second, axis1=1, axis2=2))
 
     @property

@@ -19,12 +19,12 @@ _MOST_INFLATED = 1032  # bytes that one deflated byte can give
 
 
 class CannotWrite(GgeurError):
-    """The place, not the request, is at fault: a full disk, a folder that is gone or may not be written."""
+    """The place is at fault, not the request: a full disk, a folder that is gone or may not be written."""
 
 
 @contextmanager
 def cannot(what: str, kind: type[GgeurError] = GgeurError) -> Iterator[None]:
-    """Within the block an OSError ends the sentence "Cannot `what`: ...", which is raised as `kind`."""
+    """End with an OSError of the block the sentence "Cannot `what`: ...", which is raised as `kind`."""
     try:
         yield
     except OSError as error:
@@ -32,14 +32,14 @@ def cannot(what: str, kind: type[GgeurError] = GgeurError) -> Iterator[None]:
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
-    """The file `path` with this `content`, whole or not at all."""
+    """Write `content` to the file `path`, whole or not at all."""
     with write_atomically(path) as file:
         file.write(content)
 
 
 @contextmanager
 def write_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A binary file that appears as `path` when the block ends well, and not at all otherwise."""
+    """Open a binary file that appears as `path` when the block ends well, and not at all otherwise."""
     path = Path(path)
     temporary: Path | None = None
     try:
@@ -62,7 +62,7 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 def read_arrays(
     source: Path | IO[bytes], names: Sequence[str] | None = None, *, of: Path | None = None
 ) -> dict[str, NDArray[Any]]:
-    """The named arrays of an .npz (default: all), never unpickled and never larger than the bytes that are there.
+    """Return the named arrays of an .npz (default: all), never unpickled and never larger than the file's bytes.
 
     `of` names the file where `source` is one that is open already.
     """
@@ -85,7 +85,7 @@ def read_arrays(
 
 
 def array_shape(path: Path, name: str) -> tuple[int, ...]:
-    """The shape that an .npz claims for one of its arrays, without reading it; () for whatever cannot be read."""
+    """Return the shape that an .npz claims for one of its arrays, without reading it; () if it is unreadable."""
     with suppress(Exception), zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
         return tuple(_header(file)[0])
     return ()

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from ggeur.core.errors import GgeurError
 from ggeur.core.types import Float
 
-_BLOCK = 4096  # samples in float64 at once
+_BLOCK = 4096  # samples that are in float64 at once
 _CONSTANT = 1e-13  # variance over mean square, below which there is rounding and no spread
-_SPREADS, _FAR = (0.01, 20.0), 100.0  # usual of embeddings, those of length one included; the mean, in spreads
+_SPREADS, _FAR = (0.01, 20.0), 100.0  # what embeddings usually have, those of length one included; the mean, in spreads
 
 
 class Units(NamedTuple):
-    """What is taken off every sample, and what it is then divided by."""
+    """The shift that is taken off every sample, and the scale that it is then divided by."""
 
     shift: Float  # (p,)
     scale: float
@@ -33,15 +33,15 @@ class Units(NamedTuple):
 
     @classmethod
     def unpack(cls, packed: Float) -> "Units":
-        """From numbers as `pack` makes them."""
+        """Read the numbers that `pack` makes."""
         return cls(packed[1:], float(packed[0]))
 
     def pack(self) -> Float:
-        """(1 + p,): the scale, then the shift."""
+        """Return (1 + p,): the scale, then the shift."""
         return np.append(self.scale, self.shift)
 
     def apply(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        """The samples `x` (n, p) in these units; differences are formed in float64, as large numbers cancel."""
+        """Return the samples `x` (n, p) in these units; differences are formed in float64, as large numbers cancel."""
         made = np.empty(x.shape, np.float32)
         for first in range(0, len(x), _BLOCK):
             some = slice(first, first + _BLOCK)
@@ -49,9 +49,7 @@ class Units(NamedTuple):
         return made
 
     def note(self, whose: str) -> str:
-        """What to say of training on `whose` samples as they are, where their units are far from these; else
-        nothing.
-        """
+        """Return a warning about training on `whose` samples, where their units are far from these; else ""."""
         far = float(np.sqrt(np.mean(self.shift**2))) / self.scale
         if _SPREADS[0] <= self.scale <= _SPREADS[1] and far <= _FAR:
             return ""
@@ -62,7 +60,7 @@ class Units(NamedTuple):
 
 
 class SampleMoments(NamedTuple):
-    """What a site sends to find the federation's units: how many samples, their sum, and the sum of their squares."""
+    """Sums that a site sends to find the federation's units: its number of samples, their sum, and that of squares."""
 
     samples: float
     sum: Float  # (p,)
@@ -70,18 +68,18 @@ class SampleMoments(NamedTuple):
 
     @classmethod
     def of(cls, x: NDArray[Any]) -> "SampleMoments":
-        """Of the samples `x` (n, p)."""
+        """Return those of the samples `x` (n, p)."""
         blocks = (x[first : first + _BLOCK].astype(np.float64) for first in range(0, len(x), _BLOCK))
         return cls(float(len(x)), np.sum(x, axis=0, dtype=np.float64), float(sum((b**2).sum() for b in blocks)))
 
     @classmethod
     def merge(cls, parts: Iterable["SampleMoments"]) -> "SampleMoments":
-        """Those of many sites, `parts`, added up."""
+        """Add up those of many sites, `parts`."""
         samples, total, square = zip(*parts, strict=True)
         return cls(sum(samples), np.sum(total, axis=0), sum(square))
 
     def pack(self) -> Float:
-        """(2 + p,): samples, square, then the sum."""
+        """Return (2 + p,): samples, square, then the sum."""
         return np.concatenate([[self.samples, self.square], self.sum])
 
     @property

@@ -1,4 +1,4 @@
-"""Checks that every door into the core shares, each with a sentence that says what is wrong and where."""
+"""Checks that every public function of the core shares, each with a sentence that says what is wrong and where."""
 
 import os
 import reprlib
@@ -19,21 +19,21 @@ T = TypeVar("T")
 
 
 def check_is(name: str, value: T, kind: type | UnionType, what: str) -> T:
-    """`value`, where it is of a `kind`; else a GgeurError that says `what` it must be."""
+    """Return `value`, where it is of a `kind`; else raise a GgeurError that says `what` it must be."""
     if not isinstance(value, kind):
         raise GgeurError(f"{name} is {reprlib.repr(value)}; it must be {what}.", code="argument-type")
     return value
 
 
 def check_all(name: str, values: Iterable[T], kind: type, what: str) -> Iterator[T]:
-    """Each of `values` in turn, where it is a `kind`; else a GgeurError that says `what` they must be."""
+    """Return each of `values` in turn, where it is a `kind`; else raise a GgeurError that says `what` they must be."""
     if not isinstance(values, Iterable) or isinstance(values, str | bytes):
         raise GgeurError(f"{name} is {reprlib.repr(values)}; it must be a list of {what}.", code="argument-not-list")
     return (check_is(f"One of {name}", value, kind, f"one of several {what}") for value in values)
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
-    """GgeurError unless `value` is one of the `choices`."""
+    """Raise a GgeurError unless `value` is one of the `choices`."""
     if not isinstance(value, str) or value not in choices:
         raise GgeurError(
             f"{name} is {reprlib.repr(value)}; it must be one of {', '.join(choices)}.", code="argument-not-choice"
@@ -41,7 +41,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
 
 
 def check_path(name: str, value: Any) -> Path:
-    """A path, or a GgeurError."""
+    """Return a path, or raise a GgeurError."""
     if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):
         raise GgeurError(
             f"{name} is {reprlib.repr(value)}; it must be a path, as text or a Path.", code="argument-not-path"
@@ -52,7 +52,7 @@ def check_path(name: str, value: Any) -> Path:
 
 
 def check_share(name: str, value: Any) -> float:
-    """A number above 0 and up to 1, or a GgeurError."""
+    """Return a number above 0 and up to 1, or raise a GgeurError."""
     if not isinstance(value, float | int | np.floating) or isinstance(value, bool) or not 0 < value <= 1:
         raise GgeurError(
             f"{name} is {reprlib.repr(value)}; it must be above 0 and at most 1.", code="argument-not-fraction"
@@ -61,7 +61,7 @@ def check_share(name: str, value: Any) -> float:
 
 
 def check_numbers(name: str, value: Any, shape: tuple[int | None, ...]) -> NDArray[np.float64]:
-    """Finite numbers in an array of this `shape`, of which None is any length; else a GgeurError."""
+    """Return finite numbers in an array of this `shape`, where None is any length; else raise a GgeurError."""
     try:
         array = np.asarray(value, np.float64)
     except (TypeError, ValueError) as error:
@@ -82,7 +82,7 @@ def check_numbers(name: str, value: Any, shape: tuple[int | None, ...]) -> NDArr
 
 @contextmanager
 def fits_memory(what: str) -> Iterator[None]:
-    """Within the block, what no memory holds is said in a sentence about `what`."""
+    """Turn a MemoryError of the block into a sentence about `what`."""
     try:
         yield
     except MemoryError as error:
@@ -90,7 +90,7 @@ def fits_memory(what: str) -> Iterator[None]:
 
 
 def check_whole(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
-    """A whole number from `least` to `most`, or a GgeurError."""
+    """Return a whole number from `least` to `most`, or raise a GgeurError."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
         raise GgeurError(
             f"{name} is {reprlib.repr(value)}; it must be a whole number, {least} or more.",
@@ -102,17 +102,17 @@ def check_whole(name: str, value: Any, least: int = 1, most: int | None = None) 
 
 
 def as_array(what: str, value: Any) -> NDArray[Any]:
-    """`value` as an array of any type, or a GgeurError."""
+    """Return `value` as an array of any type, or raise a GgeurError."""
     try:
         return np.asarray(value)
-    except ValueError as error:  # samples of different lengths
+    except ValueError as error:  # entries of different lengths
         raise GgeurError(
-            f"The {what} are ragged: every sample must have the same length.", code="samples-ragged"
+            f"The {what} are ragged: all entries must have the same length.", code="samples-ragged"
         ) from error
 
 
 def check_embeddings(x: ArrayLike, name: str = "x") -> NDArray[Any]:
-    """An (n, p) array of finite floats, or a GgeurError."""
+    """Return an (n, p) array of finite floats, or raise a GgeurError."""
     x = as_array(f"embeddings {name}", x)
     if x.dtype.kind not in "fiu":
         raise GgeurError(f"The embeddings {name} have type {x.dtype}; they must be numbers.", code="embeddings-type")
@@ -131,7 +131,7 @@ def check_embeddings(x: ArrayLike, name: str = "x") -> NDArray[Any]:
 
 
 def check_labels(y: ArrayLike, n_classes: int | None, samples: int | None, name: str = "y") -> NDArray[np.int64]:
-    """`samples` whole numbers in 0..n_classes-1, or a GgeurError; None where nothing says how many there are."""
+    """Return `samples` whole numbers in 0..n_classes-1, or raise a GgeurError; None: any number of them."""
     y = as_array(f"labels {name}", y)
     if y.ndim != 1 or samples not in (None, len(y)):
         raise GgeurError(

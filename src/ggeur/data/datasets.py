@@ -18,7 +18,7 @@ MINI_DIGITS = "mini-digits"  # built in
 
 
 def load(source: str, data: Path | None = None, share: float | None = None) -> ImageSet:
-    """The dataset that `source` names: one of ours, a folder of images, or a user's own function.
+    """Return the dataset that `source` names: one of ours, a folder of images, or a user's own function.
 
     One of ours is looked up in its native files below `data` (default: $GGEUR_DATA), else on the hub; a function is
     package.module:name, () -> ImageSet. `share` of the training pictures replaces the paper's.
@@ -43,7 +43,7 @@ def load(source: str, data: Path | None = None, share: float | None = None) -> I
 
 
 def root(data: Path | None) -> Path | None:
-    """Where native files are looked for: as told, or $GGEUR_DATA."""
+    """Return the folder where native files are looked for: `given`, or $GGEUR_DATA."""
     given = data or (Path(os.environ["GGEUR_DATA"]) if os.environ.get("GGEUR_DATA") else None)
     if given is not None and not given.is_dir():
         raise GgeurError(f"There is no folder {printable(given)} to look for datasets in.", code="folder-missing")
@@ -51,12 +51,12 @@ def root(data: Path | None) -> Path | None:
 
 
 def paper_partition(name: str) -> dict[str, Any]:
-    """[partition] as the paper has it for this dataset; empty for one that the paper does not know."""
+    """Return [partition] as the paper has it for this dataset; empty for one that the paper does not know."""
     return dict(DATASETS[name].partition) if name in DATASETS else {}
 
 
 def find(source: Source, below: Path | None) -> Path | None:
-    """The folder with a source's native files: `below` itself, or one in it under a name that is in use."""
+    """Return the folder with a source's native files: `below` itself, or one in it under a name that is in use."""
     if below is None:
         return None
     named = [child for child in folders(below) if plain_name(child.name) in source.places]

@@ -28,7 +28,7 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset of the paper; `partition` is how its experiments deal it out, `share` what is taken in advance."""
+    """A dataset of the paper; `partition` is that of its experiments, `share` what is taken in advance."""
 
     name: str
     n_classes: int

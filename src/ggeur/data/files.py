@@ -1,4 +1,4 @@
-"""Files of the rooms above `core`: written whole and read without trust, as it has them, and locked."""
+"""Files for the rooms above `core`: its safe reading and writing, and locks."""
 
 from contextlib import ExitStack
 from pathlib import Path

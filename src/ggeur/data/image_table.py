@@ -16,8 +16,8 @@ from ggeur.data.table import EmbeddingTable
 class ImageTable(EmbeddingTable):
     """Samples `x` are pictures (N, S, S, 3) of bytes, kept flat, (N, 3 S S); all else is as an EmbeddingTable has it.
 
-    So whatever deals samples out, picks them and hands them to a head does the same with both. Bytes they stay until a
-    step forms its batch.
+    So whatever partitions samples, picks them and hands them to a head does the same with both. They stay bytes until
+    a step forms its batch.
 
     >>> t = ImageTable(x=np.zeros((4, 32, 32, 3), np.uint8), y=[0, 1, 0, 1])
     >>> t.pixels, t.dimension, t.pictures.shape, t.split(0).x.dtype
@@ -51,10 +51,10 @@ class ImageTable(EmbeddingTable):
 
 
 def load_any(path: str | os.PathLike[str]) -> EmbeddingTable:
-    """The table at `path`, of embeddings or of pictures."""
+    """Load the table at `path`, of embeddings or of pictures."""
     return ImageTable.load(path) if is_image_table(path) else EmbeddingTable.load(path)
 
 
 def is_image_table(path: str | os.PathLike[str]) -> bool:
-    """Whether the file at `path` says that its samples are pictures."""
+    """Return whether the file at `path` says that its samples are pictures."""
     return len(array_shape(Path(path), "x")) == 4

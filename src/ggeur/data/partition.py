@@ -1,6 +1,6 @@
-"""How samples fall to clients: by label (Dirichlet), by domain, or by both at once (Office-Home-LDS).
+"""Partition samples among clients: by label (Dirichlet), by domain, or by both at once (Office-Home-LDS).
 
-Every function returns one sorted array of sample indices per client, never of test samples; client k is known by k.
+Every function returns one sorted array of sample indices per client, never of test samples; client k is the k-th.
 
 >>> [part.tolist() for part in by_domain([0, 0, 1, 1, 1])]
 [[0, 1], [2, 3, 4]]
@@ -28,7 +28,7 @@ def dirichlet(
     test: ArrayLike | None = None,
     seed: int = 0,
 ) -> list[Samples]:
-    """Label skew: of each class every client gets `min_per_class` samples, the rest goes by Dirichlet(beta) shares.
+    """Split by label skew: every client gets `min_per_class` samples of a class, the rest by Dirichlet(beta) shares.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def by_domain(
     test: ArrayLike | None = None,
     seed: int = 0,
 ) -> list[Samples]:
-    """Domain skew: client k holds `share` of all samples of domain k, drawn from its training samples.
+    """Split by domain: client k holds `share` of all samples of domain k, drawn from its training samples.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def by_domain(
 def label_and_domain(
     y: ArrayLike, domain: ArrayLike, beta: float = 0.1, *, test: ArrayLike | None = None, seed: int = 0
 ) -> list[Samples]:
-    """Both skews at once (Office-Home-LDS): client k holds, of domain k's class c, the share M[k, c].
+    """Split by label and domain (Office-Home-LDS): client k holds, of domain k's class c, the share M[k, c].
 
     M is clients x classes; its columns are Dirichlet(beta) and sum to 1. What a client does not take is left unused,
     as in the paper's constructor.
@@ -135,7 +135,7 @@ def label_and_domain(
 
 
 def share_matrix(clients: int, n_classes: int, beta: float, *, seed: int = 0) -> NDArray[np.float64]:
-    """The `clients` x `n_classes` matrix of Office-Home-LDS: each column is one Dirichlet(`beta`) draw, by `seed`."""
+    """Return the `clients` x `n_classes` matrix of Office-Home-LDS; a column is a Dirichlet(`beta`) draw by `seed`."""
     _check_beta(beta)
     rng = generator(seed, "share-matrix")
     columns = [_dirichlet_shares(rng, beta, clients) for _ in range(n_classes)]
@@ -149,7 +149,7 @@ def _dirichlet_shares(rng: np.random.Generator, beta: float, clients: int) -> ND
 
 
 def _whole_shares(shares: NDArray[np.float64], total: int) -> Samples:
-    """`total` things by `shares`, in whole numbers that add up: the largest remainders get one more."""
+    """Split `total` by `shares` into whole numbers that add up: the largest remainders get one more."""
     exact = shares * total
     count = np.floor(exact).astype(np.int64)
     short = total - int(count.sum())

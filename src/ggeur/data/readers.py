@@ -1,4 +1,4 @@
-"""How a user's own folder of images becomes a set of pictures, with labels or to be labelled."""
+"""Read a user's own folder of images as a set of pictures, with labels or to be labelled."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def unlabelled(path: Path) -> list[Item]:
 
 
 def is_unlabelled(path: Path) -> bool:
-    """Whether `path` is a picture, or a folder of pictures that are not sorted into folders."""
+    """Return whether `path` is a picture, or a folder of pictures that are not sorted into folders."""
     return path.is_file() or (path.is_dir() and bool(files(path)) and not folders(path))
 
 

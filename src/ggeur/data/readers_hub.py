@@ -13,7 +13,7 @@ from ggeur.data.image_set import DomainPictures, Item, Part, Picture, Split
 
 
 class Hub(NamedTuple):
-    """Where a dataset is on the hub and what its columns and splits are called."""
+    """The id of a dataset on the hub, and the names of its columns and splits."""
 
     id: str
     image: str = "image"

@@ -49,7 +49,7 @@ def mnist(folder: Path) -> Domain:
 
 
 def has_mnist(folder: Path) -> bool:
-    """Whether all four idx files are in this folder."""
+    """Return whether all four idx files are in this folder."""
     stems = [f"{part}-{kind}" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
     return all(_mnist_file(folder, stem) for stem in stems)
 
@@ -79,7 +79,7 @@ def syn(folder: Path) -> Domain:
 
 
 def has_syn(folder: Path) -> bool:
-    """Whether Synthetic Digits are in this folder, which only its name tells apart where they are images."""
+    """Return whether Synthetic Digits are in this folder; where they are images only its name says so."""
     return _has_syn_mat(folder) or (plain_name(folder.name) in _SYN_FOLDERS and all(_syn_halves(folder)))
 
 

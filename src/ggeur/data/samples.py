@@ -1,6 +1,4 @@
-"""Samples that a model is to label: embeddings with the names of their pictures, and labels only where there are
-some.
-"""
+"""Samples that a model is to label: embeddings with the names of their pictures, and labels where there are some."""
 
 import json
 import os
@@ -21,7 +19,7 @@ from ggeur.data.table import EmbeddingTable
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Embeddings `x` (N, p); `names` of the pictures and `labels` (names of classes) are N each, or none at all.
+    """Embeddings `x` (N, p); `names` of the pictures and `labels` (names of classes): N each, or none.
 
     `meta` is what a table says of the encoder.
     """

@@ -1,7 +1,7 @@
 """SVHN as the benchmark reads it, to explain its column.
 
-Its loader hands Pillow a picture with the colours first, (3, 32, 32), as if it were samples of RGB. Older versions of
-Pillow take that for a picture 32 wide and 3 high, whose bytes are the first 288 of the red plane, nine of its samples;
+Its loader hands Pillow a picture with the colours first, (3, 32, 32), as if it were rows of RGB. Older versions of
+Pillow take that for a picture 32 wide and 3 high, whose bytes are the first 288 of the red plane, nine of its rows;
 the loader then stretches it to 32 x 32. Newer versions refuse.
 """
 
@@ -19,7 +19,7 @@ _SIDE = 32
 
 
 def garbled(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """What the benchmark makes of a picture (32, 32, 3)."""
+    """Return what the benchmark makes of a picture (32, 32, 3)."""
     from PIL import Image
 
     read = np.ascontiguousarray(picture.transpose(2, 0, 1)).ravel()[: 3 * _SIDE * 3].reshape(3, _SIDE, 3)
@@ -27,7 +27,7 @@ def garbled(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def as_benchmark(images: ImageSet) -> ImageSet:
-    """The same pictures, those of the domain svhn garbled."""
+    """Return the same pictures, those of the domain svhn garbled."""
     if "svhn" not in images.domain_names:
         raise GgeurError(
             '[data] svhn = "as-benchmark" is for a dataset with the domain svhn, such as digits.',

@@ -20,8 +20,8 @@ from ggeur.core.seeding import generator
 from ggeur.core.validate import as_array, check_embeddings, check_is, check_labels, check_path
 from ggeur.data.files import read_arrays, write_atomically
 
-TRAIN_SHARE = 0.7  # of each domain, where a table brings no test mask of its own
-FIRST_TEXT = "single"  # what a set of text that has no name is called
+TRAIN_SHARE = 0.7  # share of each domain that is tested, where a table brings no test mask
+FIRST_TEXT = "single"  # the name of a set of text that has none
 _ARRAYS = ("x", "y", "domain", "test", "class_names", "domain_names", "text", "text_names", "path", "meta")
 
 
@@ -123,15 +123,14 @@ class EmbeddingTable:
         return self.domain
 
     def subset(self, samples: ArrayLike) -> Self:
-        """The table of these `samples` (indices or a mask), with the same classes and domains."""
+        """Return the table of these `samples` (indices or a mask), with the same classes and domains."""
         samples = as_array("samples", samples)
         samples = samples if samples.size else np.zeros(0, np.int64)  # [] is of floats to numpy
         if samples.ndim != 1 or not (
             samples.shape == (len(self),) if samples.dtype == np.bool_ else samples.dtype.kind in "iu"
         ):
             raise GgeurError(
-                f"samples has shape {samples.shape} of {samples.dtype}; it must be sample numbers, or a mask of all "
-                f"samples.",
+                f"samples has shape {samples.shape} of {samples.dtype}; it must be indices, or a mask of all samples.",
                 code="sample-selection-invalid",
             )
         if samples.dtype != np.bool_ and ((samples < -len(self)) | (samples >= len(self))).any():
@@ -144,7 +143,7 @@ class EmbeddingTable:
         return replace(self, x=self.x[samples], y=self.y[samples], domain=self.domains[samples], test=test, path=path)
 
     def split(self, seed: int) -> Self:
-        """This table with a test mask: its own, or 70/30 within each domain, drawn by `seed`.
+        """Return this table with a test mask: its own, or 70/30 within each domain, drawn by `seed`.
 
         The permutation depends on the seed and the domain's name alone, so a site that holds one domain finds the
         same split as a simulation that holds all.
@@ -161,7 +160,7 @@ class EmbeddingTable:
         return split
 
     def fingerprint(self) -> str:
-        """A hash of everything that a result depends on: embeddings, labels, domains, mask, names and text."""
+        """Return a hash of everything that a result depends on: embeddings, labels, domains, mask, names and text."""
         digest = hashlib.sha256(json.dumps([self.class_names, self.domain_names]).encode())
         text: list[NDArray[Any] | None] = [*self.text.values()] or [None]
         if tuple(self.text) not in ((), (FIRST_TEXT,)):  # as tables were before text had names

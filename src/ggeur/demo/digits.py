@@ -9,7 +9,7 @@ module, so accuracies on it say nothing about those data sets and compare with n
 - `clutter`: sans-serif fonts in colour on blurred, patchy colours, neighbouring digits in view, as in SVHN.
 - `texture`: a simulated pen's strokes, which invert the coloured texture they lie on; in the place of SYN.
 
-No two domains share a scan, a font or a pen, so no test row of one is a training row of another in disguise.
+No two domains share a scan, a font or a pen, so no test sample of one is a training sample of another.
 Within `typeset`, `clutter` and `texture`, training and test samples share the fonts and the ways of writing.
 
 >>> digits = images()

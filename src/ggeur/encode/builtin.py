@@ -61,7 +61,7 @@ class BuiltinEncoder(Encoder):
         return np.concatenate([_channels(prepared, scale) for scale in _SCALES], axis=1)
 
     def encode(self, images: Sequence[Image] | NDArray[np.uint8]) -> FloatArray:
-        """Embeddings (N, dimension) of bytes, (N, H, W, 3) or (N, H, W), of at least 8 pixels a side."""
+        """Return embeddings (N, dimension) of bytes, (N, H, W, 3) or (N, H, W), of at least 8 pixels a side."""
         if isinstance(images, Sequence):
             return super().encode(images)
         _check(images)
@@ -103,7 +103,7 @@ def _to_grey(images: NDArray[np.uint8]) -> FloatArray:
 
 
 def _channels(grey: FloatArray, scale: _Scale) -> FloatArray:
-    """Energy of each orientation in each cell at one scale, (n, cells^2 * orientations)."""
+    """Return the energy of each orientation in each cell at one scale, (n, cells^2 * orientations)."""
     smooth, slope = _gaussian(scale.sigma)
     across, down = smooth @ grey @ slope.T, slope @ grey @ smooth.T
     strength = np.sqrt(across**2 + down**2)
@@ -125,7 +125,7 @@ def _channels(grey: FloatArray, scale: _Scale) -> FloatArray:
     return np.asarray(np.sqrt(energy + floor) - np.sqrt(floor))
 
 
-# Every linear step is separable: a small matrix, applied to the samples and columns of a whole batch.
+# Every linear step is separable: a small matrix, applied to the rows and columns of a whole batch.
 
 
 def _resize(size: int) -> FloatArray:

@@ -26,7 +26,7 @@ from ggeur.encode.encoder import Encoder
 
 
 def digest_of(picture: Picture) -> bytes:
-    """What an image is known by: its file's bytes, or its pixels with their shape."""
+    """Return the digest an image is known by: of its file's bytes, or its pixels with their shape."""
     if isinstance(picture, bytes):
         return hashlib.sha256(picture).digest()
     return hashlib.sha256(f"{picture.shape}".encode() + np.ascontiguousarray(picture).tobytes()).digest()
@@ -82,6 +82,6 @@ class EmbeddingCache:
 
 
 def _checksums(records: NDArray[Any]) -> NDArray[np.uint32]:
-    """Of every record, all but its last field."""
+    """All but the last field of every record."""
     samples = np.asarray(records).view(np.uint8).reshape(len(records), -1)[:, :-4]
     return np.array([zlib.crc32(sample.tobytes()) for sample in samples], np.uint32)

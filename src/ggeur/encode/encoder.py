@@ -1,4 +1,4 @@
-"""What an encoder is, and which one a name stands for."""
+"""The protocol of encoders, and the encoder that a name stands for."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ class Encoder(Protocol):
     weights_hash: str
 
     def prepare(self, image: Image) -> FloatArray:
-        """What `forward` wants of one RGB `image`."""
+        """Return what `forward` takes of one RGB `image`."""
         ...
 
     def forward(self, prepared: FloatArray) -> FloatArray:
-        """Embeddings (N, dimension) of N `prepared` images."""
+        """Return embeddings (N, dimension) of N `prepared` images."""
         ...
 
     def encode(self, images: Sequence[Image] | NDArray[np.uint8]) -> FloatArray:
-        """Embeddings (N, dimension) of `images`, each of its own size."""
+        """Return embeddings (N, dimension) of `images`, each of its own size."""
         return self.forward(np.stack([self.prepare(image) for image in images]))
 
 
 def about(encoder: Encoder) -> dict[str, str]:
-    """What a table says of the `encoder` that made it."""
+    """Return what a table says of the `encoder` that made it."""
     return {"encoder": encoder.name, "weights": encoder.weights_hash, "preprocessing": encoder.preprocessing}
 
 
@@ -66,12 +66,12 @@ class TextEncoder(Protocol):
     has_text: bool
 
     def encode_text(self, class_names: Sequence[str], templates: Sequence[str]) -> FloatArray:
-        """(C, dimension): the mean over templates of each class's prompt, of unit length."""
+        """Return (C, dimension), the mean over templates of each class's prompt, of unit length."""
         ...
 
 
 def is_custom_encoder(name: str) -> bool:
-    """Whether `name` is a user's own, package.module:name, and neither onnx:PATH nor pixels:SIZE nor a folder."""
+    """Return whether `name` is a custom encoder, package.module:name, and not onnx:PATH, pixels:SIZE or a folder."""
     ours = name.startswith(("onnx:", "pixels:"))
     return is_custom(name) and not ours and not os.path.dirname(name) and not Path(name).is_dir()
 
@@ -96,7 +96,7 @@ def _own(name: str) -> Encoder:
 
 
 def load_encoder(name: str = DEFAULT, *, normalize: bool = False, **preprocessing: Any) -> Encoder:
-    """The encoder `name` stands for: builtin, onnx:PATH, a Hugging Face name or folder, or a user's own function.
+    """Return the encoder `name` stands for: builtin, onnx:PATH, a Hugging Face name or folder, or a custom function.
 
     `pixels:SIZE` keeps the pictures themselves. The function is package.module:name, () -> Encoder. `normalize` scales
     embeddings to unit length. `preprocessing` (size, resize, interpolation, mean, std) is for ONNX files, which do not
@@ -150,5 +150,5 @@ def load_encoder(name: str = DEFAULT, *, normalize: bool = False, **preprocessin
 
 
 def unit_rows(x: FloatArray) -> FloatArray:
-    """Each sample scaled to length 1."""
+    """Return each embedding scaled to length 1."""
     return np.asarray(x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12), np.float32)

@@ -1,4 +1,4 @@
-"""Which extra an encoder needs, and whether it is installed; nothing of it is imported to say so."""
+"""The extra that an encoder needs, and whether it is installed; neither imports it."""
 
 from importlib.util import find_spec
 
@@ -6,12 +6,12 @@ EXTRAS = {"hf": ("torch", "transformers", "PIL"), "onnx": ("onnxruntime", "PIL")
 
 
 def installed(*modules: str) -> bool:
-    """Whether all these modules are installed."""
+    """Return whether all these modules are installed."""
     return all(find_spec(module) for module in modules)
 
 
 def missing_extra(encoder: str) -> str:
-    """The extra that is to be installed for an encoder of this name; nothing if it can be used as it is."""
+    """Return the extra to install for an encoder of this name; "" if it can be used as it is."""
     if encoder == "builtin" or encoder.startswith("pixels:"):
         return ""
     extra = "onnx" if encoder.startswith("onnx:") else "hf"

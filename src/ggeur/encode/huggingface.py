@@ -87,7 +87,7 @@ class HuggingFaceEncoder(Encoder):
         return unit_rows(np.stack(samples))
 
     def _hash(self) -> str:
-        """Of the tensors that make an image embedding, so that a file's format or name does not matter."""
+        """Return a hash of the tensors that make an image embedding; a file's format or name does not matter."""
         digest = hashlib.sha256()
         for name, tensor in sorted(self._model.state_dict().items()):
             if not name.startswith("text_"):

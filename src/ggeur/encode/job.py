@@ -23,7 +23,7 @@ from ggeur.encode.prompts import Prompts, prompt_sets
 from ggeur.encode.reading import cannot_read, read_ahead, read_item
 
 BATCH = 64
-OnBatch = Callable[[int, int], None]  # images done, and how many of them were computed just now
+OnBatch = Callable[[int, int], None]  # images done, how many of them were computed just now
 
 
 class EmbeddingResult(NamedTuple):
@@ -34,7 +34,7 @@ class EmbeddingResult(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Embeddings `x` (n, p) of the items at `samples`, and the others, which could not be read, with the reason."""
+    """Embeddings `x` (n, p) of the items at `samples`, and the unreadable others with the reason."""
 
     x: FloatArray
     samples: NDArray[np.int64]
@@ -42,7 +42,7 @@ class Encoded(NamedTuple):
 
 
 class Unkept(dict[bytes, FloatArray]):
-    """In place of a cache: embeddings that are forgotten with it."""
+    """A store in memory, in place of a cache."""
 
     def put(self, digests: Sequence[bytes], x: FloatArray) -> None:
         """As a cache has it."""
@@ -50,7 +50,7 @@ class Unkept(dict[bytes, FloatArray]):
 
 
 class _PreparedPicture(NamedTuple):
-    """What a reading thread makes of a picture: its digest and, unless the cache has it, the encoder's input."""
+    """Return what a reading thread makes of a picture: its digest and, unless the cache has it, the encoder's input."""
 
     digest: bytes
     prepared: FloatArray | None
@@ -66,12 +66,12 @@ def embed(
     cache: Path | None = None,
     on_batch: OnBatch | None = None,
 ) -> EmbeddingResult:
-    """The pictures of `images` as an EmbeddingTable, by this `encoder`, `batch` of them at a time.
+    """Return the pictures of `images` as an EmbeddingTable, by this `encoder`, `batch` of them at a time.
 
     Finished batches are kept in the cache at once, so that a run that was interrupted goes on where it stopped, and a
     second one does not call the encoder. A picture that cannot be read is an error, or with `skip_unreadable` is
     left out and listed. `prompts`, by name, are for an encoder with a text tower; each gives the table a set of text
-    (default: the usual ones). `cache` is another folder than the usual one; `on_batch` is told how far it is. The
+    (default: the usual ones). `cache` is another folder than the usual one; `on_batch` is told the progress. The
     encoder `pixels` gives an ImageTable, and is not cached.
     """
     if prompts and not _speaks(encoder):
@@ -95,7 +95,7 @@ def encode_items(
     skip_unreadable: bool = False,
     on_batch: OnBatch | None = None,
 ) -> Encoded:
-    """The pictures `items` through the `encoder`, but for those that the `store` has; the rest as of `embed`."""
+    """Embed the pictures `items`, but for those that the `store` has; the other parameters are those of `embed`."""
     if batch < 1:
         raise GgeurError(f"The batch is {batch}; it must be at least 1.", code="encoder-batch-invalid")
     digests: list[bytes | None] = []  # None: unreadable
@@ -139,7 +139,7 @@ def encode_items(
 def _image_table(
     images: ImageSet, encoder: Pixels, batch: int, skip_unreadable: bool, on_batch: OnBatch | None
 ) -> EmbeddingResult:
-    """The pictures themselves, which are quicker read again than kept twice."""
+    """Return the pictures themselves, which are quicker read again than kept twice."""
     x = np.empty((len(images), encoder.side, encoder.side, 3), np.uint8)
     samples: list[int] = []
     unreadable: list[str] = []
@@ -213,7 +213,7 @@ def _table(
 
 
 def _columns(x: NDArray[Any], samples: NDArray[np.int64], images: ImageSet, encoder: Encoder) -> dict[str, Any]:
-    """A table's, of the pictures `samples`, whose embeddings are `x`."""
+    """Return the table's arrays for the pictures `samples`, whose embeddings are `x`."""
     return {
         "x": x,
         "y": images.y[samples],

@@ -96,7 +96,7 @@ def _signature(session: Any, path: Path) -> tuple[str, str, int, int | None, int
 
 
 def _hash(path: Path) -> str:
-    """Of the model file and of the weights that large exports keep beside it."""
+    """Return a hash of the model file and of the weights that large exports keep beside it."""
     digest = hashlib.sha256()
     for part in (path, path.with_name(path.name + ".data"), path.with_name(path.name + "_data")):
         if part.is_file():

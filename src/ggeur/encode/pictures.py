@@ -15,9 +15,9 @@ class Unreadable(GgeurError):
 
 
 def to_rgb(picture: Picture, *, most: int | None = None, formats: tuple[str, ...] | None = None) -> NDArray[np.uint8]:
-    """RGB pixels (H, W, 3): turned upright as EXIF says, CMYK converted, grey and 16-bit spread over 0..255.
+    """Return RGB pixels (H, W, 3): turned upright as EXIF says, CMYK converted, grey and 16-bit spread over 0..255.
 
-    One of more than `most` pixels is refused, as is one of other `formats`, by Pillow's names.
+    A picture of more than `most` pixels is refused, as is one of other `formats`, by Pillow's names.
     """
     if not isinstance(picture, bytes):
         return picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, axis=2)

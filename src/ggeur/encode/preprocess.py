@@ -82,7 +82,7 @@ class Preprocessing:
 
 
 def side_file(model: Path) -> Path:
-    """Where the preprocessing of a model file may be written down: PATH.json."""
+    """Return the side file of a model that may hold its preprocessing: PATH.json."""
     return model.with_name(model.name + ".json")
 
 

@@ -1,6 +1,6 @@
-"""Prompts by name: what class names are put into before a text tower sees them; a table keeps a set of text for each.
+"""Prompts by name: templates for class names before a text tower sees them; a table keeps a set of text for each.
 
-A set of text is, of every class, the mean over templates of unit text embeddings, of unit length again.
+A set of text holds for every class the mean over templates of unit text embeddings, of unit length again.
 """
 
 import unicodedata
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ggeur.core.errors import GgeurError
 from ggeur.core.packaged import packaged_toml
 
-USUAL = ("single", "fedclip", "bare")  # what a table gets where nothing is asked for: a prompt a class each
+USUAL = ("single", "fedclip", "bare")  # the sets a table gets by default: a prompt a class each
 OWN = "own"  # the set of templates that are given one by one
 
 
@@ -51,7 +51,7 @@ def known_prompts() -> dict[str, Prompts]:
 
 
 def prompt_sets(names: Sequence[str] = USUAL, templates: Sequence[str] = ()) -> dict[str, Prompts]:
-    """The sets `names` stand for: ours, or a file of one's own with a template on every line, called as the file is.
+    """Return the sets `names` stand for: ours, or a user's file with a template on every line, called as the file is.
 
     `templates`, given one by one, are the set `own`.
     """

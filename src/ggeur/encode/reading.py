@@ -44,6 +44,6 @@ def read_item(item: Item) -> Picture:
 
 
 def cannot_read(item: Item, error: Unreadable) -> GgeurError:
-    """What to say of a picture that ends the job."""
+    """Return the error for a picture that ends the job."""
     advice = "mend or remove it, or skip it with --skip-unreadable"
     return GgeurError(f"Cannot read the image {item.where}: {error}; {advice}.", code="image-unreadable")

@@ -3,8 +3,8 @@
     x_0 = tokens + positions,    x <- x + W_o attention(LN x),    x <- x + W_2 act(W_1 LN x),    text = W_p LN(x at EOT)
 
 The mask is causal, so nothing after a text's EOT counts, and what all texts begin with does not depend on how they go
-on. Both are used, and neither changes the outcome: texts end at their EOT, and the samples of a shared prefix are
-computed once, whose keys and values every text then attends to. All samples lie in one matrix, the prefix first, then
+on. Both are used, and neither changes the outcome: texts end at their EOT, and the states of a shared prefix are
+computed once, whose keys and values every text then attends to. All states lie in one matrix, the prefix first, then
 the texts by length; only attention looks at them text by text.
 """
 
@@ -19,7 +19,7 @@ from ggeur.core.types import Int, Tree
 
 
 class Shape(NamedTuple):
-    """What a program is made of."""
+    """The sizes and choices a program is compiled for."""
 
     heads: int
     epsilon: float = 1e-5  # of LayerNorm
@@ -65,9 +65,7 @@ def lay_out(tokens: Sequence[Sequence[int]], prefix: int = 0) -> Texts:
 def run_tower(
     shape: Shape, tower: TextTower, samples: jax.Array, texts: Texts, shared: jax.Array | None = None
 ) -> jax.Array:
-    """(C, p): embeddings of the `texts` whose token embeddings are `samples` (N, d), after the prefix `shared` (P,
-    d).
-    """
+    """Return embeddings (C, p) of the `texts` with token embeddings `samples` (N, d), after `shared` (P, d)."""
     P = texts.prefix
     x = samples + tower.positions[texts.places]
     x = x if shared is None else jnp.concatenate([shared + tower.positions[:P], x])
@@ -96,7 +94,7 @@ def embed_tokens(shape: Shape, tower: TextTower, tokens: Sequence[Sequence[int]]
 
 
 def _attention(q: jax.Array, k: jax.Array, v: jax.Array, texts: Texts) -> jax.Array:
-    """(samples, heads, d): the prefix attends to itself, every text to the prefix and to itself."""
+    """Return (tokens, heads, d): the prefix attends to itself, every text to the prefix and to itself."""
     P, first = texts.prefix, texts.prefix
     done = [_attend(q[None, :P], k[None, :P], v[None, :P])[0]] if P else []
     for n, length in texts.groups:
@@ -118,13 +116,13 @@ def _attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
 
 
 def layer_norm(x: jax.Array, w: Tree, epsilon: float = 1e-5) -> jax.Array:
-    """Samples about their mean and in units of their spread, times a weight, plus a bias."""
+    """Return states about their mean and in units of their spread, times a weight, plus a bias."""
     x = x - x.mean(axis=-1, keepdims=True)
     found: jax.Array = x * jax.lax.rsqrt((x**2).mean(axis=-1, keepdims=True) + epsilon) * w["weight"] + w["bias"]
     return found
 
 
 def affine(x: jax.Array, w: Tree) -> jax.Array:
-    """W x + b of every sample."""
+    """Return W x + b of every state."""
     found: jax.Array = x @ w["weight"].T + w["bias"]
     return found

@@ -1,4 +1,4 @@
-"""Which lanes run together in one compiled call: alike in steps, few enough for a cache, enough for all threads."""
+"""Lanes that run together in one compiled call: alike in steps, few enough for a cache, enough for all threads."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class Chunks(NamedTuple):
     alone: bool = False  # every lane in a call of its own
 
     def of(self, lanes: Int, steps: Int) -> list[Int]:
-        """Chunks of `lanes`, which have `steps` to take: the busiest first, and one per thread where lanes suffice."""
+        """Return chunks of `lanes`, which have `steps` to take: the busiest first, one per thread if they suffice."""
         if self.alone:
             return list(lanes[np.argsort(-steps, kind="stable")][:, None])
         chunks: list[Int] = []
@@ -36,7 +36,7 @@ class Chunks(NamedTuple):
 
 
 def _alike(lanes: Int, steps: Int) -> Iterator[tuple[Int, int]]:
-    """Groups in which at most a third of (lanes x longest) is idle, and their longest; the busiest first."""
+    """Return groups in which at most a third of (lanes x longest) is idle, and their longest; the busiest first."""
     order = np.argsort(-steps, kind="stable")
     lanes, steps = lanes[order], steps[order]
     while len(lanes):

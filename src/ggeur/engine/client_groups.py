@@ -27,7 +27,7 @@ _SENT_BYTES = 2**18  # by a server, past which it is not copied for every client
 
 
 class Done(NamedTuple):
-    """What some lanes have made of a round."""
+    """The results of some lanes in a round."""
 
     messages: Tree
     clients: Tree
@@ -82,9 +82,9 @@ class ClientGroups:
         own: Tree,
         pool: ThreadPoolExecutor,
     ) -> Done:
-        """What the lanes `active` make of round `number`, in their order.
+        """Return the results of the lanes `active` in round `number`, in their order.
 
-        `sent` are the servers' words, one per run; `clients` and `own` are all lanes' states, and heads of their own.
+        `sent` is what the servers send, one per run; `clients` and `own` are all lanes' states, and heads of their own.
         """
         apart = len(sent) == 1 or self._shapes[0] is not None or trees.size_in_bytes(sent[0]) > _SENT_BYTES
         apart = apart or self._chunks.alone
@@ -94,7 +94,7 @@ class ClientGroups:
         return done
 
     def _divided(self, active: Int, *, apart: bool) -> list[Int]:
-        """Lanes that share a call: of all runs, or `apart`, each of one run, to which alone its server's words go."""
+        """Yield lanes that share a call: of all runs, or `apart`, each of one run with what its server sends."""
         run = active // self.n_clients
         groups = [active[run == r] for r in range(len(self._runs))] if apart else [active]
         return [lanes for group in groups for lanes in self._chunks.of(group, self.steps[group])]

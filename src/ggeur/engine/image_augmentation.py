@@ -1,4 +1,4 @@
-"""Pictures as a step takes them: changed a little at random, as the benchmark changes them while it trains.
+"""Image augmentation: a step changes pictures a little at random, as the benchmark does in training.
 
 crop: four black pixels on every side, and a part of the old size; flip: half of them mirrored. photo: a part of 70 to
 100 % of the area stretched to the old size, mirrored or not, colours changed, one in ten grey. All of it acts on bytes'
@@ -18,7 +18,7 @@ _LUMA = (0.299, 0.587, 0.114)
 
 
 class ImageAugmentation(NamedTuple):
-    """What clients hold, where their samples are pictures."""
+    """The kind of pictures that clients hold."""
 
     side: int
     views: Views

@@ -29,7 +29,7 @@ class ClientBatch(NamedTuple):
     """Inputs of a group of lanes, stacked on axis 0."""
 
     sample: Any  # (L, n) into the base
-    noise: Any  # (L, n) signed sample of the bank
+    noise: Any  # (L, n) signed row of the bank
     y: Any  # (L, n)
     n: Any  # (L,) samples that are real
     class_count: Any  # (L, C)
@@ -66,7 +66,7 @@ def _rows(array: jax.Array, at: jax.Array) -> jax.Array:
 
 
 class _Selection(NamedTuple):
-    """What the lane's set says of some positions: samples of base and bank, labels, and which are not filling."""
+    """A lane's set at some positions: rows of base and bank, labels, and which are not filling."""
 
     sample: jax.Array
     noise: jax.Array
@@ -81,7 +81,7 @@ class _Selection(NamedTuple):
         return cls(sample, noise, y, (at >= 0) & (at < lane.n))
 
     def form(self, base: jax.Array, bank: jax.Array | None) -> Batch:
-        """base[sample] + sign * bank[noise], in float32 whatever they are stored in."""
+        """Return base[sample] + sign * bank[noise], in float32 whatever they are stored in."""
         dtype = jnp.promote_types(base.dtype, jnp.float32)
         x = _rows(base, self.sample).astype(dtype)
         if bank is not None:
@@ -89,7 +89,7 @@ class _Selection(NamedTuple):
         return Batch(x, self.y, self.real.astype(dtype))
 
     def stand_for(self, batch: Batch, shapes: LowRank) -> Batch:
-        """The `batch` they form, whose samples with noise are not drawn: they stand for draws along these `shapes`."""
+        """Return the `batch` they form, whose samples with noise stand for draws along these `shapes`."""
         return batch._replace(drawn=(self.noise != 0).astype(batch.mask.dtype), shapes=shapes)
 
 
@@ -116,8 +116,9 @@ def local_training(
     one_start: bool,
     pictures: ImageAugmentation | None = None,
 ) -> Callable[..., tuple[Tree, Tree, Tree, jax.Array]]:
-    """(base, bank, shapes, frozen, lanes, order, steps, longest, start, sent, client, names, numbers)
-    -> messages, states, ends, loss.
+    """Return the compiled steps of a round: messages, states, ends and losses of many lanes.
+
+    Its arguments: (base, bank, shapes, frozen, lanes, order, steps, longest, start, sent, client, names, numbers).
 
     `recipe` builds the method, `optimiser` is the kind of [train]'s, and steps take `batch` samples. All arguments but
     base, bank, shapes, frozen and longest are stacked over lanes; so are `sent` and `numbers` unless there is
@@ -224,7 +225,7 @@ def aggregation(recipe: Recipe, *, added: bool = False) -> Callable[..., Tree]:
 
 
 def power_of_two(n: int) -> int:
-    """The least power of two that is not below `n`; arrays are filled up to it, so that few programs are compiled.
+    """Return the least power of two not below `n`; arrays are filled up to it, so that few programs are compiled.
 
     >>> [power_of_two(n) for n in (0, 1, 5, 8)]
     [1, 1, 8, 8]

@@ -1,4 +1,4 @@
-"""How the clients' messages add up, part by part, as a method says in `adds` and `prepared_adds`."""
+"""The aggregation of clients' messages, part by part, as a method says in `adds` and `prepared_adds`."""
 
 from collections.abc import Mapping
 from typing import Literal, get_args
@@ -40,12 +40,12 @@ def check_message(method: Method, sender: Literal["upload", "prepare"], message:
 
 
 def add_messages(method: Method, messages: Parts, weights: jax.Array) -> Parts:
-    """What `method.aggregate` is given: `messages`, stacked over clients whose `weights` sum to 1, as they add up."""
+    """Return the `messages`, stacked over clients, as `weights` of sum 1 add them up for `method.aggregate`."""
     return {part: _added(method.adds[part], stacked, weights) for part, stacked in messages.items()}
 
 
 def add_prepared(method: Method, messages: Parts) -> Parts:
-    """What `method.init` is given: the clients' first `messages` as they add up; {} where the method prepares nothing.
+    """Return what `method.init` is given: the clients' first `messages` as they add up, or {}.
 
     They are stacked over all clients in their order, with zeros for those without samples.
     """

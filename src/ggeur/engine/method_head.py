@@ -1,4 +1,4 @@
-"""Methods with a head of their own: what they have frozen on this machine, and what they come to as a head."""
+"""Methods with a head of their own: their frozen arrays on this machine, and the head they come to."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -12,18 +12,18 @@ from ggeur.methods.parts import Released
 
 
 def frozen(trained: Iterative) -> Tree:
-    """What a method neither trains nor sends; nothing of one without a head of its own."""
+    """Return what a method neither trains nor sends; nothing for a method without a head of its own."""
     own = trained.method.own
     return () if own is None else jax.tree.map(jnp.asarray, own.frozen())
 
 
 def heavy(trained: Iterative) -> bool:
-    """Whether every client has a compiled call of its own."""
+    """Return whether every client has a compiled call of its own."""
     return trained.method.own is not None and trained.method.own.heavy
 
 
 def shown(trained: Iterative, sent: Released, arrays: Tree) -> Tree:
-    """The head that is scored and saved, of what a server sends: what is trained, or what a method makes of it.
+    """Return the head that is scored and saved, from what a server sends: trained, or made of it by the method.
 
     `arrays` are those that are frozen.
     """

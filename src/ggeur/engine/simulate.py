@@ -1,7 +1,8 @@
 """The whole federation in one process, round by round, compiled by JAX.
 
-A stack is several runs (seeds, and points of a grid that one program serves) whose clients, the lanes
-of a `ClientGroups`, train side by side. Here is what goes on between them: who takes part, servers, and what is sent.
+A stack is several runs (seeds, and points of a grid that one program serves) whose clients, the lanes of a
+`ClientGroups`, train side by side. This module holds what goes on between them: who takes part, the servers, and what
+is sent.
 """
 
 import time
@@ -28,7 +29,7 @@ from ggeur.methods.algorithm import Iterative
 
 
 class State(NamedTuple):
-    """All that a stack carries from round to round."""
+    """The state that a stack carries from round to round."""
 
     round: int
     servers: list[Tree]  # one per run
@@ -37,7 +38,7 @@ class State(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What the caller sees of a round: per run the global head, the mean local loss and who took part."""
+    """The public facts of a round: per run the global head, the mean local loss and who took part."""
 
     state: State
     params: list[Tree]
@@ -52,7 +53,7 @@ class Simulation:
     """A stack of `runs`, ready to train; iterate over `rounds`.
 
     The method `trained` and `training` are one for all runs, or one for each, which may then differ in numbers such as
-    rates.
+    learning rates.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Simulation:
 
     @property
     def local_steps(self) -> list[list[int]]:
-        """Of every run, the steps of each client in a round."""
+        """The steps of each client in a round, for every run."""
         return self._fleet.steps.reshape(len(self.runs), -1).tolist()
 
     def _check(self, trainings: Sequence[Training], each: Sequence[Iterative]) -> None:
@@ -86,7 +87,8 @@ class Simulation:
                 )
         if len({t.without_numbers() for t in trainings}) > 1 or any(one.recipe != self._recipe for one in each):
             raise GgeurError(
-                "Runs of one stack must train alike, but for numbers such as rates.", code="stack-training-differs"
+                "Runs of one stack must train alike, but for numbers such as learning rates.",
+                code="stack-training-differs",
             )
 
     def start(self) -> State:

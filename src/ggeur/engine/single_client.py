@@ -21,7 +21,7 @@ from ggeur.methods.algorithm import Iterative
 
 
 class SingleClient(NamedTuple):
-    """What one client trains on."""
+    """The data one client trains on."""
 
     seed: int
     client: int
@@ -33,7 +33,7 @@ class SingleClient(NamedTuple):
 
 
 class ClientAnswer(NamedTuple):
-    """What a client's round comes to."""
+    """The result of a client's round."""
 
     message: Tree
     state: Tree
@@ -110,9 +110,9 @@ def _aggregate(
 def message_like(
     trained: Iterative, training: Training, p: int, n_classes: int, sent: Tree, start: Tree, state: Tree
 ) -> Tree:
-    """Arrays that look like a client's message, found without computing anything.
+    """Return arrays that look like a client's message, found without computing anything.
 
-    Of a client with samples of `p` dimensions and `n_classes` labels that is given `sent`, `start` and `state` as in
+    The client has samples of `p` dimensions and `n_classes` labels, and is given `sent`, `start` and `state` as in
     `train`.
     """
     lane = _tiny(p, n_classes)
@@ -131,7 +131,7 @@ def message_like(
 
 
 def zero_preparation(trained: Iterative, batch: int, p: int, n_classes: int) -> Tree:
-    """What stands for the first message of a client without samples, as `prepare` would make it of such batches.
+    """Return what stands for the first message of a client without samples, as `prepare` would make it.
 
     Samples would have `p` dimensions, and labels be below `n_classes`.
     """

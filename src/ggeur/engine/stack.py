@@ -1,4 +1,4 @@
-"""What an engine trains on: one run's clients as virtual sets, and several runs stacked over the same table."""
+"""The data an engine trains on: one run's clients as virtual sets, and several runs stacked over the same table."""
 
 import math
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def stack_runs(runs: Sequence[Run], storage: str = "float32") -> Stack:
     table = runs[0].table
     half = storage == "float16" and table.dtype != np.uint8  # bytes stay bytes
     table = table.astype(np.float32) if table.dtype == np.float16 and not half else table
-    prototypes, banks = _Concatenation(len(table)), _Concatenation(1)  # bank sample 0 is the zero sample that all share
+    prototypes, banks = _Concatenation(len(table)), _Concatenation(1)  # bank row 0 is the zero row that all share
     sets = []
     for run in runs:
         if run.table is not runs[0].table:
@@ -78,8 +78,8 @@ def few_sizes(n: int) -> int:
 
 
 def _filled(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
-    """The parts end to end, with unused samples behind them up to one of a few sizes."""
-    parts = [parts[0], *filter(len, parts[1:])]  # nothing is of no type
+    """Return the parts end to end, with unused rows behind them up to one of a few sizes."""
+    parts = [parts[0], *filter(len, parts[1:])]  # an empty list has no type
     samples = sum(map(len, parts))
     whole = _aligned((few_sizes(samples), parts[0].shape[1]), np.dtype(dtype))
     with np.errstate(over="ignore"):
@@ -102,7 +102,7 @@ def _aligned(shape: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 class _Concatenation:
-    """Arrays end to end behind `first` samples; one that several runs share is laid once."""
+    """Arrays end to end behind `first` rows; one that several runs share is laid once."""
 
     def __init__(self, first: int) -> None:
         self.parts: list[NDArray[Any]] = []
@@ -110,7 +110,7 @@ class _Concatenation:
         self._at: dict[int, int] = {}
 
     def place(self, array: NDArray[Any], skip: int = 0) -> int:
-        """How far the array's samples are shifted from where a run alone would have them."""
+        """Return how far the array's rows are shifted from where a run alone would have them."""
         if id(array) not in self._at:
             self._at[id(array)] = self._end - self._first
             self.parts.append(array[skip:])

@@ -1,4 +1,4 @@
-"""How clients train: what a program is compiled for, and the numbers that are only its arguments."""
+"""Training settings: what a program is compiled for, and the numbers that are only its arguments."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from ggeur.methods.algorithm import Iterative
 
 
 class Numbers(NamedTuple):
-    """What runs may differ in and still share a compiled program; arrays of it are stacked over lanes."""
+    """The numbers in which runs may differ and still share a compiled program; their arrays are stacked over lanes."""
 
     learning_rate: Any
     momentum: Any
@@ -29,7 +29,7 @@ class LocalOptimiser(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What is compiled: Adam, SGD, or SGD that keeps a trace."""
+        """The optimiser that is compiled: Adam, SGD, or SGD that keeps a trace."""
         return "momentum" if self.name == "sgd" and self.momentum else self.name
 
 
@@ -43,7 +43,7 @@ def build_optimiser(kind: str, numbers: Numbers) -> optax.GradientTransformation
 
 
 def steps_per_epoch(n: int, batch: int) -> int:
-    """Of `n` samples in batches of `batch`, the last of which may be short."""
+    """Return the steps of `n` samples in batches of `batch`, the last of which may be short."""
     return -(-n // batch)
 
 
@@ -68,17 +68,17 @@ class Training:
         return self.local_steps or self.local_epochs * steps_per_epoch(n, self.batch_size)
 
     def participants(self, seed: int, number: int, able: Int) -> Int:
-        """Who trains in round `number`: all that are `able`, or as many as wanted, drawn by `seed` and round."""
+        """Return who trains in round `number`: all that are `able`, or as many as wanted, drawn by `seed` and round."""
         wanted = self.clients_per_round
         if wanted is None or wanted >= len(able):
             return able
         return np.sort(generator(seed, "participants", number).choice(able, wanted, replace=False))
 
     def numbers(self, trained: Iterative) -> Numbers:
-        """What may differ between runs that share a program with this one, which trains by the method `trained`."""
+        """Return what may differ between runs that share a program with this one, which trains by `trained`."""
         return Numbers(self.learning_rate, self.optimiser.momentum, self.optimiser.weight_decay, dict(trained.numbers))
 
     def without_numbers(self) -> tuple[Any, ...]:
-        """What must be the same in all of them."""
+        """Return what must be the same in all of them."""
         plain = replace(self, learning_rate=0.0, optimiser=LocalOptimiser())
         return plain, self.optimiser.kind

@@ -49,5 +49,5 @@ def scatter(trees: Sequence[Tree], at: Sequence[Any], length: int) -> Tree:
 
 
 def size_in_bytes(tree: Tree) -> int:
-    """Of all arrays of `tree` together."""
+    """Return the bytes of all arrays of `tree` together."""
     return sum(int(leaf.nbytes) for leaf in jax.tree.leaves(tree))

@@ -18,13 +18,18 @@ if TYPE_CHECKING:
 
 IMAGES = ("simplecnn", "resnet10", "resnet18", "resnet34")  # networks on pictures, in the module `images`
 HEADS = ("linear", "mlp", *IMAGES)  # what can be trained; each of the others is in the module of its name
-_SOLVED = ("mixture", "blend", "cosine", "adapter")  # what is only solved for, or comes of a method of its own
+_SOLVED = (
+    "mixture",
+    "blend",
+    "cosine",
+    "adapter",
+)  # heads of one-shot classifiers, or of methods with a head of their own
 OF_TRAIN = {"mlp": ("hidden",)}  # parameters of a head that [train] may give as well
 _BUILT: "dict[tuple[Callable[..., Any], str], Head]" = {}
 
 
 def factory(name: str) -> Callable[..., Any]:
-    """The function that builds the head `name`: (*, parameters) -> Head."""
+    """Return the function that builds the head `name`: (*, parameters) -> Head."""
     if name not in (*HEADS, *_SOLVED):
         return load_custom(name, "head", HEADS)
     found: Callable[..., Any] = getattr(_module(name), name)
@@ -36,7 +41,7 @@ def _module(name: str) -> Any:
 
 
 def sizes(name: str, params: Any) -> dict[str, Any]:
-    """The parameters of our head `name` that has these `params`, as far as they are sizes of its arrays."""
+    """Return the parameters of our head `name` with these `params`, as far as they are sizes of its arrays."""
     if name not in (*HEADS, *_SOLVED):
         return {}
     found: dict[str, Any] = getattr(_module(name), "sizes", lambda params: {})(params)
@@ -44,7 +49,7 @@ def sizes(name: str, params: Any) -> dict[str, Any]:
 
 
 def arguments(name: str, given: Mapping[str, Any], *, softmax: bool = False) -> dict[str, Any]:
-    """What the function of the head `name` is called with: `given`, checked, over its defaults, and `softmax`."""
+    """Return the arguments of the head `name`'s function: `given`, checked, over its defaults, and `softmax`."""
     values = checked(factory(name), given, f"head.{name}", {"softmax": softmax}, defaults=True)
     if softmax and "softmax" not in values:
         raise GgeurError(
@@ -55,16 +60,16 @@ def arguments(name: str, given: Mapping[str, Any], *, softmax: bool = False) -> 
 
 
 def described(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a saved model says of the head `name`: what was `given`, and defaults that are plain values.
+    """Return what a saved model says of the head `name`: what was `given`, and defaults that are plain values.
 
-    Defaults too, so that a model stays what it is when a function's default becomes another.
+    Defaults too, so that a model stays what it is when a function's default changes.
     """
     known = {key: p.default for key, p in declared_parameters(factory(name)).items() if key != "softmax"}
     return {key: v for key, v in known.items() if isinstance(v, bool | int | float | str)} | dict(given)
 
 
 def resolve(name: str, /, *, softmax: bool = False, **given: Any) -> "Head":
-    """The head `name` with the parameters `given`; with `softmax`, probabilities take the place of logits.
+    """Return the head `name` with the parameters `given`; with `softmax`, probabilities take the place of logits.
 
     The same arguments give the same object, so that nothing is compiled twice.
     """
@@ -89,6 +94,6 @@ def _build(name: str, make: Callable[[], Any]) -> "Head":
 
 
 def _call(name: str, function: Callable[..., Any], *given: Any) -> Any:
-    """A function of a user's own head."""
+    """Call a function of a custom head."""
     with blaming(name, "head"):
         return function(*given)

@@ -27,10 +27,10 @@ def blend(*, sites: Count = 1) -> Head:
 
 
 def joined(z: Any, g: Any) -> Any:
-    """The sum of the log-probabilities that go with logits `z` and `g` (n, C)."""
+    """Return the sum of the log-probabilities that go with logits `z` and `g` (n, C)."""
     return z - log_sum_exp(z, 1) + g - log_sum_exp(g, 1)
 
 
 def sizes(params: Params) -> dict[str, int]:
-    """The parameters of the head that has these numbers."""
+    """Return the sizes of the head that has these numbers."""
     return sizes_of_mixture(params["mixture"])

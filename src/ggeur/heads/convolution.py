@@ -14,9 +14,7 @@ import jax.numpy as jnp
 
 Transform = Callable[[Sequence[jax.Array]], Sequence[jax.Array]]
 Rest = tuple[jax.Array, jax.Array]
-_PLACES = (
-    256  # of tiles, and so samples of a product, that are worked on at once: enough for one, few enough for a cache
-)
+_PLACES = 256  # tiles, and so rows of a product, that are worked on at once: enough for one, few enough for a cache
 
 
 def convolve(x: jax.Array, kernel: jax.Array, stride: int = 1) -> jax.Array:
@@ -47,7 +45,7 @@ def _forward(x: jax.Array, kernel: jax.Array) -> tuple[jax.Array, Rest]:
 
 
 def _backward(rest: Rest, dy: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """To pictures it is the convolution with the kernel turned round, which in tiles exchanges places 0 and 3."""
+    """To pictures, a convolution with the kernel turned round; in tiles that exchanges places 0 and 3."""
     x, u = rest
     turned = u.reshape(4, 4, *u.shape[1:])[jnp.array([3, 1, 2, 0])][:, jnp.array([3, 1, 2, 0])]
     turned = turned.reshape(u.shape).swapaxes(1, 2)
@@ -100,7 +98,7 @@ def _spread(dy: jax.Array) -> jax.Array:
 
 
 def _both_ways(transform: Transform, grid: Any) -> jax.Array:
-    """The `transform` of every sample of a `grid` of arrays, then of every column, one behind the other."""
+    """Apply the `transform` to every row of a `grid` of arrays, then to every column, one behind the other."""
     samples = [transform(sample) for sample in grid]
     columns = [transform(column) for column in zip(*samples, strict=True)]
     return jnp.stack([cell for sample in zip(*columns, strict=True) for cell in sample])

@@ -1,6 +1,4 @@
-"""What says which text a sample is most like: a sample of text for every class, as CLIP compares pictures with
-captions.
-"""
+"""Cosine scores: the text that a sample is most like, one text for every class, as CLIP compares with captions."""
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +9,14 @@ SCALE = 100.0  # CLIP's logit scale, which is frozen
 
 
 def cosines(x: jax.Array, text: jax.Array) -> jax.Array:
-    """(n, C): 100 cos of every sample (n, p) with every text (C, p); a sample that is zero is like none."""
+    """Return (n, C), 100 cos of every sample (n, p) with every text (C, p); a sample that is zero is like none."""
     z = unit(text) @ unit(x).T  # classes first inside, as in a linear head
     found: jax.Array = SCALE * z.T
     return found
 
 
 def unit(x: jax.Array) -> jax.Array:
-    """Samples of length 1; the small constant keeps the gradient finite at zero."""
+    """Return vectors of length 1; the small constant keeps the gradient finite at zero."""
     return x * jax.lax.rsqrt(jnp.maximum(jnp.sum(x * x, axis=-1, keepdims=True), 1e-24))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Params = Any  # a pytree of arrays
-_BLOCK = 2048  # samples in float64 at once
+_BLOCK = 2048  # samples that are in float64 at once
 _PICTURES = 64 * 3 * 32**2  # numbers at once: a network holds every layer's values, and nine times a layer's patches
 
 
@@ -32,14 +32,14 @@ class Head(NamedTuple):
     logits: Callable[[Params, jax.Array], jax.Array]  # (params, x (n, p)) -> (n, C)
     represent: Callable[[Params, jax.Array], jax.Array]
     shape: Callable[[Params], tuple[int, int]]  # (params) -> (classes, dimensions)
-    linear: bool = False  # its parameters are W (C, p) and b (C,), for which a head can be solved
+    linear: bool = False  # its parameters are W (C, p) and b (C,), which a solver can compute
     images: bool = False  # its samples are pictures, (S, S, 3) of 0 to 255 laid flat
 
 
 def double_logits(head: Head, params: Params, x: Any) -> NDArray[np.float64] | None:
-    """The logits of samples `x` (n, p) in float64, where any numbers of `head` are: of a solved one its intercepts.
+    """Return the logits of samples `x` (n, p) in float64 if `head` has float64 numbers, as one-shot classifiers have.
 
-    Such a head takes NumPy's arrays as it does JAX's. None of any other, whose type is float32.
+    Such a head takes NumPy's arrays as it does JAX's. Return None for any other, whose type is float32.
     """
     if not any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(params)):
         return None
@@ -49,7 +49,7 @@ def double_logits(head: Head, params: Params, x: Any) -> NDArray[np.float64] | N
 
 
 def in_blocks(head: Head, compute: Callable[[Any], Any], x: Any) -> Any:
-    """`compute` of samples `x`, which does not look across them: of pictures a few at a time, of others all at once."""
+    """Apply `compute`, which does not look across samples, to `x`: pictures a few at a time, others all at once."""
     few = max(1, _PICTURES // np.shape(x)[1])
     if not head.images or len(x) <= few:
         return compute(x)

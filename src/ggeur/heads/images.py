@@ -198,6 +198,6 @@ def _convolved(layer: Params, x: jax.Array, stride: int = 1) -> jax.Array:
 
 
 def _pooled(x: jax.Array) -> jax.Array:
-    """The largest of every 2 x 2 places; an odd last sample or column is left out."""
+    """The largest of every 2 x 2 places; an odd last row or column is left out."""
     n, h, w, c = x.shape
     return x[:, : h // 2 * 2, : w // 2 * 2].reshape(n, h // 2, 2, w // 2, 2, c).max(axis=(2, 4))

@@ -41,5 +41,5 @@ def mixture(*, sites: Count = 1) -> Head:
 
 
 def sizes(params: Params) -> dict[str, int]:
-    """The parameters of the head that has these numbers."""
+    """Return the sizes of the head that has these numbers."""
     return {"sites": len(params["means"])}

@@ -35,5 +35,5 @@ def mlp(*, hidden: Width = 256, softmax: bool = False) -> Head:
 
 
 def sizes(params: Params) -> dict[str, int]:
-    """The parameters of the head that has these numbers."""
+    """Return the sizes of the head that has these numbers."""
     return {"hidden": max(params["b1"].size, 1)}

@@ -22,7 +22,7 @@ from ggeur.methods.algorithm import Algorithm, ClosedForm, Iterative, Recipe, Re
 if TYPE_CHECKING:
     from ggeur.heads.head import Head
 
-# Each is a function of that name, a plus written as an underscore, in the module of that name.
+# Each is a function of that name, a dash written as an underscore, in the module of that name.
 _KINDS: dict[str, type[Algorithm]] = {
     "fedavg": Iterative,
     "fedprox": Iterative,
@@ -57,16 +57,16 @@ SHARED = ("covariance", "rounds")  # keywords of a method's function that are ke
 
 
 def names(*kinds: type[Algorithm]) -> tuple[str, ...]:
-    """The names of these kinds, or all there are."""
+    """Return the names of these kinds, or all there are."""
     return tuple(name for name, kind in _KINDS.items() if not kinds or kind in kinds)
 
 
-SOLVED = names(ClosedForm)  # what a first head can be solved by, too
+SOLVED = names(ClosedForm)  # solvers, which can also give a first head
 ON_EMBEDDINGS = ("fedmix", "fedgen", "fedfa", "fedfa_gaussian")  # which mix, make up or move samples as vectors
 
 
 def kind_of(name: str) -> type[Algorithm]:
-    """Which kind of algorithm it is; of a user's own, the kind that its function's arguments make it."""
+    """Return which kind of algorithm it is; a custom one is the kind that its function's arguments make it."""
     if name in _KINDS:
         return _KINDS[name]
     by_keyword = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
@@ -75,12 +75,12 @@ def kind_of(name: str) -> type[Algorithm]:
 
 
 def has_own_head(name: str) -> bool:
-    """Whether it trains a head of its own, in place of [train] head: one of the task."""
+    """Return whether it trains a head of its own, in place of [train] head: one of the task."""
     return kind_of(name) is Iterative and positional(factory(name)) == ["task"]
 
 
 def factory(name: str) -> Callable[..., Any]:
-    """The function that builds it: (head or task, *, parameters) -> Method, or (*, parameters) -> Solved or Given."""
+    """Return the function that builds it: (head or task, *, parameters) -> Method, or (*, parameters) -> ClosedForm."""
     if name not in _KINDS:
         own = load_custom(name, "method", _KINDS)
         declared_by(own)  # raises where nobody can tell what it takes
@@ -91,7 +91,7 @@ def factory(name: str) -> Callable[..., Any]:
 
 
 def place_of(name: str) -> tuple[str, str]:
-    """The module of one of ours, and the function in it that builds it."""
+    """Return the module of one of ours, and the function in it that builds it."""
     kind = _KINDS[name]
     room = "ggeur.methods.oneshot" if kind is ClosedForm else "ggeur.methods"
     name = "fedavg" if kind is Reference else name.replace("-", "_")
@@ -99,17 +99,17 @@ def place_of(name: str) -> tuple[str, str]:
 
 
 def parameters(name: str) -> dict[str, inspect.Parameter]:
-    """What may stand under [method.NAME]: the keywords of its function, but for what other sections say."""
+    """Return what may stand under [method.NAME]: the keywords of its function, but for what other sections say."""
     return {key: p for key, p in declared_by(factory(name)).items() if key not in SHARED}
 
 
 def checked_parameters(
     name: str, given: Mapping[str, Any], covariance: Covariance = "per-class", rounds: int = 100
 ) -> dict[str, Any]:
-    """`given` converted to the types the method declares; unknown names and values are errors.
+    """Return `given` converted to the types the method declares; unknown names and values are errors.
 
-    A method that can do with several kinds of `covariance` declares them as a keyword, and has [augment]'s; one that
-    must know how many `rounds` there are has [train]'s.
+    A method that takes several kinds of `covariance` declares them as a keyword, and gets [augment]'s; one that must
+    know how many `rounds` there are gets [train]'s.
     """
     return checked(factory(name), given, f"method.{name}", dict(zip(SHARED, (covariance, rounds), strict=True)))
 
@@ -123,7 +123,7 @@ def resolve(
     task: Task | None = None,
     rounds: int = 100,
 ) -> Algorithm:
-    """The algorithm of that name; the same arguments give the same object, so that nothing is compiled twice.
+    """Return the algorithm of that name; the same arguments give the same object, so that nothing is compiled twice.
 
     Without a `task`, a method that asks for one is known by its kind alone, and cannot be built.
     """
@@ -135,9 +135,9 @@ def resolve(
 
 
 def resolve_closed_form(name: str, given: Mapping[str, Any], covariance: Covariance = "per-class") -> ClosedForm:
-    """`resolve`, of what is solved, which takes no head."""
+    """Return the solver of that name, which takes no head."""
     found = _without_head(name, checked_parameters(name, given, covariance))
-    assert isinstance(found, ClosedForm), f"{name} is not solved"
+    assert isinstance(found, ClosedForm), f"{name} is not a solver"
     return found
 
 
@@ -155,11 +155,11 @@ def _without_head(name: str, values: Mapping[str, Any]) -> ClosedForm | Selectio
     found = make() if name in _KINDS else build_custom(name, "method", make)
     if not isinstance(found, ClosedForm | Selection | ZeroShot if name in _KINDS else ClosedForm):
         raise GgeurError(
-            f"'{name}' is not a method: without a head it must return a ggeur Solved.", code="custom-method-type"
+            f"'{name}' is not a method: without a head it must return a ggeur ClosedForm.", code="custom-method-type"
         )
     if isinstance(found, ClosedForm) and found.needs not in STATISTICS:
         raise GgeurError(
-            f"'{name}' needs {found.needs!r}; a Solved may need {', '.join(STATISTICS)}.",
+            f"'{name}' needs {found.needs!r}; a ClosedForm may need {', '.join(STATISTICS)}.",
             code="custom-method-statistics",
         )
     return found

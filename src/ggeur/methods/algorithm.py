@@ -1,8 +1,8 @@
 """The kinds of algorithm that [train] method can name, each a type of its own.
 
-Trained: rounds over the clients. Solved: a head from the statistics that clients send once. Chosen: the best of several
-such heads, found by leaving samples out. Given: a head from the task itself, without a training sample. Bound: FedAvg
-where there is no federation, for comparison.
+Iterative: rounds over the clients. ClosedForm: a head from the statistics that clients send once. Selection: the best
+of several such heads, found by cross-validation. ZeroShot: a head from the task itself, without a training sample.
+Reference: FedAvg where there is no federation, for comparison.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What is to be learnt, as far as it is public. Of two tasks none is the other, whatever they say."""
+    """The task, as far as it is public. Two tasks are never equal, whatever they say."""
 
     dimension: int
     class_names: tuple[str, ...]
     text: Mapping[str, NDArray[np.floating]] | None = None  # (C, p) each: embeddings of the class names, by prompts
     key: "jax.Array | None" = None  # for a head that draws
-    encoder: str = ""  # what made the embeddings
+    encoder: str = ""  # the encoder that made the embeddings
     clip: str = ""  # a folder with its text tower, where this machine has one of its own
 
     def text_of(self, prompts: str | None, who: str) -> NDArray[np.floating]:
-        """The set of text by these `prompts`; by none in particular, the first. `who` needs it, in a sentence."""
+        """Return the set of text by these `prompts`, or the first; `who` needs it, for the sentence of an error."""
         if not self.text:
             raise Unavailable(
                 f"{who} needs a table with text embeddings of the class names; `ggeur embed` makes them.",
@@ -61,7 +61,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a method is built around numbers that come later; recipes that are equal share their compiled programs."""
+    """A method without its numbers, which come later; recipes that are equal share their compiled programs."""
 
     build: "Callable[..., Method]"
     head: "Head | None"
@@ -92,7 +92,7 @@ class Iterative:
 
 
 class ClosedForm(NamedTuple):
-    """A head, solved from what clients send in round 0.
+    """A solver: it computes a head from the statistics that clients send in round 0.
 
     >>> def solve(total, task):
     ...     mean = total.mean  # (C, p), of every class
@@ -104,12 +104,12 @@ class ClosedForm(NamedTuple):
 
     needs: Covariance
     solve: "Callable[[FederationStatistics, Task], Params]"
-    """(the total of all messages, task) -> parameters."""
+    """(the total of all statistics, task) -> parameters."""
 
     apart: Breakdown | None = None  # what the total must hold of every domain, or client, beside the sum
     head: str = "linear"  # the head whose parameters are solved for
-    under: "Under" = "levelled"  # what becomes of a total's directions that are under noise, where there is noise
-    by_text: bool = False  # whether the task's text tells it of classes that nobody holds
+    under: "Under" = "levelled"  # how a total's directions that are under noise are repaired, where there is noise
+    by_text: bool = False  # whether the task's text tells it about classes that nobody holds
     approximate: "Callable[[FederationStatistics, Task, Params | None], Params] | None" = None
     """(total, task, parameters of a similar total) -> nearly what `solve` returns, sooner: for cross-validation."""
 
@@ -118,7 +118,7 @@ class Candidate(NamedTuple):
     """A one-shot classifier among several."""
 
     name: str
-    parameters: Mapping[str, Any]  # that are not its defaults
+    parameters: Mapping[str, Any]  # those that are not its defaults
     solved: ClosedForm
 
     @property
@@ -132,33 +132,31 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """That of several one-shot classifiers which does best on samples, and cells, that are left out of the
-    statistics.
-    """
+    """A choice among one-shot classifiers: the best on samples and groups that are left out of the statistics."""
 
     candidates: tuple[Candidate, ...]  # the simplest first
     folds: int  # how many parts are left out in turn
     by_text: tuple[Candidate, ...] = ()  # more of them, for a task that has text
 
     def of_task(self, task: Task) -> "Selection":
-        """The same with all that this task can be chosen from."""
+        """Return the same with all candidates that this task allows."""
         return replace(self, candidates=self.candidates + self.by_text, by_text=()) if task.text else self
 
     @property
     def wants_text(self) -> bool:
-        """Whether a candidate would look at a task's text."""
+        """Return whether a candidate would look at a task's text."""
         return any(c.solved.by_text for c in self.candidates + self.by_text)
 
     @property
     def needs(self) -> Covariance:
-        """What serves every candidate."""
+        """The covariance that serves every candidate."""
         found = largest(c.solved.needs for c in self.candidates)
         assert found is not None
         return found
 
     @property
     def apart(self) -> Breakdown | None:
-        """What serves every candidate, of every domain."""
+        """The covariance by domain that serves every candidate."""
         kind = largest(c.solved.apart.kind for c in self.candidates if c.solved.apart is not None)
         return None if kind is None else Breakdown(kind)
 
@@ -174,7 +172,7 @@ class ZeroShot(NamedTuple):
 
 @dataclass(frozen=True)
 class Reference:
-    """FedAvg with each client alone, or with all data in one place."""
+    """A reference: FedAvg with each client alone, or with all data in one place."""
 
     trained: Iterative
     alone: bool

@@ -1,4 +1,4 @@
-"""The head that does best on what is left out of the statistics: samples of cells that are there, and whole cells."""
+"""The solver that does best on what is left out of the statistics: samples of seen groups, and whole groups."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -9,7 +9,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.site_statistics import Covariance, largest
 from ggeur.methods.algorithm import Candidate, ClosedForm, Selection
 
-# The simplest first: what is as good as the best, as far as can be told, and comes before it is taken.
+# The simplest first: the first that is as good as the best, as far as can be told, is taken.
 CANDIDATES: tuple[Mapping[str, Any], ...] = (
     {"method": "lda"},
     {"method": "lda", "shrinkage": 0.5},
@@ -31,7 +31,7 @@ BY_TEXT: tuple[Mapping[str, Any], ...] = (  # where a table has text embeddings 
 _ENOUGH = (
     80.0  # samples of a class for each unit of noise in their sum, from which on second moments pay for their noise
 )
-MOST_FOLDS = 20  # of fewer samples each, a fold's sums tell too much
+MOST_FOLDS = 20  # with fewer samples each, a fold's statistics reveal too much
 Folds = Annotated[int, Field(ge=2, le=MOST_FOLDS)]
 
 
@@ -41,10 +41,10 @@ def auto(
     candidates: Sequence[str | dict[str, Any]] | None = None,
     covariance: Covariance = "per-class",
 ) -> Selection:
-    """`folds`: how many parts are left out in turn. `candidates`: what is chosen from, the simplest first.
+    """`folds`: number of parts that are left out in turn. `candidates`: solvers to choose from, the simplest first.
 
     Each is a name, or a table such as {method = "lda", shrinkage = 0.5}.
-    `covariance` is that of [augment], and pooled where that would be means.
+    `covariance` is that of [augment], and pooled where that would be none.
     """
     kind = largest([covariance, "pooled"]) or "pooled"
     found = [_candidate(one, kind) for one in (CANDIDATES if candidates is None else candidates)]
@@ -68,7 +68,7 @@ def _candidate(one: str | Mapping[str, Any], kind: Covariance) -> Candidate:
 
 
 def in_public() -> Selection:
-    """What is chosen from where no sample may be left out and scored: class means alone, or second moments, too."""
+    """Return the candidates where no sample may be left out and scored: class means alone, or second moments, too."""
     from ggeur.methods import resolve_closed_form
 
     return Selection(
@@ -77,10 +77,10 @@ def in_public() -> Selection:
 
 
 def by_rule(samples: int, classes: int, noise: float) -> tuple[int, str]:
-    """Which of these to take, and why: of so many `samples`, with that `noise` in a class's sum, in radii.
+    """Return which of these to take, and why, for so many `samples` and that `noise` in a class's sum, in radii.
 
-    Second moments bring more to learn from, and noise into everything, as a sample then moves a message further. Where
-    that pays hangs on how far a class's sum stands out of the noise, and hardly on how many dimensions it has
+    Second moments bring more to learn from, and noise into everything, as a sample then moves the statistics further.
+    Where that pays depends on how far a class's sum stands out of the noise, and hardly on how many dimensions it has
     (`docs/privacy.md`).
     """
     stands = samples / classes / noise
@@ -88,6 +88,5 @@ def by_rule(samples: int, classes: int, noise: float) -> tuple[int, str]:
     name, why = (("ncm", "class means alone"), ("ridge", "second moments too"))[taken]
     return taken, (
         f"Took {name}, {why}, by a public rule: {samples:,} samples of {classes:,} classes are {stands:.3g} a class "
-        f"for each "
-        f"unit of noise, and second moments pay from {_ENOUGH:g} on."
+        f"for each unit of noise, and second moments pay from {_ENOUGH:g} on."
     )

@@ -1,4 +1,4 @@
-"""Where a CLIP model is on this machine: named, or among the files that the hub's library keeps."""
+"""The place of a CLIP model on this machine: named, or among the files that the hub's library keeps."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from ggeur.methods.algorithm import Task
 
 
 def clip_folder(task: Task, named: str) -> str:
-    """This machine's own, the folder `named` in [method.NAME] clip, or the hub's files of the table's encoder."""
+    """Return the folder `named` in [method.NAME] clip, or that of the hub's files of the table's encoder."""
     folder = task.clip or named
     if folder:
         if not Path(folder).is_dir():

@@ -31,9 +31,9 @@ def quadratic_table(W: jax.Array, shapes: LowRank) -> jax.Array:
 
 
 def widened(logits: jax.Array, params: Params, batch: Batch, share: jax.Array | float = 1.0) -> jax.Array:
-    """`logits` (B, C) of a linear head, plus Q_c on samples of class c that stand for draws; as they are, if none do.
+    """Return `logits` (B, C) of a linear head, plus Q_c on samples of class c that stand for draws, if any do.
 
-    Where a method takes but a `share` of each sample, its draws spread by as much.
+    Where a method takes only a `share` of each sample, its draws spread by as much.
     """
     if batch.drawn is None or batch.shapes is None:
         return logits

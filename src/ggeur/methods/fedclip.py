@@ -67,9 +67,7 @@ def fedclip(
 
 
 def contrast(z: jax.Array, y: jax.Array, mask: jax.Array) -> jax.Array:
-    """L of logits `z` (B, C) against labels `y` (B,), over the samples where `mask` (B,) is 1; of a single sample,
-    zero.
-    """
+    """Return L of logits `z` (B, C) and labels `y` (B,) where `mask` (B,) is 1; zero for a single sample."""
     own = jax.nn.one_hot(y, z.shape[1], dtype=z.dtype) * mask[:, None]
     m, n = own.sum(axis=0), mask.sum()
     samples = jax.nn.logsumexp(z, axis=1, b=m)  # log sum_c m_c exp z_ic

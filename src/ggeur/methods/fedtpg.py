@@ -147,7 +147,7 @@ def generate(w: Params, E: jax.Array, own: jax.Array) -> jax.Array:
 
 
 class _Words(NamedTuple):
-    """What a tower is fed, and itself: how prompts lie, and the arrays that are neither trained nor sent."""
+    """The input of a tower, and the tower: how prompts lie, and the arrays that are neither trained nor sent."""
 
     shape: Shape
     names: Texts

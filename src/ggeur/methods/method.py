@@ -1,4 +1,4 @@
-"""A federated method is a handful of pure functions; the defaults are FedAvg's.
+"""A federated method: a handful of pure functions, whose defaults are FedAvg's.
 
 The engine vectorises them over clients, so each is written for one client (or, for `aggregate`, for one server).
 `parts` has what the functions are given, and the signature of each.
@@ -18,10 +18,10 @@ from ggeur.methods.parts import Batch, LossFunction, Released, Term
 
 
 class MethodHead(NamedTuple):
-    """What a method trains where that is not [train] head, and as what it is scored and saved."""
+    """The head of its own that a method trains, and the head as which it is scored and saved."""
 
     name: str
-    """Of a head in `ggeur.heads`: what the method comes to, without what it took to train it."""
+    """The name of a head in `ggeur.heads`: the result, without what it took to train it."""
 
     init: parts.InitOwn
     """(key) -> what is trained."""
@@ -36,11 +36,11 @@ class MethodHead(NamedTuple):
     """() -> a hash of what is frozen: whoever goes on with a run, or takes part in it, must have the same."""
 
     heavy: bool = False
-    """Whether a step is so dear that every client has a compiled call of its own."""
+    """Whether a step is so expensive that every client has a compiled call of its own."""
 
 
 class Method(NamedTuple):
-    """What distinguishes a method from FedAvg; see `docs/methods.md` for how to write one.
+    """The parts in which a method differs from FedAvg; see `docs/methods.md` for how to write one.
 
     >>> from ggeur.heads import resolve
     >>> head = resolve("linear")
@@ -79,10 +79,10 @@ class Method(NamedTuple):
     """(server, total, facts) -> server, from the messages as they add up."""
 
     constant: tuple[str, ...] = ()
-    """What of `sent` never changes, and so travels once: the means of FedMix, say."""
+    """The parts of `sent` that never change and so travel once: the means of FedMix, say."""
 
     optimiser: parts.MakeOptimiser | None = None
-    """(rate) -> the local optimiser, where a method may not use [train]'s."""
+    """(learning_rate) -> the local optimiser, where a method may not use [train]'s."""
 
     recall: parts.Recall = lambda memory, context: memory
     """(memory, context) -> the optimiser's memory at the first step of a round, where it is not a fresh one."""
@@ -92,7 +92,7 @@ class Method(NamedTuple):
 
     @property
     def prepares(self) -> bool:
-        """Whether clients send anything before round 1."""
+        """Return whether clients send anything before round 1."""
         return self.prepare is not Method._field_defaults["prepare"]
 
 
@@ -133,9 +133,7 @@ def cross_entropy(logits: jax.Array, y: jax.Array, mask: jax.Array) -> jax.Array
 
 
 def batch_cross_entropy(head: Head, params: Params, batch: Batch) -> jax.Array:
-    """The mean cross-entropy of `head` on a `batch`; on samples that stand for draws, a bound of what to expect of
-    it.
-    """
+    """Return the mean cross-entropy of `head` on a `batch`; for samples that stand for draws, a bound of it."""
     return cross_entropy(widened(head.logits(params, batch.x), params, batch), batch.y, batch.mask)
 
 

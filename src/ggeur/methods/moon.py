@@ -37,6 +37,6 @@ def moon(head: Head, *, mu: Traced[AtLeastZero] = 1.0, tau: Traced[Positive] = 0
 
 
 def cosine_similarity(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Row by sample; the small constant keeps the gradient finite at zero, as in torch."""
+    """Return the cosine of each pair of vectors; the small constant keeps the gradient finite at zero, as in torch."""
     norms = jnp.sqrt(jnp.maximum(jnp.sum(a * a, -1) * jnp.sum(b * b, -1), 1e-16))
     return jnp.sum(a * b, -1) / norms

@@ -1,4 +1,4 @@
-"""What the functions of a method are given, and the signature of each of them.
+"""The arguments of a method's functions, and the signature of each function.
 
 `sent` and `context` are dictionaries: what the server sends, and that plus the client's own state under "client", what
 it holds under "data", and what the method has "frozen".
@@ -40,10 +40,10 @@ class Batch(NamedTuple):
 
 
 class ClientData(NamedTuple):
-    """All that a client holds, without holding it at once."""
+    """All that a client holds, read batch by batch."""
 
     n: jax.Array  # samples
-    width: int  # samples as padded: a bound on n that is known when compiling
+    width: int  # number of samples as padded: a bound on n that is known when compiling
     class_count: jax.Array  # (C,)
     take: Callable[[jax.Array], Batch]  # positions -> samples; masked out from n on
     fold: Callable[[Callable[[Tree, Batch], Tree], Tree], Tree]  # (f, start) -> f over all batches of its samples
@@ -58,13 +58,13 @@ class LocalWork(NamedTuple):
     context: Released  # what the server sent, and under "client" the state that the client began with
     carry: Tree  # what the loss carried, after the last step
     steps: jax.Array  # how many local steps were taken
-    learning_rate: jax.Array  # [train] rate, of those steps
+    learning_rate: jax.Array  # [train] learning_rate, of those steps
     key: jax.Array  # random, of this client and round
     memory: Tree = ()  # the optimiser's, after the last step
 
 
 class RoundFacts(NamedTuple):
-    """What the server knows of a round beside its messages; "every" stacks those in the order of `ids`."""
+    """The facts of a round beside its messages; "every" stacks those in the order of `ids`."""
 
     participants: int  # |S|, known when compiling
     ids: jax.Array  # (|S|,) the clients' numbers
@@ -73,7 +73,7 @@ class RoundFacts(NamedTuple):
 
 
 class LossFunction(Protocol):
-    """What the local steps minimise."""
+    """The loss that the local steps minimise."""
 
     def __call__(
         self, params: Params, batch: Batch, context: Released, carry: Tree, key: jax.Array, /
@@ -82,21 +82,21 @@ class LossFunction(Protocol):
 
 
 class Term(Protocol):
-    """What a method adds to the cross-entropy."""
+    """The term that a method adds to the cross-entropy."""
 
     def __call__(self, params: Params, batch: Batch, context: Released, /) -> jax.Array:
         """The term at `params` on one `batch`."""
 
 
 class Prepare(Protocol):
-    """What a client sends once, before round 1."""
+    """The message that a client sends once, before round 1."""
 
     def __call__(self, data: ClientData, key: jax.Array, /) -> Parts:
         """The message of a client that holds `data`; `key` is random, of this client."""
 
 
 class Init(Protocol):
-    """Where a run begins."""
+    """The start of a run."""
 
     def __call__(self, params: Params, prepared: Parts, n_clients: int, /) -> tuple[Tree, Tree]:
         """The server's state, and the state that every client starts with.
@@ -107,14 +107,14 @@ class Init(Protocol):
 
 
 class Broadcast(Protocol):
-    """What the server sends at the start of a round."""
+    """The server's broadcast at the start of a round."""
 
     def __call__(self, server: Tree, /) -> Released:
-        """Of the `server`'s state; "params" of it is what is evaluated, and where local training starts."""
+        """Return what is sent of the `server`'s state; its "params" are evaluated, and local training starts there."""
 
 
 class Begin(Protocol):
-    """What the loss carries from step to step."""
+    """The carry of the loss from step to step."""
 
     def __call__(self, context: Released, /) -> Tree:
         """The carry at the first step of a round."""
@@ -128,35 +128,35 @@ class MakeOptimiser(Protocol):
 
 
 class Recall(Protocol):
-    """What the optimiser of a client remembers from round to round."""
+    """The memory of a client's optimiser from round to round."""
 
     def __call__(self, memory: Tree, context: Released, /) -> Tree:
         """Its memory at the first step of a round; `memory` is a fresh one."""
 
 
 class InitOwn(Protocol):
-    """Where what a method trains begins, if that is not [train] head."""
+    """The start of what a method trains, if that is not [train] head."""
 
     def __call__(self, key: jax.Array, /) -> Params:
         """Random by the `key`, which is the seed's, or a client's."""
 
 
 class Shown(Protocol):
-    """What a method of its own head comes to."""
+    """The head that a method with a head of its own comes to."""
 
     def __call__(self, sent: Released, frozen: Tree, /) -> Params:
-        """The head that is scored and saved, of what the server sends and what is frozen."""
+        """Return the head that is scored and saved, from what the server sends and what is frozen."""
 
 
 class Upload(Protocol):
-    """What a client sends at the end of a round."""
+    """The message that a client sends at the end of a round."""
 
     def __call__(self, work: LocalWork, /) -> tuple[Parts, Tree]:
         """The message, each part of which `adds` names, and the client's new state."""
 
 
 class Aggregate(Protocol):
-    """What the server makes of a round."""
+    """The server's update at the end of a round."""
 
     def __call__(self, server: Tree, total: Parts, facts: RoundFacts, /) -> Tree:
         """The `server`'s new state.

@@ -1,4 +1,4 @@
-"""What the functions of a custom method return, checked while a program is traced: a sentence before JAX's words."""
+"""Check what the functions of a custom method return while a program is traced, before JAX fails on it."""
 
 from collections.abc import Callable
 from functools import lru_cache, wraps
@@ -36,7 +36,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _forms(tree: Any) -> Any:
-    """Return type and shape of every leaf of a `tree`, as text; of what JAX does not know, the name of its type."""
+    """Return type and shape of every leaf of a `tree`, as text; the name of the type where JAX does not know it."""
     try:
         return jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", jax.eval_shape(lambda: tree))
     except TypeError:

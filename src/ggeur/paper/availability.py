@@ -1,4 +1,4 @@
-"""What this machine lacks for a table of the paper, and the embeddings of those parts for which it lacks nothing."""
+"""The files this machine lacks for a table of the paper, and the embeddings of parts for which it lacks nothing."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ from ggeur.paper.paper_tables import PartEmbeddings, Table, TablePart
 
 
 class PartState(NamedTuple):
-    """Whether a part can be embedded here; if nothing is `missing` but it is not `local`, it is downloaded first."""
+    """The files of a part; if nothing is `missing` but it is not `local`, it is downloaded first."""
 
     part: str
     missing: str
@@ -23,12 +23,12 @@ class PartState(NamedTuple):
 
 
 def part_states(table: Table, data: Path | None, encoder: str = DEFAULT) -> list[PartState]:
-    """How every part of a `table` stands on this machine, with native files below `data` and this `encoder`."""
+    """Return the state of every part of a `table` here, with native files below `data` and this `encoder`."""
     return [PartState(part.name, missing(part, data, encoder), _is_local(part, data)) for part in table.parts]
 
 
 def missing(part: TablePart, data: Path | None, encoder: str = DEFAULT) -> str:
-    """What this machine lacks to embed a `part`, with native files below `data` and this `encoder`; else nothing."""
+    """Return what this machine lacks to embed a `part` from native files below `data` by this `encoder`, or None."""
     below, wants = root(data), []
     dataset = DATASETS[part.dataset]
     for source in dataset.sources:
@@ -45,7 +45,7 @@ def _is_local(part: TablePart, data: Path | None) -> bool:
 
 
 def runnable_rows(table: Table) -> int:
-    """How many rows of a `table` can run on embeddings; those on images have pictures of their own."""
+    """Return how many rows of a `table` can run on embeddings; those on images have pictures of their own."""
     return sum(not row.images for row in table.rows)
 
 

@@ -19,7 +19,7 @@ _BATCH, _TIMES, _LONGEST = 8, 50, 1.0  # pictures in a batch that is timed, so o
 
 
 def image_notes(part: TablePart, source: PartEmbeddings, network: str | None) -> list[str]:
-    """What a reader must know of these rows on the pictures of `source`, trained by another `network` if named."""
+    """Return what a reader must know of these rows on the pictures of `source`, by another `network` if named."""
     assert isinstance(source.table, ImageTable)
     head, pixels, theirs = network or part.images["head"], source.table.pixels, part.images["pixels"]
     benchmark = part.images.get("benchmark", part.images["head"])
@@ -32,7 +32,7 @@ def image_notes(part: TablePart, source: PartEmbeddings, network: str | None) ->
 
 
 def estimated_seconds(experiment: Experiment) -> float:
-    """How long the rows on pictures will take here, by the pictures they train on and how long one takes forwards.
+    """Estimate how long the rows on pictures will take here, by the pictures they train on and how long one takes.
 
     It is a guess within a factor of two or three; it tells minutes from days.
     """

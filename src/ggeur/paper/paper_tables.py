@@ -29,11 +29,11 @@ class TableRow(NamedTuple):
     control: bool = False
     images: bool = False  # trained end to end on pictures; it runs only when it is named
     published: str | None = None
-    train: Mapping[str, Any] = {}  # what of [train] is its own
-    note: str | None = None  # what the paper does not say of it, and we chose
+    train: Mapping[str, Any] = {}  # keys of [train] that are its own
+    note: str | None = None  # what the paper leaves open, and we chose
 
 
-# Ours, in every table of accuracies: heads that are solved from the first message of the clients.
+# Ours, in every table of accuracies: one-shot classifiers.
 ONE_MESSAGE = tuple(
     TableRow(f"{name}, one-shot", method, control=True)
     for name, method in (
@@ -62,7 +62,7 @@ class TablePart:
     images: Mapping[str, Any] = field(default_factory=dict)  # the network, its pixels, and the benchmark's if another
     released: Mapping[str, Any] = field(default_factory=dict)
     released_ggeur: Mapping[str, Any] = field(default_factory=dict)
-    tuned_on: Any = None  # of `values`, the one whose column numbers are chosen on; default: the first
+    tuned_on: Any = None  # the one of `values` on whose column hyperparameters are chosen; default: the first
 
 
 class Table(BaseModel):
@@ -94,7 +94,7 @@ class PartEmbeddings(NamedTuple):
 
 
 def match_tables(table: Table, given: Sequence[Path]) -> dict[str, PartEmbeddings]:
-    """Which part of a `table` each of the `given` files, of embeddings or of pictures, is for.
+    """Return which part of a `table` each of the `given` files, of embeddings or of pictures, is for.
 
     It goes by the dataset that a file names, else by classes and domains.
     """
@@ -127,7 +127,7 @@ def _shape(classes: int, domains: Sequence[str]) -> str:
 
 
 def names_images(patterns: Sequence[str]) -> bool:
-    """Whether any of the `patterns` asks for rows on pictures, which take long, by what they are called."""
+    """Return whether any of the `patterns` names rows on pictures, which take long."""
     return any("(images)" in pattern.lower() for pattern in patterns)
 
 

@@ -19,7 +19,7 @@ class Slip(NamedTuple):
 
 
 class Gain(NamedTuple):
-    """What the paper says that `row` gains over `base`; `computed` only where its own table says otherwise."""
+    """The gain of `row` over `base` that the paper quotes; `computed` only where its own table says otherwise."""
 
     table: str
     row: str
@@ -34,7 +34,7 @@ class PublishedTable(BaseModel):
 
     columns: tuple[str, ...]
     rows: dict[str, tuple[float, ...]]
-    ddof: int | None = None  # of its STD over domains, where it has one
+    ddof: int | None = None  # degrees of freedom of its STD over domains, where it has one
     slips: tuple[Slip, ...] = ()
 
     def value(self, row: str, column: str) -> float | None:
@@ -45,7 +45,7 @@ class PublishedTable(BaseModel):
         return self.rows[row][self.columns.index(column)]
 
     def slip(self, row: str, column: str) -> Slip | None:
-        """What is wrong with a printed number, if anything is."""
+        """Return what is wrong with a printed number, if anything is."""
         return next((s for s in self.slips if (s.row, s.column) == (row, column)), None)
 
 

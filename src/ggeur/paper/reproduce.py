@@ -135,7 +135,7 @@ def _overrides(
     if rounds is not None:
         train["rounds"] = rounds
     if part.dataset == "digits" and "share" in partition and "share" not in source.table.meta:
-        partition["share"] = 1.0  # ours say what they took; of others we take what is there
+        partition["share"] = 1.0  # ours say what share they took; from others we take all that is there
         _note(notes, f"{part.name}: the table does not say what share of each domain it is; all of it is used.")
     tree: dict[str, Any] = {
         "data": {"table": os.path.abspath(str(source.path))},

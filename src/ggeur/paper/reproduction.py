@@ -1,4 +1,4 @@
-"""What is kept in a run folder so that its result can be read as a table of the paper."""
+"""The record in a run folder by which its result can be read as a table of the paper."""
 
 import json
 import os
@@ -33,7 +33,7 @@ class AbsentRow(NamedTuple):
 
 
 class Column(NamedTuple):
-    """Where a column's numbers come from: a domain, the AVG or STD over them, or one value of what is varied."""
+    """The source of a column's numbers: a domain, the AVG or STD over them, or one value of what is varied."""
 
     label: str
     part: str
@@ -49,14 +49,14 @@ class ChosenNumbers(NamedTuple):
     row: str
     part: str
     numbers: str  # in words
-    expected: float  # percent, on what was left out
+    expected: float  # percent, on the validation split
     expected_printed: float
-    tried: int  # how many, the paper's among them
+    tried: int  # number of candidates, the paper's among them
 
 
 @dataclass
 class Reproduction:
-    """What is kept beside a result so that it can be read as a table of the paper."""
+    """The record beside a result by which it can be read as a table of the paper."""
 
     table: str
     title: str
@@ -81,7 +81,7 @@ class Reproduction:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self | None:
-        """What is kept in a run folder; None for a run that is no table of the paper."""
+        """Load the record in a run folder; None for a run that is no table of the paper."""
         path = Path(folder) / FILE
         if not path.exists():
             return None

@@ -1,7 +1,7 @@
-"""Protocol `tuned`: each row's one or two numbers that matter, chosen on training samples left out, for all alike.
+"""Protocol `tuned`: each row's one or two numbers that matter, chosen on a validation split, for all alike.
 
 Every row of a table, with GGEUR and without, tries what `tuned.toml` has for its method: 20 rounds, one seed, one
-column of each part. What is left out is a fifth of the rows and, where trials are unseen, a quarter of the trials
+column of each part. Left out are a fifth of the samples and, where groups are unseen, a quarter of the groups
 ([partition] validation). The best score is taken; of equal ones the first, which is the paper's own if it is among
 them.
 """
@@ -29,7 +29,7 @@ Numbers = Mapping[str, float]  # as `tuned.toml` has them
 
 
 class Choosing(NamedTuple):
-    """What is run to choose: an experiment, and of each row that has a choice the arms that are its candidates."""
+    """The experiment that is run to choose, and the candidates of each row that has a choice, as arms."""
 
     experiment: Experiment
     candidates: dict[str, dict[str, Numbers]]  # by the row's arm, by the candidate's
@@ -43,7 +43,7 @@ def prepare_choice(
     rounds: int | None = None,
     changes: Sequence[str] = (),
 ) -> Choosing | None:
-    """What to run before a `table` is run on its `sources`, of which only `rows`; None where nothing has a choice.
+    """Return what to run before the `rows` of a `table` are run on its `sources`; None where nothing has a choice.
 
     A table that is run for fewer than 20 `rounds` is chosen for by as many.
     """
@@ -87,7 +87,7 @@ def _candidate(tree: Mapping[str, Any], name: str, numbers: Numbers, part: Table
 
 
 def with_numbers(tree: Mapping[str, Any], numbers: Numbers) -> dict[str, Any]:
-    """An arm of an experiment with these numbers in place of its own."""
+    """Return an arm of an experiment with these numbers in place of its own."""
     train, own = dict(tree["train"]), {key: value for key, value in numbers.items() if key != "learning_rate"}
     if "learning_rate" in numbers:
         train["learning_rate"] = float(f"{train['learning_rate'] * numbers['learning_rate']:.6g}")
@@ -95,7 +95,7 @@ def with_numbers(tree: Mapping[str, Any], numbers: Numbers) -> dict[str, Any]:
 
 
 def words(tree: Mapping[str, Any], numbers: Numbers) -> str:
-    """These numbers of an arm, as in "rate 0.03, mu 0.1"; "unchanged" where they are the table's own."""
+    """Return these numbers of an arm, as in "learning rate 0.03, mu 0.1", or "unchanged"."""
     shown = {**numbers} | (
         {"learning_rate": with_numbers(tree, numbers)["train"]["learning_rate"]} if "learning_rate" in numbers else {}
     )
@@ -103,7 +103,7 @@ def words(tree: Mapping[str, Any], numbers: Numbers) -> str:
 
 
 def choose_hyperparameters(choosing: Choosing, result: Result) -> tuple[dict[str, Numbers], list[ChosenNumbers]]:
-    """Of the `result` of `choosing`: the numbers of every arm that had a choice, and what to tell of them."""
+    """Return from the `result` of `choosing` the numbers of every arm that had a choice, and what to say of them."""
     trials = {str(trial.settings["arm"]): trial for trial in result.trials}
     points = {str(v["arm"]): p for v, p in zip(choosing.experiment.varied, choosing.experiment.points, strict=True)}
     trial_data, taken, told = TrialData(), {}, []
@@ -114,7 +114,7 @@ def choose_hyperparameters(choosing: Choosing, result: Result) -> tuple[dict[str
         scored[table.domains[held.samples], table.y[held.samples]] = True
         names = [group_name(table, d, c) for d, c in np.argwhere(scored)]
         score = np.array(
-            [[trials[arm].domains.get(trial, 0.0) for trial in names] for arm in options]
+            [[trials[arm].domains.get(group, 0.0) for group in names] for arm in options]
         )  # none: diverged
         expected = (score @ held.weight(scored)[scored]).round(9)  # equal scores are equal, whatever the order of sums
         which = int(expected.argmax())

@@ -1,1 +1,1 @@
-"""What people look at: one page, its tables, figures, words and costs."""
+"""The report for people: one page, its tables, figures, words and costs."""

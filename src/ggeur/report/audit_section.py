@@ -1,4 +1,4 @@
-"""What an audit found, in words and as a figure: of how many trials who can find out what."""
+"""The findings of an audit, in words and as a figure: who can find out what, and of how many groups."""
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
@@ -25,14 +25,13 @@ _COLOURS: dict[Found, str] = {
 
 
 def audit_words(found: Audit) -> list[str]:
-    """A sentence for each party, and one for all."""
+    """Return a sentence for each party, and one for all."""
     samples = sum(f.samples for f in found.of("server"))
     said = [f"{who}: {_sentence(found.of(party))}" for party, who in _WHO.items()]
     if any(f.found == "span" for f in found.findings):
         said.append(
             "A class with no more samples than dimensions spans a plane that its second moment shows: whoever holds a "
-            "sample "
-            "sees whether it lies there, so a threshold alone does not hide who took part."
+            "sample sees whether it lies there, so a threshold alone does not hide who took part."
         )
     return [*said, f"In all {found.exact:,} of {samples:,} samples can be recovered exactly by somebody."]
 
@@ -44,7 +43,7 @@ def audit_section(found: Audit, id: str) -> str:
 
 
 def audit_chart(found: Audit) -> Figure:
-    """For each party, trials by their number of samples, and what is found out of how many."""
+    """Draw, for each party, groups by their number of samples, and what is found out of how many."""
     sizes = [s for s in _SIZES if any(s[0] <= f.samples <= s[1] for f in found.findings)]
     with rc_context(STYLE):
         figure, axes = grid(len(PARTIES), 2, 7.6, 2.2, 0.9)
@@ -85,4 +84,4 @@ def _sentence(findings: list[Finding]) -> str:
     rest = [f.auc for f in findings if f.found == "nothing found" and f.auc is not None]
     if rest:
         parts.append(f"is sure of none of {len(rest):,} by itself (mean AUC {sum(rest) / len(rest):.2f})")
-    return f"of {len(findings):,} trials {', '.join(parts) or 'finds nothing'}."
+    return f"of {len(findings):,} groups {', '.join(parts) or 'finds nothing'}."

@@ -1,4 +1,4 @@
-"""What all figures share: their style, ink and colours, panels in a grid, and how heat maps are labelled."""
+"""The common parts of all figures: their style, ink and colours, panels in a grid, and how heat maps are labelled."""
 
 import textwrap
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 
 STYLE = rc_params_from_file(Path(__file__).with_name("figures.mplstyle"), use_default_template=False)
 INK, FAINT = STYLE["text.color"], STYLE["axes.edgecolor"]
-# Okabe and Ito's palette: told apart with any kind of colour vision, and each class has a marker of its own as well.
+# Okabe and Ito's palette: distinct with any kind of colour vision, and each class has a marker of its own as well.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
 MARKERS = "o^sDvPX*"
-NAMES = 20  # that have room along an axis
+NAMES = 20  # names that have room along an axis
 _LONGEST = 30  # characters of a name
 
 

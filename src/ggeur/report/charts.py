@@ -15,7 +15,7 @@ from ggeur.report.entries import Pair, ReportEntry, Variant
 from ggeur.report.tables import Number
 
 _STYLE: Any = {**STYLE, "axes.titlesize": 9, "axes.spines.top": False, "axes.spines.right": False}
-# One look per variant on the whole page; told apart by dash and marker as well as by colour.
+# One look per variant on the whole page; variants differ by dash and marker as well as by colour.
 _LOOKS: dict[str, tuple[str, Any, str]] = {
     Variant.PICTURES: ("#E64B35", (0, (1, 1)), "h"),
     Variant.PLAIN: ("#7f7f7f", "--", "o"),

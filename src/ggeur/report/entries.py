@@ -21,7 +21,7 @@ from ggeur.settings.schema import Settings
 
 
 class Variant(StrEnum):
-    """What was done to a method's data, in the order of what each adds to the one before; there may be others."""
+    """The treatment of a method's data, in the order of what each adds to the one before; there may be others."""
 
     PICTURES = "on pictures"
     PLAIN = none().label
@@ -52,7 +52,7 @@ class ReportEntry(NamedTuple):
         return self.row.avg
 
     def mean(self, name: str) -> float | None:
-        """A number of a trial by its `name`, on average over the seeds that finished; None where they do not have it.
+        """Return a number of trials by its `name`, on average over the seeds that finished; None if they lack it.
 
         Numbers of every client are averaged over clients first.
         """
@@ -135,13 +135,13 @@ def entries(result: Result, experiment: Experiment, reading: Reproduction | None
 
 
 def draws_noise(point: Settings) -> bool:
-    """Whether noise is drawn at a point; of a user's own augmentation nobody knows, as it is not imported."""
+    """Return whether noise is drawn at a point; a custom augmentation is not imported to find out."""
     return not is_custom(point.augment.kind) and point.augment.build().noise is not None
 
 
 def _variant(point: Settings, weights: str, steps: int | None, scale: str, most: int) -> str:
     a = point.augment
-    if is_custom(a.kind):  # which is not imported to be named
+    if is_custom(a.kind):  # custom, and not imported to be named
         return a.kind.partition(":")[2]
     augmentation = a.build()
     words = [augmentation.label]

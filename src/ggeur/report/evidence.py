@@ -19,12 +19,12 @@ from ggeur.report.entries import ReportEntry, draws_noise, pairs
 from ggeur.report.words import published_gain
 from ggeur.settings.schema import Settings
 
-_CLASSES = 30  # of which spectra are drawn
-_CLIENTS = 40  # of which rows are counted
+_CLASSES = 30  # classes of which spectra are drawn
+_CLIENTS = 40  # clients whose samples are counted
 
 
 def evidence_of_training(entries: Sequence[ReportEntry], reading: Reproduction | None) -> list[CaptionedFigure]:
-    """What GGEUR adds, what of that the controls have as well, and how training went.
+    """Return the figures of what GGEUR adds, what the controls have of that, and how training went.
 
     `entries` are the rows of a run and `reading` is how to read it as a table of the paper, if it is one.
     """
@@ -80,7 +80,7 @@ def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[Captione
         clients=f" The first {_CLIENTS} clients." if len(clients) > _CLIENTS else "",
         comparison=_further(points),
     )
-    if isinstance(table, ImageTable):  # whose rows have no geometry to speak of, and thousands of dimensions
+    if isinstance(table, ImageTable):  # their samples have no geometry to speak of, and thousands of dimensions
         return [labels]
     similarity = []
     if found := inspection.similarities(table):
@@ -114,7 +114,7 @@ def _partitions(points: Sequence[Settings]) -> list[Settings]:
 
 
 def _further(points: Sequence[Settings]) -> str:
-    """What to say of partitions that are drawn though the run has only one."""
+    """Return what to say of partitions that are drawn though the run has only one."""
     partitions = {point.partition for point in points}
     if len(partitions) > 1 or points[0].partition.kind != "label-and-domain":
         return ""

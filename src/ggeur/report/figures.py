@@ -34,7 +34,7 @@ def save_figure(figure: Figure, stem: Path) -> list[Path]:
 def label_distribution(
     panels: Mapping[str, NDArray[np.int64]], class_names: Sequence[str], clients: Sequence[str]
 ) -> Figure:
-    """Rows per client and class as heat maps, one per title of `panels`, on one scale (Figures 7 and 9).
+    """Draw samples per client and class as heat maps, one per title of `panels`, on one scale (Figures 7 and 9).
 
     `class_names` stand along their columns and `clients` along their rows.
     """
@@ -49,14 +49,14 @@ def label_distribution(
         norm = PowerNorm(0.5, 0, most)
         image: Any = None
         for i, (ax, (title, counts)) in enumerate(zip(axes, panels.items(), strict=True)):
-            shown = np.ma.masked_equal(counts, 0)  # what a client lacks is white, not merely pale
+            shown = np.ma.masked_equal(counts, 0)  # a class that a client lacks is white, not merely pale
             image = ax.imshow(shown, cmap=_HEAT, norm=norm, aspect="auto", interpolation="nearest")
             ax.set_title(title)
             if n_classes <= 12 and n_clients <= 12:
                 write_cells(ax, image, [[f"{n or ''}" for n in own] for own in counts])
             last = i + columns >= len(panels)
             name_ticks(ax, class_names if last else None, clients if i % columns == 0 else None)
-        colourbar(figure, axes, image, "rows (white: none)")
+        colourbar(figure, axes, image, "samples (white: none)")
     return figure
 
 
@@ -83,7 +83,7 @@ def draw_similarity(pairs: Sequence[Similarity], top: int = 5) -> Figure:
 
 
 def draw_client_view(view: ClientView) -> Figure:
-    """What a client holds, what GGEUR makes of it, and what all clients hold, in one plane (Figures 1, 3 and 5)."""
+    """Draw a client's samples, the same after GGEUR, and those of all clients, in one plane (Figures 1, 3 and 5)."""
     panels = (
         (f"{view.client}: own samples", view.own),
         (f"{view.client}: after GGEUR", view.augmented),
@@ -129,7 +129,7 @@ def draw_spectra(eigenvalues: Float, class_names: Sequence[str]) -> Figure:
         if not named:
             left.plot(rank, np.median(eigenvalues, axis=0), color="black", lw=1.6, label="median class")
             right.plot(rank, 100 * np.median(share, axis=0), color="black", lw=1.6)
-        vary = bool((eigenvalues > 0).any())  # rows that are all alike have no spectrum
+        vary = bool((eigenvalues > 0).any())  # samples that are all alike have no spectrum
         left.set(yscale="log" if vary else "linear", xscale="log", xlabel="rank", title="eigenvalues")
         right.set(xscale="log", xlabel="rank", title="variance in the leading directions, %", ylim=(0, 102))
         right.axhline(90, color=FAINT, lw=0.8, zorder=0)

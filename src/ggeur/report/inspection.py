@@ -1,4 +1,4 @@
-"""What a table holds, as arrays: counts, norms, spectra, similarity across domains, one client's view."""
+"""The contents of a table, as arrays: counts, norms, spectra, similarity across domains, one client's view."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -50,7 +50,7 @@ def spectra(table: EmbeddingTable) -> tuple[Float, list[str]]:
 
 
 def directions(eigenvalues: Float, share: float) -> Int:
-    """How many of the largest eigenvalues, (C, r) descending, carry this share of each class's variance."""
+    """Return how many of the largest eigenvalues, (C, r) descending, carry this share of each class's variance."""
     total = np.maximum(eigenvalues.sum(axis=1), 1e-300)
     carried = np.cumsum(eigenvalues, axis=1) / total[:, None]
     return np.asarray((carried < share).sum(axis=1) + 1)
@@ -59,7 +59,7 @@ def directions(eigenvalues: Float, share: float) -> Int:
 def _shape(x: NDArray[Any], *, centred: bool = True) -> tuple[Float, Float]:
     """Eigenvalues (r,), descending, and eigenvectors (p, r) of the samples' covariance.
 
-    Of samples times samples and dimensions times dimensions the smaller is decomposed: classes are often small.
+    The smaller of samples times samples and dimensions times dimensions is decomposed: classes are often small.
     """
     x = x.astype(np.float64)
     x = (x - x.mean(axis=0) if centred else x) / np.sqrt(len(x))
@@ -126,7 +126,7 @@ class ClientView(NamedTuple):
     own: Cloud
     augmented: Cloud
     everyone: Cloud
-    shares: tuple[float, float]  # of the variance, along the two axes
+    shares: tuple[float, float]  # shares of the variance, along the two axes
 
 
 def check_classes(table: EmbeddingTable, class_names: Sequence[str]) -> None:

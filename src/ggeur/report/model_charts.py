@@ -1,4 +1,4 @@
-"""The charts of a fitted model: what every candidate was expected to reach, and where its test samples are right."""
+"""The charts of a fitted model: the estimate of every candidate, and where its test samples are right."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,11 +13,11 @@ from ggeur.report.canvas import FAINT, INK, STYLE, colourbar, grid, name_ticks, 
 
 _STYLE: Any = {**STYLE, "axes.spines.top": False, "axes.spines.right": False}
 _TOLD = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99)  # thresholds that are written beside a curve
-_WRITTEN = 12  # names along a side up to which the trials of a heat map are written out
+_WRITTEN = 12  # names along a side up to which the numbers of a heat map are written out
 
 
 def candidates(expected: Mapping[str, float], taken: str, tested: float | None) -> Figure:
-    """What each candidate was `expected` to reach against the one `taken`, and what was `tested` of that.
+    """Draw what each candidate was `expected` to reach against the one `taken`, and its `tested` accuracy.
 
     Candidates differ by few points of many, which bars from zero would not show; the percentages are written out.
     """
@@ -46,7 +46,7 @@ def candidates(expected: Mapping[str, float], taken: str, tested: float | None) 
 
 
 def tested(percent: Float, domains: Sequence[str], classes: Sequence[str]) -> Figure:
-    """Test rows right of each domain and class, `percent` (D, C), NaN where there are none."""
+    """Draw the `percent` (D, C) of test samples right in each domain and class; NaN where there are none."""
     n_domains, n_classes = percent.shape
     width = 0.34 * max(n_classes, 8) if n_classes <= 30 else 10.0
     least = min(10 * np.floor(np.nanmin(percent) / 10), 90.0)  # from there, or what differs would look the same
@@ -57,12 +57,12 @@ def tested(percent: Float, domains: Sequence[str], classes: Sequence[str]) -> Fi
         if max(percent.shape) <= _WRITTEN:
             write_cells(ax, image, [["" if np.isnan(v) else f"{v:.0f}" for v in own] for own in percent])
         name_ticks(ax, classes, domains)
-        colourbar(figure, [ax], image, "% right (white: no rows)")
+        colourbar(figure, [ax], image, "% right (white: no samples)")
     return figure
 
 
 def coverage_chart(curves: Mapping[str, Sequence[Sequence[float]]]) -> Figure:
-    """Percent right of the answers that are given, against percent given: one curve per kind of rows.
+    """Percent right of the answers that are given, against percent given: one curve per kind of samples.
 
     A point is [threshold, percent answered, percent right]; a few thresholds are written beside theirs.
     """

@@ -18,7 +18,7 @@ from ggeur.runs.transaction import current, pending
 
 
 class FittedFolder(NamedTuple):
-    """What `ggeur fit`, and whoever joined and left since, have made of a folder."""
+    """A folder as `ggeur fit` wrote it, and the sites that joined and left since."""
 
     folder: Path
     model: Model
@@ -30,36 +30,34 @@ class FittedFolder(NamedTuple):
 
     @property
     def left(self) -> int:
-        """How many sites that took part in the choice are no longer in."""
+        """The number of sites that took part in the selection and have left."""
         return len(set(self.solution.chosen_by) - {e.name for e in self.entries})
 
     @property
     def chosen_by_all(self) -> bool:
-        """Whether those who chose are those who are in."""
+        """Whether the sites of the selection are those of the model."""
         return set(self.solution.chosen_by) == {e.name for e in self.entries}
 
     @property
     def percent(self) -> tuple[tuple[str, ...], Float]:
-        """Domains, and the percentage of test samples right of each and of each class (D, C), NaN where there are
-        none.
-        """
-        trials = self.model.metrics.get("groups", {})
-        found = np.full((len(trials), len(self.model.class_names)), np.nan)
-        for d, own in enumerate(trials.values()):
+        """Domains, and the percentage of test samples right in each domain and class (D, C); NaN without samples."""
+        groups = self.model.metrics.get("groups", {})
+        found = np.full((len(groups), len(self.model.class_names)), np.nan)
+        for d, own in enumerate(groups.values()):
             for c, name in enumerate(self.model.class_names):
                 if name in own:
                     right, samples = own[name]
                     found[d, c] = 100 * right / samples
-        return tuple(trials), found
+        return tuple(groups), found
 
 
 def is_model(folder: Path) -> bool:
-    """Whether it holds a model, and not a run with several."""
+    """Return whether the folder holds a model, and not a run with several."""
     return current(folder, "model.json").is_file() and not (folder / "result.json").exists()
 
 
 def read_model_folder(folder: Path, own: bool = False) -> FittedFolder:
-    """What the `folder` holds; `own` allows a method that is a user's own, whose module is imported."""
+    """Read the `folder`; `own` allows a custom method, whose module is imported."""
     if not current(folder, LEDGER).exists():
         raise GgeurError(
             f"{folder} does not say who is in the model: only a folder that `ggeur fit` wrote has a page, and no copy "
@@ -69,7 +67,7 @@ def read_model_folder(folder: Path, own: bool = False) -> FittedFolder:
     opened = Opened.at(folder, own)
     model, entries = opened.model, opened.ledger.entries
     counts = {}
-    for entry in entries:  # one by one, as all sums at once may be more than there is memory for
+    for entry in entries:  # one by one, as the statistics of all sites may not fit into memory
         sums = load_sums(folder, entry)
         count = np.sum([m.count for m in sums.messages.values()], axis=0)
         counts[entry.name] = _by_class(sums.class_names, count, model)

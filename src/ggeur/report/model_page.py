@@ -17,13 +17,13 @@ from ggeur.runs.privacy_statement import sentences
 from ggeur.runs.site_files import CONTRIBUTIONS, LEDGER, PAGE, RECEIPTS, SUMS
 
 _ROWS = 40  # of a heat map
-_LEAST = 0.9  # the probability whose coverage is told in words
+_LEAST = 0.9  # the probability whose coverage is described in words
 # What a model folder may hold: the file, what it is, and whether it is part of the model that may be handed on.
 _FILES = (
     ("head.npz", "the numbers of the head", True),
-    ("model.json", "classes, encoder, method and constants, test accuracy", True),
+    ("model.json", "classes, encoder, method and hyperparameters, test accuracy", True),
     ("card.md", "the same for people to read", True),
-    (SUMS, "what every site sent; keep it where the sites agreed that it may lie", False),
+    (SUMS, "the statistics of every site; keep it where the sites agreed that it may lie", False),
     (LEDGER, "who is in, with salted hashes of what each sent", False),
     (RECEIPTS, "one for each site that joined or left", False),
     (CONTRIBUTIONS, "contributions: figures of every site on its own", False),
@@ -34,7 +34,7 @@ _FILES = (
 def write_model_page(folder: Path, out: Path | None = None, *, own: bool = False) -> Path:
     """Write the page of the model in `folder` to `out`, default its report.html, from what lies there; its path.
 
-    `own` allows a method that is a user's own, whose module is imported.
+    `own` allows a custom method, whose module is imported.
     """
     found, out = read_model_folder(folder, own), out or folder / PAGE
     page = render_page(
@@ -62,23 +62,23 @@ def _summary(f: FittedFolder) -> list[str]:
     sites = "one site" if len(f.entries) == 1 else f"{len(f.entries)} sites"
     samples, m = sum(e.samples for e in f.entries), f.model.metrics
     said = [
-        f"One head for {len(f.model.class_names)} classes, {f.solution.called}, from sums of {samples:,} samples at "
-        f"{sites}."
+        f"One head for {len(f.model.class_names)} classes, {f.solution.called}, from the statistics of "
+        f"{samples:,} samples at {sites}."
     ]
     if m:
         worst = min(m["domains"], key=m["domains"].get)
         several = f" on average over {len(m['domains'])} domains, fewest in {worst} ({m['domains'][worst]:.2f} %)"
         said.append(
-            f"Of {m['test_samples']:,} test samples, left out of the sums, it gets {m['avg']:.2f} % right"
+            f"Of {m['test_samples']:,} test samples, left out of the statistics, it gets {m['avg']:.2f} % right"
             f"{several if len(m['domains']) > 1 else f', all of them of {worst}'}."
         )
     else:
         said.append("Nothing says how well it does: no test samples were given when the head was last solved.")
     said.append(f.solution.why or "The method was named and not chosen.")
-    return [
-        *said,
-        *(sentences(f.model.privacy) or ["Nothing was promised of privacy: sums of small trials give samples away."]),
+    privacy = sentences(f.model.privacy) or [
+        "No privacy mechanism was used: statistics of small groups reveal samples."
     ]
+    return [*said, *privacy]
 
 
 def _held(f: FittedFolder) -> CaptionedFigure:
@@ -126,7 +126,7 @@ def _tests(f: FittedFolder) -> CaptionedFigure | None:
 
 
 def _trust(f: FittedFolder) -> CaptionedFigure | None:
-    """What leaving answers out buys; none where the probabilities are not calibrated."""
+    """Draw the accuracy gained by leaving answers out; None where the probabilities are not calibrated."""
     said = f.model.calibration
     kinds = {"test samples": said.get("test"), "training samples left out": said.get("validation")}
     curves = {name: samples["coverage"] for name, samples in kinds.items() if samples}

@@ -94,14 +94,14 @@ def _part(name: str, key: str, **words: Any) -> str:
 
 
 def _messages(entries: Sequence[ReportEntry]) -> list[str]:
-    """What trials have to say, each once, and of which of them it is, where there are several."""
+    """Return the messages of trials, each once, with the trials they are from where there are several."""
     said: dict[str, list[str]] = {}
     for entry in entries:
         for trial in entry.row.trials:
-            # What was selected stands in a table of its own.
+            # The selection stands in a table of its own.
             message = missing_sentence(trial.missing) if trial.expected and trial.status == "ok" else trial.message
             said.setdefault(message, []).append(f"{entry.full_name}, seed {trial.seed}")
-    if len(said) == 1:  # one message, of all
+    if len(said) == 1:  # one message, from all trials
         return [message for message in said if message]
     return [
         f"{trials[0]}{f', and {len(trials) - 1} more' if len(trials) > 1 else ''}: {message}"

@@ -1,4 +1,4 @@
-"""Which method to use: their ranks with intervals, their costs, and a sentence with its caveat."""
+"""A ranking of methods: their ranks with intervals, their costs, and a sentence with its caveat."""
 
 import math
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class RankedMethod(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """Rows from the most accurate on; two are told apart from a difference of `least` points on."""
+    """Rows from the most accurate on; two differ significantly by `least` points or more."""
 
     rows: list[RankedMethod]
     least: float | None  # None with one seed
@@ -69,13 +69,13 @@ class Ranking(NamedTuple):
 def ranking(entries: Sequence[ReportEntry], reading: Reproduction | None) -> Ranking | None:
     """The rows of a run that finished in all its federations with all seeds; None where there is none.
 
-    Bounds are no federations and have no rank.
+    References are no federations and have no rank.
     """
     groups: dict[str, list[ReportEntry]] = {}
     for entry in entries:
         bound = (
             not is_custom(entry.method) and kind_of(entry.method) is Reference
-        )  # a finished run needs nothing of a user's
+        )  # a finished run imports no custom code
         if entry.avg is not None and not bound:
             groups.setdefault(_name(entry, reading), []).append(entry)
     everywhere = max((len(group) for group in groups.values()), default=0)
@@ -115,9 +115,9 @@ def is_solved(trial: Trial) -> bool:
 
 
 def least_difference(values: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> float | None:
-    """From what difference of means on two rows of `values` (rows, seeds) are told apart, all pairs at once at 95 %.
+    """Return the least difference of the means of two rows of `values` (rows, seeds) that is significant at 95 %.
 
-    Tukey's honest difference, with seeds for blocks: what a seed does to all rows alike does not count.
+    Tukey's honest difference for all pairs at once, with seeds for blocks: what a seed does to all rows does not count.
     """
     from scipy import stats
 
@@ -147,7 +147,7 @@ def recommendation(found: Ranking) -> list[str]:
 
 
 def _significance(found: Ranking, others: Sequence[RankedMethod]) -> str:
-    """Whether the lead of the best over the `others` is significant, in a sentence that begins with a space."""
+    """Return whether the lead of the best over the `others` is significant, as a sentence after a space."""
     if not others:
         return ""
     all_of_them = f"the other {len(others)} methods" if len(others) > 1 else others[0].name

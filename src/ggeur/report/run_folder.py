@@ -15,7 +15,7 @@ from ggeur.settings.grid import Experiment
 
 
 class ReportedRun(NamedTuple):
-    """What is in a run folder: its result and settings, and the table and rows that people read."""
+    """The contents of a run folder: its result and settings, and the table and entries that people read."""
 
     folder: Path
     title: str

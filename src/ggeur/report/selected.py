@@ -1,4 +1,4 @@
-"""What `auto` selected in a run: a line for every seed, beside what the test samples say of it."""
+"""The selections of `auto` in a run: a line for every seed, beside its accuracy on test samples."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from ggeur.report.entries import ReportEntry
 _OTHERS = 3  # candidates that are named beside the selected one
 
 
-class Selected(NamedTuple):
+class SeedSelection(NamedTuple):
     """The candidate that one seed selected; accuracies in percent."""
 
     name: str  # of the method and its setting
@@ -19,10 +19,10 @@ class Selected(NamedTuple):
     others: Mapping[str, float]  # what the best of the other candidates were expected to reach
 
 
-def selected(entries: Sequence[ReportEntry]) -> list[Selected]:
+def selected(entries: Sequence[ReportEntry]) -> list[SeedSelection]:
     """Return what every seed of `entries` selected by cross-validation; empty where nothing was selected so."""
     return [
-        Selected(
+        SeedSelection(
             entry.full_name,
             trial.seed,
             trial.taken,

@@ -23,7 +23,7 @@ def inline_svg(figure: Figure, name: str, title: str, *, on_page: bool) -> str:
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", text, flags=re.S)
-    text = re.sub(r'(<image\b[^>]*?)\sid="[^"]*"', r"\1", text)  # made of its content: two alike would clash
+    text = re.sub(r'(<image\b[^>]*?)\sid="[^"]*"', r"\1", text)  # ids are made of the content: two alike would clash
     text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
     text = re.sub(r'(xlink:href)="#([^"]+)"', rf'\1="#{name}-\2"', text)

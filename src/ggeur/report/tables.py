@@ -12,14 +12,14 @@ from ggeur.paper.reproduction import Arm, Column, Reproduction
 from ggeur.runs.result import Result, Row, Trial
 
 _SPEAK_FOR_THEMSELVES = ("arm", "train.method", "augment.kind")
-_CONTESTANT = (*_SPEAK_FOR_THEMSELVES, "augment.steps")  # what is compared; the rest is where
+_CONTESTANT = (*_SPEAK_FOR_THEMSELVES, "augment.steps")  # the keys that are compared; the others say where
 _TASK = ("data", "partition", "privacy")  # sections that make it another task
 
 
 class Number(NamedTuple):
     """One figure of the table: over seeds, and the paper's."""
 
-    values: tuple[float, ...]  # by seed; empty where nothing ran
+    values: tuple[float, ...]  # one per seed; empty where nothing ran
     published: float | None = None
     remark: str = ""  # why some or all of ours is missing
     slip: str = ""  # what is wrong with the paper's figure
@@ -96,7 +96,7 @@ class Comparison(NamedTuple):
         return (min if small else max)(means, default=None) if self.one_task else None
 
     def leads(self, line: Line, column: int) -> bool:
-        """Whether a `line` is the best of its block in a column."""
+        """Return whether a `line` is the best of its block in a column."""
         mean = line.numbers[column].mean
         return mean is not None and mean == self.best(column, line.block)
 
@@ -120,31 +120,31 @@ class Comparison(NamedTuple):
 
 
 def label(varied: dict[str, Any]) -> str:
-    """What sets a row apart, in a few words: the arm's name, then the values the grid varies."""
+    """Return what sets a row apart, in a few words: the arm's name, then the values the grid varies."""
     plain = [str(varied[key]) for key in _SPEAK_FOR_THEMSELVES if key in varied]
     rest = [f"{key.split('.')[-1]} {value}" for key, value in varied.items() if key not in _SPEAK_FOR_THEMSELVES]
     return ", ".join(plain + rest)
 
 
 def setting(varied: dict[str, Any]) -> str:
-    """Where methods are compared, in the same words: all that the grid varies but the method and its augmentation."""
+    """Return where methods are compared: all that the grid varies but the method and its augmentation."""
     return label({key: value for key, value in varied.items() if key not in _CONTESTANT})
 
 
 def contestant(varied: dict[str, Any], method: str, augment: str) -> str:
-    """What is compared, in the same words; where nothing of it varies, the method and what it trains on."""
+    """Return what is compared, in the same words; where nothing of it varies, the method and what it trains on."""
     own = label({key: value for key, value in varied.items() if key in _CONTESTANT})
     return own or (method if augment == "none" else f"{method}, {augment}")
 
 
 def row_name(row: Row) -> str:
-    """What sets a row apart, or what it is, where nothing does."""
+    """Return what sets a row apart, or what it is, where nothing does."""
     first = row.trials[0]
     return label(row.settings) or contestant({}, first.method, first.augment if first.local_steps else "none")
 
 
 def averaged(trials: Sequence[Trial]) -> str:
-    """Which rounds an accuracy is the mean of, as the end of "percent right"; nothing where there are no rounds."""
+    """Return the rounds an accuracy is the mean of, as the end of "percent right"; "" without rounds."""
     rounds = [len(trial.rounds) for trial in trials if trial.local_steps or len(trial.rounds) > 1]
     if max(rounds, default=0) < 2:
         return ""
@@ -207,7 +207,7 @@ def _reproduced(result: Result, reading: Reproduction) -> Comparison:
 
 
 def _heading(column: Column) -> str:
-    """The paper's name of a column, and the domain that is really behind it, where that is another."""
+    """Return the paper's name of a column, and the domain that is really behind it, where that is another."""
     if column.kind != "domain" or not column.replaced:
         return column.label
     return f"{column.value} (paper: {column.label})"

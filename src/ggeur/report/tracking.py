@@ -38,7 +38,7 @@ class _MLflow:
     """Not by MLflow's fluent functions, which would speak to whatever run is active."""
 
     def __init__(self, project: str, name: str, parameters: dict[str, Any], out: Path) -> None:
-        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # versions from 3.7 on want to be told
+        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # needed from version 3.7 on
         from mlflow.tracking import MlflowClient
 
         self._client = MlflowClient(os.environ.get("MLFLOW_TRACKING_URI") or Path("mlruns").absolute().as_uri())

@@ -72,7 +72,7 @@ def _paper(found: Sequence[Pair], reading: Reproduction | None) -> list[str]:
 
 
 def published_gain(pair: Pair, reading: Reproduction) -> float | None:
-    """What the paper has GGEUR gain where we have this `pair`, if the table of `reading` prints both figures."""
+    """Return the gain of GGEUR in the paper for this `pair`, if the table of `reading` prints both figures."""
     paper = published_tables().get(reading.table)
     arm = next((a for a in reading.arms if a.arm == pair.full.row.settings.get("arm")), None)
     if paper is None or arm is None:

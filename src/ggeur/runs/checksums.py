@@ -54,4 +54,4 @@ def unsealed_line(line: bytes) -> dict[str, Any]:
     event = json.loads(line)
     if not isinstance(event, dict) or not line.endswith(b"\n"):
         raise ValueError("it is not a whole line")
-    return event
+    return dict(record_of_before(event))

@@ -24,6 +24,7 @@ SOLVERS = {"limit": "ggeur-limit", "gated": "mixture", "limit+gated": "blend", "
 COVARIANCES = {"means": "none"}
 # In result.json, model.json, ledger.json and checkpoints.
 RECORDS = {
+    "cell": "trial",
     "cells": "trials",
     "statistics": "covariance",
     "rows": "samples",

@@ -1,1 +1,1 @@
-"""Heads that are solved from the statistics of round 0, one file each; nothing is trained by the sites."""
+"""Solvers: one-shot classifiers computed from the statistics of round 0, one file each; sites train nothing."""

@@ -1,6 +1,6 @@
 """`ggeur_limit` and `mixture` together: the product of their probabilities, those of `mixture` tempered.
 
-score(x) = log softmax(limit(x)) + log softmax(t gated(x))
+score(x) = log softmax(ggeur_limit(x)) + log softmax(t mixture(x))
 """
 
 from typing import Annotated
@@ -23,10 +23,9 @@ def blend(
     shrinkage: Fraction = 0.1,
     covariance: Covariance = "per-class",
 ) -> ClosedForm:
-    """`t`: how much the scores of `mixture` count, which has this `tau` and `shrinkage`; `ggeur_limit` has its
-    defaults.
+    """`t`: how much the scores of `mixture` count. `tau`, `shrinkage`: those of `mixture`; `ggeur_limit` has defaults.
 
-    `covariance` is that of [augment], and pooled where that would be means: a covariance of each domain is needed.
+    `covariance` is that of [augment], and pooled where that would be none: a covariance of each domain is needed.
     """
     needs = largest([covariance, "pooled"]) or "pooled"
     parts = ggeur_limit(covariance=needs), mixture(tau=tau, shrinkage=shrinkage)

@@ -1,6 +1,4 @@
-"""The bound that `ggeur_limit` minimises: a smooth convex function of b and W, its gradient, and about its
-curvature.
-"""
+"""The bound that `ggeur_limit` minimises: a smooth convex function of b and W, its gradient and near its Hessian."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,7 +14,7 @@ _RESIDUAL, _PRODUCTS = 0.1, 200  # of a gradient, what a step may leave; and how
 
 
 class BoundPoint(NamedTuple):
-    """What the bound is at some b and W."""
+    """The bound at some b and W."""
 
     value: float
     gradient: Float  # (C, 1 + p)

@@ -5,7 +5,7 @@ GGEUR trains on x ~ N(m, T_c) around prototypes m. By Jensen, a linear head's ex
     log sum_j exp((w_j - w_c)'m + b_j - b_c + k/2 (w_j - w_c)' T_c (w_j - w_c))
 
 (Wang et al. 2019, inside the training of a network). Its mean over prototypes plus decay/2 ||W||^2 has one minimum in
-W, and in b up to a shift: no seed, no rate, no rounds. With Sigma = sum_c n_c/n Sigma_c,
+W, and in b up to a shift: no seed, no learning rate, no rounds. With Sigma = sum_c n_c/n Sigma_c,
 
     T_c = (1 - g)(a_c Sigma_c + (1 - a_c) Sigma) + g tr(.)/p I,    a_c = n_c / (n_c + kappa p)
 
@@ -30,10 +30,10 @@ from ggeur.methods.oneshot.fill import filled_means
 from ggeur.methods.oneshot.linear_head import linear_head, of_the_last
 
 Fill = Literal["additive", "none"]
-_ADDITIVE = 2.0  # samples that a group's additive mean counts for
+_ADDITIVE = 2.0  # number of samples that a group's additive mean counts for
 
 
-@lru_cache  # one object, so that what it solves is solved once
+@lru_cache  # one object, so that its result is computed once
 def ggeur_limit(
     *,
     kappa: AtLeastZero = 4.0,
@@ -43,8 +43,7 @@ def ggeur_limit(
     fill: Fill = "additive",
     covariance: Covariance = "per-class",
 ) -> ClosedForm:
-    """`kappa`: how many samples, in dimensions, a class needs until its own covariance counts as much as the pooled
-    one.
+    """`kappa`: number of samples, in dimensions, at which a class's covariance counts as much as the pooled one.
 
     `shrinkage`: g. `scale`: k, how much of the covariance is drawn. `decay`: of W, for samples in units of their
     spread. `fill`: with several domains, "additive" fills the classes that a domain lacks; "none" leaves them out.
@@ -103,9 +102,7 @@ def _filled(s: FederationStatistics, by_domain: list[FederationStatistics]) -> t
 
 @lru_cache
 def unscaled_shapes(kappa: float, g: float) -> Callable[[FederationStatistics], tuple[list[Float], Coordinates]]:
-    """T_c of the last total that was asked for, and its coordinates: `ggeur_limit` of any scale and decay shares
-    them.
-    """
+    """Return T_c of the last total and its coordinates, which `ggeur_limit` of any scale and decay shares."""
 
     @of_the_last
     def found(s: FederationStatistics) -> tuple[list[Float], Coordinates]:

@@ -1,4 +1,4 @@
-"""What every solved linear head shares: the units it is solved in, and what becomes of classes that nobody holds.
+"""The frame of every linear solver: the units it works in, and the scores of classes that nobody holds.
 
 A head is solved for samples about their grand mean m and in units of their spread s, and moved back: W/s and b - W m/s.
 So it is free of the embedding's units, and a mean far from zero costs no digits.
@@ -26,13 +26,11 @@ BELOW = 10.0  # how far a class without samples stays below the mean of the othe
 def linear_head(
     needs: Covariance, solve: Solve, apart: Breakdown | None = None, near: Near | None = None
 ) -> ClosedForm:
-    """The head of which `solve` finds W and b, given a message of samples about their mean and in units of their
-    spread.
+    """Return the solver whose `solve` gets statistics about the mean, in units of the spread, and finds W and b.
 
     A class without samples gets the mean logit of the others, less a constant: it is never the answer, and a head that
     goes on to be trained does not start with a huge weight. The intercept is float64: of samples far from zero, W x is
-    a large number that it must cancel. `near` does the same from W and b that were found for a similar message, if
-    given.
+    a large number that it must cancel. `near`, if given, does the same from W and b that fit similar statistics.
     """
 
     def moved(total: FederationStatistics, found: tuple[Float, Float]) -> Params:
@@ -57,14 +55,16 @@ def linear_head(
 
 def _standard(total: FederationStatistics) -> FederationStatistics:
     if not total.present.any():
-        raise GgeurError("There are no samples at all, so no head can be solved for.", code="training-samples-missing")
+        raise GgeurError(
+            "There are no samples at all, so no classifier can be computed.", code="training-samples-missing"
+        )
     return total.standard
 
 
 def of_the_last(
     solve: Callable[[FederationStatistics, *Rest], Found],
 ) -> Callable[[FederationStatistics, *Rest], Found]:
-    """`solve`, remembering what it found of the last total: heads that are chosen from may have a part in common.
+    """Return `solve` with a memory of its last total: candidates of a selection may have a part in common.
 
     Whatever else it is given is looked at for a new total only.
     """

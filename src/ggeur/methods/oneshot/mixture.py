@@ -1,4 +1,4 @@
-"""One Gaussian model per domain, mixed by likelihood: which domain a sample is of is found out, not told.
+"""One Gaussian model per domain, mixed by likelihood: the domain of a sample is inferred, not given.
 
     score_c(x) = log sum_s exp(-1/2 (x - M_sc)' S_s^-1 (x - M_sc) - 1/2 log |S_s|)
     S_s = (scatter of s within its classes + tau W) / (n_s + tau), shrunk by g;  W = scatter within all groups / n
@@ -33,16 +33,16 @@ _LEAST = 1e-8  # variance that every direction has, of samples whose own is abou
 def mixture(
     *, tau: Annotated[float, Field(ge=0)] = 300.0, shrinkage: Fraction = 0.01, fill: Positive = 10.0
 ) -> ClosedForm:
-    """`tau`: how many samples of all domains a domain's covariance leans on; infinite gives all domains one.
+    """`tau`: number of samples that the covariance of all domains counts for in a domain's; infinite: one for all.
 
-    `shrinkage`: g. `fill`: k, how many samples the additive mean of a group counts for.
+    `shrinkage`: g. `fill`: k, the number of samples that the additive mean of a group counts for.
     """
 
     @of_the_last
     def solve(total: FederationStatistics, task: Task) -> Params:
         if not total.present.any():
             raise GgeurError(
-                "There are no samples at all, so no head can be solved for.", code="training-samples-missing"
+                "There are no samples at all, so no classifier can be computed.", code="training-samples-missing"
             )
         units = total.units
         s = total.standard
@@ -66,7 +66,7 @@ def covariances(sites: tuple[SiteStatistics, ...], tau: float, g: float) -> list
     """S_s (p, p) of every domain."""
     n, scatter = [float(m.count.sum()) for m in sites], [m.scatter_of(0) for m in sites]
     within, p = np.sum(scatter, axis=0) / sum(n), sites[0].dimension
-    if np.trace(within) < _LEAST * p:  # a sample a group, or samples all alike: what scatter there is is rounding
+    if np.trace(within) < _LEAST * p:  # one sample a group, or samples all alike: the scatter is only rounding
         return [np.eye(p)] * len(sites)
     if np.isinf(tau):
         return [shrunk(within, g) + _LEAST * np.eye(p)] * len(sites)

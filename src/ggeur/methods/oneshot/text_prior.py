@@ -1,13 +1,13 @@
-"""What a class is called, as a prior of what it looks like: a class that few sites hold, or none, still has a name.
+"""Class names as a prior of class means: a class that few sites hold, or none, still has a name.
 
     m_c <- (n_c m_c + k t'_c) / (n_c + k),    t'_c = M t_c + b
 
 M and b are a ridge fit of class means by text, weighted by counts, towards a mere scale and shift, a t + b. Each t'_c
 is fitted without class c: with it, the fit would pass near m_c and say nothing. How far these land from the means of
 classes that were left out says what a text is worth: k samples, where the spread of a class is k times their squared
-distance. The head is solved as ever from the means so mended. To its logits a share of zero-shot's may be added, and
-those of classes known by their text are lowered, by what does best on classes left out, of which samples are drawn with
-the spread that classes have, and costs the others next to nothing there. No sample of anybody is looked at.
+distance. The head is solved as usual from the means so corrected. To its logits a share of zero-shot's may be added,
+and those of classes known by their text are lowered, by what does best on classes left out, of which samples are drawn
+with the spread that classes have, and costs the others next to nothing there. No sample of anybody is looked at.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -53,7 +53,7 @@ def text_prior(
         here = total.present
         if here.sum() < 3:
             raise Unavailable(
-                "text_prior needs samples of three classes at least, to tell what a text is worth.",
+                "text-prior needs samples of three classes or more, to estimate what a text is worth.",
                 code="classes-too-few",
             )
         t = task.text_of(prompts, "text-prior").astype(np.float64)
@@ -101,8 +101,7 @@ def _fit(t: Float, m: Float, n: Float, ridge: float) -> Callable[[Float], Float]
 
 
 def worth(away: Float, n: Float, sigma: Float) -> float:
-    """k: how many samples a text is worth that lies `away` (C, p) from the mean of `n` samples, whose spread is
-    `sigma`.
+    """Return k, the number of samples a text is worth `away` (C, p) from the mean of `n` samples of spread `sigma`.
 
     In units of the spread a mean of n samples is p / n from its class, squared; k is p over what is left of the
     distance.
@@ -116,7 +115,7 @@ def worth(away: Float, n: Float, sigma: Float) -> float:
 
 
 def mended(total: FederationStatistics, count: Float, mapped: Float, k: float, sigma: Float) -> FederationStatistics:
-    """What clients would have sent of classes with the means so mended, and `sigma` for the spread of all of them.
+    """Return the statistics of classes with the means so corrected, and `sigma` for the spread of all of them.
 
     A class for which the text counts more than its samples is as large as others are on average, as nobody knows.
     """
@@ -129,7 +128,7 @@ def mended(total: FederationStatistics, count: Float, mapped: Float, k: float, s
 
 
 class Terms(NamedTuple):
-    """What is added to a head's logits, in units of how much they vary within a class."""
+    """The terms that are added to a head's logits, in units of how much they vary within a class."""
 
     share: float  # of zero-shot's
     less: float  # for classes that are known by their text
@@ -143,7 +142,7 @@ def best_terms(
     k: float,
     shares: Sequence[float],
 ) -> Terms:
-    """What does best on classes left out, and on the others, of what costs these little: they had no rivals before.
+    """Return the terms that do best on classes left out and on the others, among those that cost the others little.
 
     As many are left out at once as there are that the text must speak for, a half at most.
     """
@@ -178,21 +177,21 @@ def with_terms(params: Params, zero_shot: Float, sigma: Float, few: Bool, terms:
 
 
 def _units(params: Params, zero_shot: Float, sigma: Float) -> tuple[float, float]:
-    """What a share of 1, and a lowering by 1, stand for: how much logits vary in a class, the head's over theirs."""
+    """Return the units of share and lowering: how much logits vary in a class, the head's over zero-shot's."""
     own, other = (w - w.mean(axis=0) for w in (params["W"].astype(np.float64), zero_shot))
     ours, theirs = (float(np.sqrt(max((w @ sigma * w).sum(), 0.0) / len(w))) for w in (own, other))
     return ours / max(theirs, 1e-30), ours
 
 
 def _mean_square(total: FederationStatistics) -> float:
-    """Of the samples' lengths."""
+    """Return the mean square of the samples' lengths."""
     n = total.count.sum()
     about = total.about(np.zeros(total.dimension))
     return float(np.trace(about.second.sum(axis=0)) / n)
 
 
 def _parts(here: Bool, most: int) -> Iterator[Bool]:
-    """Marks (C,) of the classes that are left out together: each once, in at `most` so many parts."""
+    """Yield marks (C,) of the classes that are left out together: each once, in at `most` so many parts."""
     classes: Int = np.flatnonzero(here)
     parts = min(most, len(classes))
     for part in range(parts):
