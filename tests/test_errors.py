@@ -16,8 +16,8 @@ CODE = re.compile(r"[a-z]+(-[a-z0-9]+){1,4}")
 
 
 def kinds(trees: list[ast.Module]) -> set[str]:
-    """GgeurError and every class of the package that is one."""
-    found, more = set(), {"GgeurError"}
+    """GgeurError, every class of the package that is one, and `error_type`, which a function is given to raise."""
+    found, more = {"error_type"}, {"GgeurError"}
     while more:
         found |= more
         classes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]

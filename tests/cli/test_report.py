@@ -38,7 +38,7 @@ def test_a_report_of_a_run_with_tables_for_a_paper(ggeur, finished):
 @pytest.mark.usefixtures("undrawn")
 def test_a_report_computes_contributions_and_keeps_them(ggeur, finished):
     code, _, err = ggeur("report", "run", "--contributions")
-    assert code == 2 and "no finished one-shot classifier" in err and not (finished / "run/contributions.json").exists()
+    assert code == 2 and err.code == "contributions-not-one-shot" and not (finished / "run/contributions.json").exists()
     tree = {
         "data": {"table": "toy.npz"},
         "partition": {"clients": 3, "beta": 0.5},
@@ -56,11 +56,11 @@ def test_a_report_computes_contributions_and_keeps_them(ggeur, finished):
 @pytest.mark.parametrize(
     "argv, says",
     [
-        (("nowhere",), "There is no result at"),
-        (("run", "--out", "no/such/place.html"), "name a file in a folder that exists"),
+        (("nowhere",), "result-missing"),
+        (("run", "--out", "no/such/place.html"), "output-folder-missing"),
     ],
 )
 def test_mistakes_are_one_sentence(ggeur, tmp_path, monkeypatch, argv, says):
     monkeypatch.chdir(tmp_path)
     code, _, err = ggeur("report", *argv)
-    assert code == 2 and says in " ".join(err.split())
+    assert code == 2 and err.says(says)

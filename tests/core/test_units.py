@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggeur.core.errors import GgeurError
 from ggeur.core.site_statistics import COVARIANCES, SiteStatistics
 from ggeur.core.units import SampleMoments, Units
+from refusal import refused
 
 samples = st.builds(
     lambda seed, n, scale, shift: scale * (np.random.default_rng(seed).normal(size=(n, 3)) + shift),
@@ -41,7 +41,7 @@ def test_rows_without_a_spread_are_only_shifted():
 
 
 def test_no_rows_at_all_are_one_sentence():
-    with pytest.raises(GgeurError, match="no training samples"):
+    with refused("training-samples-missing"):
         SampleMoments.of(np.zeros((0, 2))).units
 
 

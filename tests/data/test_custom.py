@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from ggeur.core.errors import GgeurError
 from ggeur.data.datasets import load, paper_partition
+from refusal import refused
 
 OWN = """
 import numpy as np
@@ -55,21 +55,21 @@ def test_a_folder_goes_before_a_function_of_the_same_name(own, tmp_path):
     (tmp_path / "own_sets:pets" / "cat").mkdir(parents=True)
     (tmp_path / "own_sets:pets" / "cat" / "1.png").write_bytes(b"")
     assert len(load("own_sets:pets")) == 1
-    with pytest.raises(GgeurError, match="neither a dataset nor a folder"):
+    with refused("dataset-unknown"):
         load("folder/own_sets:pets")
 
 
 @pytest.mark.parametrize(
     "name, why",
     [
-        ("own_sets:table", "'own_sets:table' is not a dataset"),
-        ("own_sets:uneven", "has 14 images, and its labels or domains are not as many"),
-        ("own_sets:broken", "The dataset 'own_sets:broken' cannot be built: OSError: the disk is gone"),
-        ("own_sets:nothing", "Cannot load the dataset 'own_sets:nothing'"),
-        ("nowhere:pets", "Cannot load the dataset 'nowhere:pets'"),
+        ("own_sets:table", "custom-dataset-type: own_sets:table"),
+        ("own_sets:uneven", "dataset-labels-mismatch: own_sets:uneven...14 images"),
+        ("own_sets:broken", "custom-code-failed: own_sets:broken...OSError: the disk is gone"),
+        ("own_sets:nothing", "custom-load-failed: own_sets:nothing"),
+        ("nowhere:pets", "custom-load-failed: nowhere:pets"),
     ],
 )
 def test_what_is_wrong_with_ones_own_dataset_is_said_in_a_sentence(own, name, why):
-    with pytest.raises(GgeurError) as caught:
+    with refused(why) as caught:
         load(name)
-    assert why in str(caught.value) and "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value)

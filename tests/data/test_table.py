@@ -11,6 +11,7 @@ import pytest
 
 from ggeur.core.errors import GgeurError
 from ggeur.data.table import EmbeddingTable
+from refusal import refused
 
 NAMES = ("backpack", "fahrrad \u00e4\u00f6\u00fc", "\u72ac", "\U0001f436 & co.")
 
@@ -183,37 +184,37 @@ def test_the_real_table_loads_splits_and_comes_back(shared, tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"x": np.full((12, 5), np.nan)}, "NaN or infinite values, first in sample 0"),
-        ({"x": np.where(np.arange(60).reshape(12, 5) == 37, np.inf, 0)}, "first in sample 7"),
-        ({"x": np.full((12, 5), 1e300)}, "infinite"),
-        ({"x": [[1.0, 2.0], [3.0]]}, "ragged"),
-        ({"x": np.zeros(12)}, "shape"),
-        ({"x": np.zeros((12, 5), complex)}, "numbers"),
-        ({"y": np.arange(12)}, "The label 4 in sample 4 of y is outside 0..3"),
-        ({"y": -np.arange(12)}, "The label -1 in sample 1"),
-        ({"y": np.full(12, 10**9), "class_names": (), "text": None}, "outside"),
-        ({"y": np.zeros(11, int)}, "labels y have shape"),
-        ({"y": np.zeros((12, 1), int)}, "labels y have shape"),
-        ({"y": np.full(12, 0.5)}, "whole"),
-        ({"y": np.full(12, np.nan), "class_names": (), "text": None}, "whole"),
-        ({"y": np.full(12, np.inf), "class_names": (), "text": None}, "whole"),
-        ({"y": ["cat"] * 12}, "whole"),
-        ({"domain": np.full(12, 2)}, "label 2 in sample 0 of domain"),
-        ({"domain": np.zeros(3, int)}, "domain have shape"),
-        ({"domain": None}, "2 domains but gives its samples none"),
-        ({"domain_names": ("a", "a")}, "More than one domain is named 'a'"),
-        ({"class_names": ("a", "b", "c", "b")}, "More than one class is named 'b'"),
-        ({"test": np.zeros(11, bool)}, "test mask"),
-        ({"test": np.zeros((12, 1), bool)}, "test mask"),
-        ({"test": np.arange(12)}, "booleans"),
-        ({"test": ["no"] * 12}, "booleans"),
-        ({"text": np.zeros((3, 5))}, "text embeddings have shape"),
-        ({"text": np.zeros((4, 6))}, "text embeddings have shape"),
-        ({"text": np.full((4, 5), np.nan)}, "text hold NaN"),
+        ({"x": np.full((12, 5), np.nan)}, "embeddings-not-finite: sample 0"),
+        ({"x": np.where(np.arange(60).reshape(12, 5) == 37, np.inf, 0)}, "embeddings-not-finite: sample 7"),
+        ({"x": np.full((12, 5), 1e300)}, "embeddings-not-finite"),
+        ({"x": [[1.0, 2.0], [3.0]]}, "samples-ragged"),
+        ({"x": np.zeros(12)}, "embeddings-shape"),
+        ({"x": np.zeros((12, 5), complex)}, "embeddings-type"),
+        ({"y": np.arange(12)}, "labels-out-of-range: label 4...sample 4...y...3"),
+        ({"y": -np.arange(12)}, "labels-out-of-range: label -1...sample 1"),
+        ({"y": np.full(12, 10**9), "class_names": (), "text": None}, "labels-out-of-range"),
+        ({"y": np.zeros(11, int)}, "labels-shape: y"),
+        ({"y": np.zeros((12, 1), int)}, "labels-shape: y"),
+        ({"y": np.full(12, 0.5)}, "labels-not-integers"),
+        ({"y": np.full(12, np.nan), "class_names": (), "text": None}, "labels-not-integers"),
+        ({"y": np.full(12, np.inf), "class_names": (), "text": None}, "labels-not-integers"),
+        ({"y": ["cat"] * 12}, "labels-not-integers"),
+        ({"domain": np.full(12, 2)}, "labels-out-of-range: label 2...sample 0...domain"),
+        ({"domain": np.zeros(3, int)}, "labels-shape: domain"),
+        ({"domain": None}, "table-domains-missing: 2 domains"),
+        ({"domain_names": ("a", "a")}, "table-name-repeated: domain...a"),
+        ({"class_names": ("a", "b", "c", "b")}, "table-name-repeated: class...b"),
+        ({"test": np.zeros(11, bool)}, "table-test-mask-shape"),
+        ({"test": np.zeros((12, 1), bool)}, "table-test-mask-shape"),
+        ({"test": np.arange(12)}, "table-test-mask-shape"),
+        ({"test": ["no"] * 12}, "table-test-mask-shape"),
+        ({"text": np.zeros((3, 5))}, "text-embeddings-shape"),
+        ({"text": np.zeros((4, 6))}, "text-embeddings-shape"),
+        ({"text": np.full((4, 5), np.nan)}, "embeddings-not-finite: text"),
     ],
 )
 def test_bad_content_is_refused_in_one_sentence(change, says):
-    with pytest.raises(GgeurError, match=says) as error:
+    with refused(says) as error:
         make(**change)
     assert "\n" not in str(error.value)
 
@@ -221,21 +222,22 @@ def test_bad_content_is_refused_in_one_sentence(change, says):
 # ---------------------------------------------------------------- bad files
 
 
-def refused(path, says=None):
-    with pytest.raises(GgeurError, match=says) as error:
+def load_refused(path, code=None):
+    with pytest.raises(GgeurError) as error:
         EmbeddingTable.load(path)
     assert os.path.basename(path) in str(error.value), "the error names the file"
+    assert code in (None, error.value.code)
 
 
 def test_a_missing_file_and_a_folder_are_told_apart(tmp_path):
-    refused(tmp_path / "missing.npz", "There is no file")
-    refused(tmp_path, "Cannot read")
+    load_refused(tmp_path / "missing.npz", "file-missing")
+    load_refused(tmp_path, "file-unreadable")
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"not a zip", b"\x00" * 1000, npy(np.eye(3))])
 def test_a_file_that_is_not_a_zip_is_refused(tmp_path, content):
     (tmp_path / "t.npz").write_bytes(content)
-    refused(tmp_path / "t.npz", "not an .npz")
+    load_refused(tmp_path / "t.npz", "file-not-npz")
 
 
 def test_a_truncated_file_is_refused_wherever_it_ends(tmp_path):
@@ -243,12 +245,12 @@ def test_a_truncated_file_is_refused_wherever_it_ends(tmp_path):
     whole = (tmp_path / "whole.npz").read_bytes()
     for end in np.linspace(0, len(whole) - 1, 60, dtype=int):
         (tmp_path / "t.npz").write_bytes(whole[:end])
-        refused(tmp_path / "t.npz", "damaged")
+        load_refused(tmp_path / "t.npz", "file-not-npz")
 
 
 @pytest.mark.parametrize("name", ["x", "y"])
 def test_a_zip_without_x_or_y_is_not_a_table(tmp_path, name):
-    refused(archive(tmp_path / "t.npz", **{name: None}), "must hold the arrays x and y")
+    load_refused(archive(tmp_path / "t.npz", **{name: None}), "file-not-table")
 
 
 class Tripwire:
@@ -265,7 +267,7 @@ class Tripwire:
 def test_a_pickle_is_refused_and_never_run(tmp_path, name):
     sprung = str(tmp_path / "sprung")
     pickled = npy(np.array([Tripwire(sprung)] * 3, object), allow_pickle=True)
-    refused(archive(tmp_path / "t.npz", **{name: pickled}), "not plain numbers or text")
+    load_refused(archive(tmp_path / "t.npz", **{name: pickled}), "file-array-unreadable")
     assert not os.path.exists(sprung)
 
 
@@ -291,7 +293,7 @@ CLAIM = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }"
 def test_a_header_that_claims_what_is_not_there_is_refused_without_allocating(tmp_path, name, descr, shape):
     path = archive(tmp_path / "t.npz", **{name: header(CLAIM % (descr, shape))})
     tracemalloc.start()
-    refused(path)
+    load_refused(path)
     assert tracemalloc.get_traced_memory()[1] < 20e6
     tracemalloc.stop()
 
@@ -304,33 +306,33 @@ def test_an_archive_that_lies_about_its_own_sizes_is_not_believed(tmp_path):
     content[entry + 20 : entry + 28] = b"\xf0\xff\xff\xff" * 2
     path.write_bytes(content)
     tracemalloc.start()
-    refused(path)
+    load_refused(path)
     assert tracemalloc.get_traced_memory()[1] < 20e6
     tracemalloc.stop()
 
 
 def test_a_header_that_claims_less_than_is_there_does_not_pass_as_a_narrower_table(tmp_path):
     content = npy(np.zeros((3, 2), np.float32)).replace(b"(3, 2)", b"(3, 1)")
-    refused(archive(tmp_path / "t.npz", x=content), "longer than it says")
+    load_refused(archive(tmp_path / "t.npz", x=content), "file-array-length")
 
 
 @pytest.mark.parametrize("meta", ["not json", "[1, 2]", "[" * 100_000, "1" * 10_000, ""])
 def test_a_meta_that_is_no_json_object_is_refused(tmp_path, meta):
-    refused(archive(tmp_path / "t.npz", meta=np.array(meta)))
+    load_refused(archive(tmp_path / "t.npz", meta=np.array(meta)))
 
 
 @pytest.mark.parametrize(
     ("members", "says"),
     [
-        ({"x": np.full((3, 2), np.nan, np.float32)}, "NaN or infinite"),
-        ({"y": np.array([0, 1, 7]), "class_names": np.array(["a", "b"])}, "outside 0..1"),
-        ({"y": np.array([0, 1, np.inf])}, "whole"),
-        ({"y": np.array(["a", "b", "c"])}, "whole"),
-        ({"test": np.zeros(2, bool)}, "test mask"),
+        ({"x": np.full((3, 2), np.nan, np.float32)}, "embeddings-not-finite"),
+        ({"y": np.array([0, 1, 7]), "class_names": np.array(["a", "b"])}, "labels-out-of-range"),
+        ({"y": np.array([0, 1, np.inf])}, "labels-not-integers"),
+        ({"y": np.array(["a", "b", "c"])}, "labels-not-integers"),
+        ({"test": np.zeros(2, bool)}, "table-test-mask-shape"),
     ],
 )
 def test_bad_content_in_a_file_is_told_with_the_files_name(tmp_path, members, says):
-    refused(archive(tmp_path / "t.npz", **members), says)
+    load_refused(archive(tmp_path / "t.npz", **members), says)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # numpy and zipfile grumble on the way
@@ -359,7 +361,7 @@ def test_flipped_bytes_give_an_error_or_the_very_same_embeddings(tmp_path, save)
 
 def test_a_table_that_cannot_be_saved_leaves_the_old_one(tmp_path, monkeypatch):
     make().save(tmp_path / "t.npz")
-    with pytest.raises(GgeurError, match="Cannot write"):
+    with refused("file-unwritable"):
         make().save(tmp_path / "missing" / "t.npz")
 
     def full(file, **arrays):
@@ -367,7 +369,7 @@ def test_a_table_that_cannot_be_saved_leaves_the_old_one(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "savez", full)
-    with pytest.raises(GgeurError, match="No space left"):
+    with refused("file-unwritable: No space left"):
         make(n=4).save(tmp_path / "t.npz")
     assert os.listdir(tmp_path) == ["t.npz"]
     assert_same(EmbeddingTable.load(tmp_path / "t.npz"), make())
@@ -375,7 +377,7 @@ def test_a_table_that_cannot_be_saved_leaves_the_old_one(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["\x1b[2J", "a\nb", "\ud800"])
 def test_names_that_would_steer_a_terminal_are_refused(name):
-    with pytest.raises(GgeurError, match="control characters"):
+    with refused("table-name-invalid"):
         EmbeddingTable(x=np.zeros((2, 2)), y=[0, 1], class_names=("a", name))
 
 
@@ -409,7 +411,7 @@ def test_sets_of_text_of_several_types_are_the_same_table_once_saved(tmp_path):
 
 @pytest.mark.parametrize("text", [{"": TEXT}, {"a\nb": TEXT}])
 def test_sets_of_text_have_plain_names(text):
-    with pytest.raises(GgeurError, match="names must be plain text"):
+    with refused("table-name-invalid"):
         make(text=text)
 
 
@@ -418,5 +420,5 @@ def test_names_without_their_text_are_a_damaged_file(tmp_path):
     with np.load(tmp_path / "t.npz") as file:
         arrays = {name: file[name] for name in file if name != "text"}
     np.savez(tmp_path / "t.npz", **arrays)
-    with pytest.raises(GgeurError, match="is damaged"):
+    with refused("file-damaged"):
         EmbeddingTable.load(tmp_path / "t.npz")

@@ -4,13 +4,12 @@ import subprocess
 import sys
 
 import numpy as np
-import pytest
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
-from ggeur.core.errors import GgeurError
 from ggeur.demo.digits import CLUTTER_FONTS, TYPESET_FONTS, MiniDigits, images
 from ggeur.demo.fonts import font_masks
+from refusal import refused
 
 DOMAINS = ("handwritten", "typeset", "clutter", "texture")
 
@@ -82,7 +81,7 @@ def test_a_linear_probe_reads_the_handwritten_pixels(digits):
 
 
 def test_a_missing_font_says_what_to_do():
-    with pytest.raises(GgeurError, match="reinstall matplotlib"):
+    with refused("font-missing"):
         font_masks(("NoSuchFont",))
 
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from ggeur.core.errors import GgeurError, Unavailable
+from ggeur.core.errors import Unavailable
 from ggeur.encode.prompts import Prompts, known_prompts, prompt_sets
 from ggeur.methods.algorithm import Task
+from refusal import refused
 
 
 def test_clips_eighteen_are_nine_with_a_and_nine_with_the():
@@ -31,19 +32,18 @@ def test_a_file_has_a_template_on_every_line(tmp_path):
 @pytest.mark.parametrize(
     "content, words",
     [
-        (None, "single, fedclip, bare"),
-        (b"a {}\n\na photo", "mine.txt, line 3: a prompt must contain {}"),
-        (b"\xef\xbb\xbf\n \n", "mine.txt has no prompts"),
-        (b"\xff{}", "Cannot read"),
+        (None, "prompts-unknown: single, fedclip, bare"),
+        (b"a {}\n\na photo", "prompts-without-placeholder: mine.txt, line 3"),
+        (b"\xef\xbb\xbf\n \n", "prompts-file-empty: mine.txt"),
+        (b"\xff{}", "file-unreadable: mine.txt"),
     ],
 )
 def test_mistakes_are_one_sentence(tmp_path, content, words):
     path = tmp_path / "mine.txt"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(GgeurError) as refused:
+    with refused(words):
         prompt_sets([str(path)])
-    assert words in str(refused.value)
 
 
 def test_a_mark_at_the_start_of_a_file_is_no_part_of_its_first_prompt(tmp_path):
@@ -58,17 +58,19 @@ def test_two_sets_of_one_name_are_refused(tmp_path):
         for name in ("mine", "own", "clip18"):
             (tmp_path / folder / f"{name}.txt").write_text("a {}")
     twice = [str(tmp_path / folder / "mine.txt") for folder in ("a", "b")]
-    with pytest.raises(GgeurError, match="Two sets of prompts are called 'mine'"):
+    with refused("prompts-name-repeated: mine"):
         prompt_sets(twice)
-    with pytest.raises(GgeurError, match="Two sets of prompts are called 'own'"):
+    with refused("prompts-name-repeated: own"):
         prompt_sets([str(tmp_path / "a" / "own.txt")], ["the {}"])
-    with pytest.raises(GgeurError, match="would be called 'clip18', as ours"):
+    with refused("prompts-name-reserved: clip18"):
         prompt_sets([str(tmp_path / "a" / "clip18.txt")])
 
 
 def test_what_a_table_lacks_is_advised_by_names_that_there_are():
     task = Task(2, ("a", "b"), {"single": np.eye(2)})
-    with pytest.raises(Unavailable, match="the table has single: .* `ggeur embed --prompts clip18`"):
+    with refused("text-embeddings-prompts-missing: single...`ggeur embed --prompts clip18`", Unavailable):
         task.text_of("clip18", "zeroshot")
-    with pytest.raises(Unavailable, match="by name there are single, fedclip, bare, clip18, clip80"):
+    with refused(
+        "text-embeddings-prompts-missing: by name there are single, fedclip, bare, clip18, clip80", Unavailable
+    ):
         task.text_of("clip20", "zeroshot")

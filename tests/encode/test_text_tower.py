@@ -7,9 +7,9 @@ import pytest
 import torch
 import transformers
 
-from ggeur.core.errors import GgeurError
 from ggeur.encode.text_tower import Texts, embed_tokens, lay_out, run_tower
 from ggeur.encode.text_weights import load_tower
+from refusal import refused
 
 pytestmark = pytest.mark.needs("hf")
 TINY = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4, vocab_size=99)
@@ -133,9 +133,9 @@ def test_a_whole_clip_folder_serves_encoder_and_tower_alike(tmp_path):
 
 
 def test_what_is_no_tower_is_one_sentence(tmp_path):
-    with pytest.raises(GgeurError, match="config.json is not there: a text tower needs a CLIP folder"):
+    with refused("text-tower-missing: config.json"):
         load_tower(tmp_path)
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"damaged")
-    with pytest.raises(GgeurError, match="does not hold a text tower of CLIP's"):
+    with refused("text-tower-invalid"):
         load_tower(tmp_path)

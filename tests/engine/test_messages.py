@@ -12,6 +12,7 @@ from ggeur.engine.training import Training
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods.algorithm import Iterative
 from ggeur.methods.method import Method, cross_entropy_loss
+from refusal import Sentence, refused
 
 FEDAVG = Method(loss=cross_entropy_loss(resolve_head("linear")))
 COVARIANCES = ("weighted", "equal", "sum", "every")
@@ -26,7 +27,7 @@ def rounds(run, method, **train):
 def told(run, method):
     with pytest.raises(GgeurError) as caught:
         rounds(run, method)
-    text = str(caught.value)
+    text = Sentence.of(caught.value)
     assert text.startswith("The m") and text.endswith(".") and "\n" not in text
     return text
 
@@ -66,21 +67,33 @@ def test_what_is_prepared_is_summed_or_stacked():
 @pytest.mark.parametrize(
     ("parts", "says"),
     [
-        ({"upload": lambda work: ({"params": work.end, "more": work.steps}, ())}, "upload sends 'params', 'more', and"),
-        ({"adds": {"params": "weighted", "more": "sum"}}, "its adds names 'params', 'more'"),
-        ({"adds": {"params": "mean"}}, "adds says 'mean' of 'params'; it may say weighted, equal, sum, every"),
-        ({"upload": lambda work: (work.steps, ())}, "the method's upload returns must be a dictionary"),
-        ({"prepare": lambda data, key: {"n": data.n}}, "prepare sends 'n', and its prepared_adds names nothing"),
-        ({"prepare": lambda data, key: {"n": data.n}, "prepared_adds": {"n": "equal"}}, "it may say sum, every"),
-        ({"prepare": lambda data, key: data.n}, "the method's prepare returns must be a dictionary"),
+        (
+            {"upload": lambda work: ({"params": work.end, "more": work.steps}, ())},
+            "method-declaration-mismatch: upload...'params', 'more'",
+        ),
+        ({"adds": {"params": "weighted", "more": "sum"}}, "method-declaration-mismatch: adds...'params', 'more'"),
+        (
+            {"adds": {"params": "mean"}},
+            "method-declaration-unknown: adds...mean...params...weighted, equal, sum, every",
+        ),
+        ({"upload": lambda work: (work.steps, ())}, "method-message-type: upload"),
+        (
+            {"prepare": lambda data, key: {"n": data.n}},
+            "method-declaration-mismatch: prepare...'n'...prepared_adds...nothing",
+        ),
+        (
+            {"prepare": lambda data, key: {"n": data.n}, "prepared_adds": {"n": "equal"}},
+            "method-declaration-unknown: prepared_adds...sum, every",
+        ),
+        ({"prepare": lambda data, key: data.n}, "method-message-type: prepare"),
     ],
 )
 def test_a_part_without_a_word_on_how_it_adds_up(federation, parts, says):
-    assert says in told(federation(sizes=(5, 6)), FEDAVG._replace(**parts))
+    assert told(federation(sizes=(5, 6)), FEDAVG._replace(**parts)).says(says)
 
 
 def test_a_server_of_real_machines_hears_of_it_before_the_first_round():
     method = FEDAVG._replace(adds={"weights": "weighted"})
     head = {"W": jnp.zeros((3, 4)), "b": jnp.zeros(3)}
-    with pytest.raises(GgeurError, match="its adds names 'weights'"):
+    with refused("method-declaration-mismatch: adds...weights"):
         single_client.message_like(Iterative.of(method), Training(1, 8, 0.1), 4, 3, {"params": head}, head, ())

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from ggeur.core.augmented_sets import AugmentedSet
-from ggeur.core.errors import GgeurError
 from ggeur.core.seeding import batch_order
 from ggeur.engine.image_augmentation import ImageAugmentation
 from ggeur.engine.simulate import Simulation
@@ -18,6 +17,7 @@ from ggeur.engine.stack import Run
 from ggeur.engine.training import LocalOptimiser, Training
 from ggeur.heads import resolve
 from ggeur.methods import resolve as resolve_method
+from refusal import refused
 
 ROOT = Path(__file__).parents[2]
 CLASSES, STEPS, BATCH = 4, 5, 4
@@ -192,5 +192,5 @@ def test_no_pictures_have_no_answers(name):
 @pytest.mark.parametrize("p", [300, 3 * 15**2, 3073])
 def test_rows_that_are_no_pictures_are_refused(p):
     for name in ("simplecnn", "resnet10"):
-        with pytest.raises(GgeurError, match="square pictures"):
+        with refused("table-not-images"):
             resolve(name).init(jax.random.key(0), p, 2)

@@ -2,10 +2,9 @@
 
 import jax
 import numpy as np
-import pytest
 
-from ggeur.core.errors import GgeurError
 from ggeur.heads import HEADS, resolve
+from refusal import refused
 
 
 def first(seed=0, p=64, classes=50):
@@ -56,6 +55,6 @@ def test_the_same_name_gives_the_same_object_so_that_nothing_is_compiled_twice()
 
 
 def test_an_unknown_head_is_told_which_there_are():
-    with pytest.raises(GgeurError, match="no head 'conv'.*linear") as caught:
+    with refused("component-unknown: head...conv...linear") as caught:
         resolve("conv")
     assert all(name in str(caught.value) for name in HEADS)

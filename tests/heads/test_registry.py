@@ -11,6 +11,7 @@ import pytest
 from ggeur.core.errors import GgeurError
 from ggeur.core.hyperparameters import declared_parameters
 from ggeur.heads import HEADS, arguments, described, factory, resolve
+from refusal import Sentence
 
 OWN = """
     import jax.numpy as jnp
@@ -51,7 +52,7 @@ def told(call, *arguments, **keywords):
     """The one sentence of the error."""
     with pytest.raises(GgeurError) as caught:
         call(*arguments, **keywords)
-    text = str(caught.value)
+    text = Sentence.of(caught.value)
     assert text.endswith(".") and "\n" not in text
     return text
 
@@ -64,11 +65,11 @@ def test_every_parameter_has_a_type_and_a_default(name):
 
 def test_parameters_are_checked_as_a_methods_are():
     assert arguments("mlp", {"hidden": 64}) == {"hidden": 64, "softmax": False}
-    assert told(arguments, "mlp", {"width": 3}) == "[head.mlp] has no parameter 'width'; it has: hidden."
-    assert told(arguments, "linear", {"hidden": 3}).endswith("it has: none.")
-    assert "softmax" in told(arguments, "mlp", {"softmax": True}), "it is a key of [train]"
+    assert told(arguments, "mlp", {"width": 3}).says("hyperparameter-unknown: head.mlp...width...hidden")
+    assert told(arguments, "linear", {"hidden": 3}).says("hyperparameter-unknown: none")
+    assert told(arguments, "mlp", {"softmax": True}).says("hyperparameter-unknown: softmax"), "it is a key of [train]"
     for wrong in (0, 2.5, "wide", 10**9):
-        assert told(arguments, "mlp", {"hidden": wrong}).startswith(f"[head.mlp] hidden = {wrong!r}: ")
+        assert told(arguments, "mlp", {"hidden": wrong}).says(f"hyperparameter-invalid: [head.mlp] hidden = {wrong!r}")
 
 
 def test_a_default_that_is_given_changes_nothing():
@@ -83,25 +84,25 @@ def test_ones_own_head_takes_parameters_and_is_built_once(own):
     params, x = head.init(jax.random.key(0), 4, 3), np.ones((5, 4), np.float32)
     np.testing.assert_array_equal(head.logits(params, x), np.full((5, 3), 8.0))
     assert head.shape(params) == (3, 4)
-    assert "[head.own_heads:scaled] factor = 'x'" in told(resolve, name, factor="x")
-    assert "it has: factor, widths." in told(resolve, name, colour=1)
+    assert told(resolve, name, factor="x").says("hyperparameter-invalid: [head.own_heads:scaled] factor = 'x'")
+    assert told(resolve, name, colour=1).says("hyperparameter-unknown: factor, widths")
 
 
 def test_softmax_reaches_ones_own_head_where_it_is_asked_for(own):
     params, x = {"W": np.ones((4, 3), np.float32)}, np.ones((1, 4), np.float32)
     given = [float(resolve("own_heads:sharp", softmax=s).logits(params, x)[0, 0]) for s in (True, False)]
     assert given == [4.0, 12.0]
-    assert "no keyword softmax" in told(resolve, "own_heads:scaled", softmax=True)
+    assert told(resolve, "own_heads:scaled", softmax=True).says("head-softmax-unsupported")
 
 
 def test_what_is_wrong_with_ones_own_head_is_a_sentence_that_names_it(own):
     for name in ("nowhere:head", "own_heads:missing", "own_heads:OWN", ":head"):
-        assert f"Cannot load the head '{name}'" in told(factory, name)
-    assert "'own_heads:broken' cannot be built: ValueError: no such factor" in told(resolve, "own_heads:broken")
-    assert "'own_heads:nothing' is not a head" in told(resolve, "own_heads:nothing")
+        assert told(factory, name).says(f"custom-load-failed: head '{name}'")
+    assert told(resolve, "own_heads:broken").says("custom-code-failed: own_heads:broken...ValueError: no such factor")
+    assert told(resolve, "own_heads:nothing").says("custom-head-type: own_heads:nothing")
     failing = resolve("own_heads:failing")
-    assert "The head 'own_heads:failing' failed: ZeroDivisionError" in told(failing.init, None, 1, 1)
-    assert "failed: TracerBoolConversionError" in told(jax.jit(failing.logits), {}, np.ones(2))
+    assert told(failing.init, None, 1, 1).says("custom-code-failed: head...own_heads:failing...ZeroDivisionError")
+    assert told(jax.jit(failing.logits), {}, np.ones(2)).says("custom-code-failed: TracerBoolConversionError")
 
 
 def test_a_saved_model_says_what_was_given_and_plain_defaults(own):

@@ -4,7 +4,6 @@ import jax
 import numpy as np
 import pytest
 
-from ggeur.core.errors import GgeurError
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.training import Training
 from ggeur.heads import resolve as resolve_head
@@ -13,6 +12,7 @@ from ggeur.methods import resolve
 from ggeur.methods.algorithm import Task
 from ggeur.methods.fedclip import contrast, fedclip
 from ggeur.settings.schema import settings
+from refusal import refused
 
 P = 2
 SHAPES = {"W1": (P, P), "b1": (P,), "W2": (P, P), "b2": (P,)}
@@ -111,13 +111,13 @@ def test_before_round_1_it_is_nearly_zero_shot():
 @pytest.mark.parametrize(
     "more, words",
     [
-        ({"train": {"method": "fedclip", "head": "mlp"}}, "trains a head of its own"),
-        ({"train": {"method": "fedclip", "softmax": True}}, "trains a head of its own"),
-        ({"train": {"method": "fedclip", "start": "lda"}}, "trains a head of its own"),
-        ({"train": {"method": "fedtpg"}, "augment": {"kind": "expected"}}, "bounds the loss of a linear head"),
-        ({"train": {"method": "fedclip"}, "privacy": {"projection": 8}}, "takes embeddings away from their text"),
+        ({"train": {"method": "fedclip", "head": "mlp"}}, "settings-head-fixed"),
+        ({"train": {"method": "fedclip", "softmax": True}}, "settings-softmax-fixed"),
+        ({"train": {"method": "fedclip", "start": "lda"}}, "settings-start-fixed"),
+        ({"train": {"method": "fedtpg"}, "augment": {"kind": "expected"}}, "augmentation-head-not-linear"),
+        ({"train": {"method": "fedclip"}, "privacy": {"projection": 8}}, "privacy-projection-text"),
     ],
 )
 def test_what_is_not_for_it_is_one_sentence(more, words):
-    with pytest.raises(GgeurError, match=words):
+    with refused(words):
         settings({"data": {"table": "t.npz"}, **more})

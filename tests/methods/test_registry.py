@@ -8,6 +8,7 @@ from ggeur import Experiment, GgeurError
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import checked_parameters, factory, has_own_head, names, parameters, resolve
 from ggeur.methods.algorithm import ClosedForm, Iterative
+from refusal import Sentence, refused
 
 COVARIANCES = ["none", "resample", "prototypes", "ggeur"]
 LINEAR = resolve_head("linear")
@@ -17,7 +18,7 @@ def told(call, *arguments):
     """The one sentence of the error."""
     with pytest.raises(GgeurError) as caught:
         call(*arguments)
-    text = str(caught.value)
+    text = Sentence.of(caught.value)
     assert text.endswith(".") and "\n" not in text and ". " not in text
     return text
 
@@ -27,13 +28,17 @@ def told(call, *arguments):
 
 def test_an_unknown_method_is_told_which_there_are():
     text = told(factory, "fedsgd")
-    assert "'fedsgd'" in text and all(name in text for name in names()) and "package.module:name" in text
+    assert (
+        text.says("component-unknown: fedsgd")
+        and all(name in text for name in names())
+        and "package.module:name" in text
+    )
 
 
 def test_an_unknown_parameter_is_told_which_there_are():
-    assert "'nu'; it has: mu, tau." in told(checked_parameters, "moon", {"nu": 1.0})
-    assert "'nu'; it has: none." in told(checked_parameters, "fedavg", {"nu": 1.0})
-    assert "'nu'; it has: shrinkage." in told(checked_parameters, "lda", {"nu": 1.0})
+    assert told(checked_parameters, "moon", {"nu": 1.0}).says("hyperparameter-unknown: nu...mu, tau")
+    assert told(checked_parameters, "fedavg", {"nu": 1.0}).says("hyperparameter-unknown: nu...none")
+    assert told(checked_parameters, "lda", {"nu": 1.0}).says("hyperparameter-unknown: nu...shrinkage")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +51,7 @@ def test_an_unknown_parameter_is_told_which_there_are():
 )
 def test_a_parameter_of_the_wrong_type_is_named_with_what_it_should_be(name, given, says):
     text = told(checked_parameters, name, given)
-    assert text.startswith(f"[method.{name}] ") and says in text
+    assert text.says(f"hyperparameter-invalid: [method.{name}] ...{says}")
 
 
 def test_whole_numbers_will_do_for_fractions():
@@ -154,22 +159,23 @@ def test_one_that_fails_in_training_is_named_in_a_sentence(own, tree):
     )
     for name, why in (("early", "ZeroDivisionError"), ("branching", "TracerBoolConversionError")):
         text = told(ggeur.run, Experiment.of(tree(train={"method": f"own_boom:{name}"})))
-        assert text.startswith(f"The method 'own_boom:{name}' failed: {why}: ")
+        assert text.says(f"custom-code-failed: own_boom:{name}...{why}: ")
 
 
 def test_ones_own_method_has_its_parameters_checked(own):
     own("own_checked", OWN)
-    assert "[method.own_checked:mine] has no parameter 'nu'; it has: mu, unused." in told(
-        checked_parameters, "own_checked:mine", {"nu": 1}
+    assert told(checked_parameters, "own_checked:mine", {"nu": 1}).says(
+        "hyperparameter-unknown: method.own_checked:mine...nu...mu, unused"
     )
-    assert "mu = 'x'" in told(checked_parameters, "own_checked:mine", {"mu": "x"})
+    assert told(checked_parameters, "own_checked:mine", {"mu": "x"}).says("hyperparameter-invalid: mu = 'x'")
 
 
 @pytest.mark.parametrize("name", ["no_such_module:f", "own_wrong:missing", "own_wrong:number", "own_syntax:f", ":f"])
 def test_one_that_cannot_be_loaded_is_named(own, name):
     own("own_wrong", "number = 3\n")
     own("own_syntax", "def f(:\n")
-    assert f"Cannot load the method '{name}'" in told(factory, name)
+    code = "custom-not-callable" if name == "own_wrong:number" else "custom-load-failed"
+    assert told(factory, name).says(f"{code}: '{name}'")
 
 
 def test_a_method_whose_loss_turns_nan_stops_its_cell_and_the_others_finish(own, tree, tmp_path):
@@ -228,7 +234,7 @@ def test_every_statistics_serves_every_method(tree):
 
 def test_means_are_refused_where_each_domain_has_one_client(tree):
     experiment = Experiment.of(tree(augment={"kind": "ggeur", "covariance": "none"}))
-    with pytest.raises(GgeurError, match="no two clients of one domain share a class"):
+    with refused("covariance-not-estimable"):
         ggeur.run(experiment)
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from ggeur.core.errors import GgeurError
 from ggeur.data.table import EmbeddingTable
 from ggeur.paper.availability import missing, part_embeddings, part_states, runnable_rows
 from ggeur.paper.paper_tables import NAMES, Table
+from refusal import refused
 
 OFFICE = Table.load("table5")
 MANY = next(table for table in map(Table.load, NAMES) if len(table.parts) > 1)
@@ -63,6 +63,6 @@ def test_only_parts_without_a_gap_are_embedded(bare, monkeypatch):
     )
     assert {s.why for name, s in found.items() if name != first.name} == {"its pictures are away"}
     monkeypatch.setattr("ggeur.paper.availability.missing", lambda *_: "its pictures are away")
-    with pytest.raises(GgeurError, match="cannot run here.*its pictures are away.*--table"):
+    with refused("paper-table-unavailable: its pictures are away"):
         part_embeddings(MANY, None, "builtin", embed)
     assert len(asked) == 1

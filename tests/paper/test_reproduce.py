@@ -5,7 +5,6 @@ import time
 import numpy as np
 import pytest
 
-from ggeur.core.errors import GgeurError
 from ggeur.data.datasets_paper import DATASETS
 from ggeur.data.image_table import ImageTable
 from ggeur.data.table import EmbeddingTable
@@ -16,6 +15,7 @@ from ggeur.paper.published import published_tables
 from ggeur.paper.reproduce import pair_domains, prepare_table
 from ggeur.paper.reproduction import Reproduction
 from ggeur.settings.grid import Experiment
+from refusal import refused
 
 TABLES = {name: Table.load(name) for name in NAMES}
 PUBLISHED = published_tables()
@@ -115,13 +115,13 @@ def test_rows_on_images_run_when_they_are_named_and_say_what_differs(tmp_path):
     small, told = prepare_table(table, {}, rows=rows, seeds=1, pictures=found, network="simplecnn")
     assert {p.train.head for p in small.points} == {"simplecnn"}
     assert any("simplecnn, in the place of the benchmark's resnet34" in note for note in told.notes)
-    with pytest.raises(GgeurError, match="no image table of Office-Caltech was given"):
+    with refused("paper-rows-unavailable: no image table of Office-Caltech was given"):
         prepare_table(table, {}, rows=rows, pictures={})
 
 
 def test_rows_on_images_are_not_tuned_and_say_so(tmp_path):
     table = TABLES["table4"]
-    with pytest.raises(GgeurError, match="No row of table4 can run: protocol tuned does not cover rows on images"):
+    with refused("paper-rows-unavailable: table4...protocol tuned does not cover rows on images"):
         prepare_table(table, {}, rows=select_rows(table, ["FedAvg (images)"]), protocol="tuned")
 
 
@@ -233,14 +233,12 @@ def test_files_find_their_part(tmp_path):
     paths = [embeddings(part, tmp_path).path for part in table.parts]
     found = match_tables(table, paths[::-1])
     assert {name: source.path for name, source in found.items()} == {"CIFAR-10": paths[0], "CIFAR-100": paths[1]}
-    with pytest.raises(GgeurError, match="200 classes, one domain; table2 needs CIFAR-10"):
+    with refused("paper-table-data-mismatch: 200 classes, one domain...table2...CIFAR-10"):
         match_tables(table, [embeddings(TABLES["table3"].parts[0], tmp_path).path])
-    with pytest.raises(GgeurError, match="each once"):
+    with refused("paper-table-data-mismatch"):
         match_tables(table, [paths[0], paths[0]])
     office = embeddings(TABLES["table5"].parts[0], tmp_path).path
-    with pytest.raises(
-        GgeurError, match=r"10 classes, domains amazon, .*; table4 needs Digits \(10 classes, domains mnist"
-    ):
+    with refused("paper-table-data-mismatch: 10 classes, domains amazon,...table4...Digits (10 classes, domains mnist"):
         match_tables(TABLES["table4"], [office])
 
 
@@ -249,16 +247,16 @@ def test_rows_by_name_or_pattern():
     assert [r.name for r in select_rows(table, ["moon*"])][1:] == ["MOON", "MOON + GGEUR (step 1)", "MOON + GGEUR"]
     assert [r.name for r in select_rows(table, ["FedAvg", "FedMix"])] == ["FedMix", "FedAvg"]
     assert select_rows(table, []) == table.rows
-    with pytest.raises(GgeurError, match="no row 'nobody'; it has: FedMix"):
+    with refused("paper-row-unknown: nobody...FedMix"):
         select_rows(table, ["nobody"])
 
 
 def test_mistakes(tmp_path):
-    with pytest.raises(GgeurError, match="no table 'table8' to reproduce; there are table1"):
+    with refused("paper-table-unknown: table8...table1"):
         Table.load("table8")
-    with pytest.raises(GgeurError, match="no protocol 'mine'"):
+    with refused("paper-protocol-unknown: mine"):
         prepared("table3", tmp_path, protocol="mine")
-    with pytest.raises(GgeurError, match="No row of table3 can run: no embeddings of Tiny-ImageNet"):
+    with refused("paper-rows-unavailable: table3...no embeddings of Tiny-ImageNet"):
         prepare_table(TABLES["table3"], {})
 
 

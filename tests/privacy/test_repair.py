@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggeur.core.errors import GgeurError
 from ggeur.core.site_statistics import SiteStatistics
 from ggeur.privacy.bounded_norm import BoundedNorm, basis_of
 from ggeur.privacy.noise import Mechanism, Noise
 from ggeur.privacy.repair import floor, repaired
 from ggeur.privacy.threshold import large_groups
+from refusal import refused
 
 
 @given(st.integers(0, 10**6), st.floats(1e-3, 1e3))
@@ -35,7 +35,7 @@ def test_a_projection_is_public_keeps_lengths_on_average_and_is_the_same_everywh
     x = np.random.default_rng(0).normal(size=(4000, 40))
     lengths = (BoundedNorm(None, 10).apply(x).astype(np.float64) ** 2).sum(axis=1)
     assert lengths.mean() == pytest.approx((x**2).sum(axis=1).mean(), rel=0.03)
-    with pytest.raises(GgeurError, match="more than the 40 dimensions"):
+    with refused("privacy-projection-excessive: 40 dimensions"):
         BoundedNorm(None, 41).apply(x)
 
 

@@ -7,7 +7,6 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from ggeur.core.errors import GgeurError
 from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.contributions import (
@@ -28,6 +27,7 @@ from ggeur.methods.algorithm import Task
 from ggeur.report.contributions_section import contributions_section
 from ggeur.report.page import write_report
 from ggeur.settings.schema import settings
+from refusal import refused
 
 P, C = 4, 3
 TASK = Task(P, ("ant", "bee", "cat"))
@@ -121,7 +121,7 @@ def test_sites_leave_a_fold_of_every_group_out_and_send_the_rest():
 
 
 def test_too_few_samples_and_a_single_site(four):
-    with pytest.raises(GgeurError, match="enough samples"):
+    with refused("contributions-samples-too-few"):
         contributions([SiteSamples("a", [], np.zeros((0, P)), np.zeros(0, int))], resolve_closed_form("lda", {}), TASK)
     (one,) = contributions(four[:1], resolve_closed_form("lda", {}), TASK).sites
     assert one.to_others is None and one.to_itself.value == pytest.approx(one.accuracy.value - 100 / C)
@@ -159,13 +159,13 @@ def test_the_file_is_read_back_as_it_was_and_a_damaged_one_is_refused_by_name(fo
         assert load_contributions(tmp_path) == one
     whole = (tmp_path / FILE).read_bytes()
     (tmp_path / FILE).write_bytes(whole.replace(b'"d"', b'"e"'))
-    with pytest.raises(GgeurError, match="checksum"):
+    with refused("file-damaged: checksum"):
         load_contributions(tmp_path)
     for change in ({"schema": 2}, {"sites": [["a"]]}, {"head": 3}, {"more": 1}):
         tree = json.loads(whole) | change
         del tree["sha256"]
         (tmp_path / FILE).write_text(json.dumps(tree), encoding="utf-8")
-        with pytest.raises(GgeurError, match=r"contributions\.json is damaged"):
+        with refused("file-damaged: contributions.json"):
             load_contributions(tmp_path)
 
 

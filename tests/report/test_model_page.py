@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import ggeur
-from ggeur.core.errors import GgeurError
 from ggeur.experiment.joining import add_site, forget_site
 from ggeur.report.model_page import write_model_page
+from refusal import refused
 
 BAD = "<b>x"
 QUICK = {"candidates": ["ncm", "lda", {"method": "lda", "shrinkage": 0.5}], "folds": 2}
@@ -150,5 +150,5 @@ def test_too_few_samples_for_contributions_still_make_a_model(tmp_path):
 def test_a_model_that_was_handed_on_has_no_page(fitted, tmp_path):
     for name in ("head.npz", "model.json"):
         (tmp_path / name).write_bytes((fitted[0] / name).read_bytes())
-    with pytest.raises(GgeurError, match="does not say who is in the model"):
+    with refused("model-without-ledger"):
         write_model_page(tmp_path)

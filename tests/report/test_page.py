@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import ggeur
-from ggeur.core.errors import GgeurError
 from ggeur.paper.reproduction import AbsentRow, ChosenNumbers, Reproduction
 from ggeur.paper.tuning import AS_SOUND
 from ggeur.report.page import render, write_report
 from ggeur.report.run_folder import read_run
 from ggeur.report.words import summary
 from ggeur.runs.result import Result
+from refusal import refused
 
 VOID = {"meta", "link", "br", "img", "hr", "input", "path", "use", "rect", "image", "line", "circle", "ellipse"}
 
@@ -245,13 +245,13 @@ def test_latex_beside_the_page(build_run, tmp_path):
 
 
 def test_mistakes(tmp_path, table5_run):
-    with pytest.raises(GgeurError, match="at least one run"):
+    with refused("report-run-not-named"):
         write_report([], tmp_path / "r.html")
-    with pytest.raises(GgeurError, match="There is no result at"):
+    with refused("result-missing"):
         write_report([tmp_path / "nowhere"], tmp_path / "r.html")
     shutil.copytree(table5_run, tmp_path / "copy")
     (tmp_path / "copy" / "reproduction.json").write_text('{"table": 1}')
-    with pytest.raises(GgeurError, match="damaged"):
+    with refused("file-damaged"):
         write_report([tmp_path / "copy"], tmp_path / "r.html")
     assert not (tmp_path / "r.html").exists()
 
@@ -259,7 +259,7 @@ def test_mistakes(tmp_path, table5_run):
 def test_a_result_of_another_experiment_is_refused(table5_run, own_run, tmp_path):
     copy = shutil.copytree(table5_run, tmp_path / "copy")
     shutil.copy(own_run / "config.toml", copy)
-    with pytest.raises(GgeurError, match="does not belong"):
+    with refused("result-experiment-mismatch"):
         write_report([copy], tmp_path / "r.html")
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ggeur.core.errors import GgeurError
 from ggeur.runs.compare import paired_difference
 from ggeur.runs.result import Result, Trial
+from refusal import refused
 
 
 def rows(*columns):
@@ -28,7 +28,7 @@ def test_only_common_finished_seeds_count():
 
 
 def test_one_seed_has_no_interval():
-    with pytest.raises(GgeurError, match="at least two seeds"):
+    with refused("interval-seeds-too-few"):
         paired_difference(*rows([1.0], [2.0]))
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from ggeur.core.errors import GgeurError
 from ggeur.runs.result import Result, Trial
+from refusal import refused
 
 
 def trial(seed, avg, beta=0.1, **changes):
@@ -63,17 +63,17 @@ def test_the_json_has_the_keys_of_the_schema():
 )
 def test_a_damaged_result_is_named(tmp_path, text):
     (tmp_path / "result.json").write_text(text)
-    with pytest.raises(GgeurError, match="result.json is not a result") as caught:
+    with refused("file-not-result: result.json") as caught:
         Result.load(tmp_path)
     assert "\n" not in str(caught.value)
 
 
 def test_another_schema_is_refused_with_both_numbers(tmp_path):
     (tmp_path / "result.json").write_text('{"schema": 2, "trials": []}')
-    with pytest.raises(GgeurError, match="schema 2.*reads 1"):
+    with refused("result-schema-unknown: schema 2...reads 1"):
         Result.load(tmp_path)
 
 
 def test_a_folder_without_a_result_says_what_to_do(tmp_path):
-    with pytest.raises(GgeurError, match="no result at .*run the experiment"):
+    with refused("result-missing"):
         Result.load(tmp_path)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ggeur.core.errors import GgeurError
 from ggeur.settings.grid import Experiment, differences, override, to_toml
+from refusal import Sentence, refused
 
 DATA = {"data": {"dataset": "mini-digits"}}
 
@@ -20,11 +21,11 @@ def of(**sections):
     return Experiment.of(DATA | sections)
 
 
-def refused(**sections):
+def told(**sections):
     with pytest.raises(GgeurError) as caught:
         of(**sections)
     assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return Sentence.of(caught.value)
 
 
 # ---------------------------------------------------------------- grids and arms
@@ -68,33 +69,33 @@ def test_arms_overlay_the_shared_sections_and_times_the_lists():
 
 
 def test_what_an_arm_may_not_be():
-    assert "name" in refused(arm=[{"augment": {"kind": "none"}}])
-    assert "name" in refused(arm=[{"name": "a"}, {"name": "a"}])
-    assert "name" in refused(arm=[{"name": ""}])
-    assert "[[arm]]" in refused(arm={"name": "a"})
-    assert "[[arm]]" in refused(arm=[])
-    assert "[[arm]]" in refused(arm=[3])
-    assert "augment" in refused(arm=[{"name": "a", "augment": 3}])
-    assert "colour" in refused(arm=[{"name": "a", "colour": {"x": 1}}])
-    assert "colour" in refused(arm=[{"name": "a", "train": {"colour": 1}}])
+    assert told(arm=[{"augment": {"kind": "none"}}]).says("experiment-arm-name")
+    assert told(arm=[{"name": "a"}, {"name": "a"}]).says("experiment-arm-name")
+    assert told(arm=[{"name": ""}]).says("experiment-arm-name")
+    assert told(arm={"name": "a"}).says("experiment-arm-form")
+    assert told(arm=[]).says("experiment-arm-form")
+    assert told(arm=[3]).says("experiment-arm-form")
+    assert told(arm=[{"name": "a", "augment": 3}]).says("experiment-section-form: augment")
+    assert told(arm=[{"name": "a", "colour": {"x": 1}}]).says("settings-invalid: colour")
+    assert told(arm=[{"name": "a", "train": {"colour": 1}}]).says("settings-invalid: colour")
 
 
 def test_arms_share_the_seeds():
-    assert "seeds" in refused(arm=[{"name": "a"}, {"name": "b", "run": {"seeds": [7]}}])
+    assert told(arm=[{"name": "a"}, {"name": "b", "run": {"seeds": [7]}}]).says("experiment-arms-seeds")
 
 
 def test_an_empty_list_and_a_bare_value_for_a_section_are_refused():
-    assert "augment.kind" in refused(augment={"kind": []})
-    assert "'train'" in refused(train=3)
+    assert told(augment={"kind": []}).says("experiment-list-empty: augment.kind")
+    assert told(train=3).says("experiment-section-form: train")
 
 
 @pytest.mark.parametrize("where", ["shared", "arm"])
 def test_a_key_of_another_kind_of_partition_is_refused(where):
-    text = refused(
+    text = told(
         partition={"kind": "domain"} | ({"beta": 0.5} if where == "shared" else {}),
         arm=[{"name": "a"} | ({"partition": {"beta": 0.5}} if where == "arm" else {})],
     )
-    assert "beta" in text and "domain" in text
+    assert text.says("partition-key-unused: beta...domain")
 
 
 def test_a_key_that_one_kind_of_the_grid_uses_is_fine():
@@ -146,13 +147,13 @@ def test_a_value_is_read_as_toml_and_failing_that_as_text(assignment, path, valu
 
 @pytest.mark.parametrize("assignment", ["train.rounds", "rounds=3", "=3", ".rounds=3", "train.=3", "train..x=3", ""])
 def test_a_malformed_assignment_is_shown_with_the_form_it_should_have(assignment):
-    with pytest.raises(GgeurError, match=r"section\.key=value"):
+    with refused("option-set-form"):
         override({}, [assignment])
 
 
 @pytest.mark.parametrize("assignment", ["train.learning_rate.x=1", "train.method.x=1", "arm.name=1"])
 def test_a_key_below_a_plain_value_is_refused(assignment):
-    with pytest.raises(GgeurError, match="not a section"):
+    with refused("option-set-section"):
         override({"train": {"learning_rate": 0.1, "method": "fedavg"}, "arm": [{"name": "a"}]}, [assignment])
 
 
@@ -226,19 +227,19 @@ def test_an_experiment_written_elsewhere_still_finds_its_table(tmp_path, monkeyp
 @pytest.mark.parametrize("text", ["[data", "data = ", 'x = "', "a = 1\na = 2", "x = " + "[" * 5000])
 def test_a_file_that_is_not_toml_is_named(tmp_path, text):
     path = write(tmp_path, text)
-    with pytest.raises(GgeurError, match="not valid TOML") as caught:
+    with refused("file-not-toml") as caught:
         Experiment.load(path)
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_missing_file_a_folder_and_bytes_that_are_not_text_are_named(tmp_path):
-    with pytest.raises(GgeurError, match="no experiment file .*nowhere.toml"):
+    with refused("file-missing: nowhere.toml"):
         Experiment.load(tmp_path / "nowhere.toml")
-    with pytest.raises(GgeurError, match="Cannot read"):
+    with refused("file-unreadable"):
         Experiment.load(tmp_path)
     path = tmp_path / "exp.toml"
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(GgeurError, match="bytes that are no text"):
+    with refused("file-not-text"):
         Experiment.load(path)
 
 
@@ -292,8 +293,9 @@ def test_a_date_among_the_parameters_of_ones_own_reads_back(tmp_path):
 
 def test_what_toml_has_no_word_for_is_said_in_a_sentence():
     for value in (object(), [None], "\ud800"):
-        with pytest.raises(GgeurError, match=r"^The experiment cannot be written as TOML: [^\n]*\.$"):
+        with refused("experiment-not-toml") as caught:
             to_toml({"method": {"mine:method": {"value": value}}})
+        assert "\n" not in str(caught.value)
 
 
 def test_an_experiment_written_as_toml_is_the_same_tree(tmp_path):
@@ -303,7 +305,7 @@ def test_an_experiment_written_as_toml_is_the_same_tree(tmp_path):
 
 
 def test_a_value_twice_in_a_list_is_refused():
-    with pytest.raises(GgeurError, match=r"augment\.kind holds a value twice"):
+    with refused("experiment-list-repeated: augment.kind"):
         Experiment.of({"data": {"dataset": "mini-digits"}, "augment": {"kind": ["none", "ggeur", "none"]}})
 
 

@@ -6,6 +6,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.methods import names
 from ggeur.settings.grid import Experiment
 from ggeur.settings.schema import PROTOCOLS, Augment, settings
+from refusal import Sentence, refused
 
 DATA = {"data": {"table": "t.npz"}}
 
@@ -18,7 +19,7 @@ def sentence(**sections):
     """The one sentence that the sections give."""
     with pytest.raises(GgeurError) as caught:
         Experiment.of(DATA | sections)
-    text = str(caught.value)
+    text = Sentence.of(caught.value)
     assert "\n" not in text and text.endswith(".")
     return text
 
@@ -84,12 +85,13 @@ def test_a_files_own_values_go_before_the_protocols():
 def test_an_unknown_key_is_told_the_allowed_ones(section):
     known = settled().model_dump()[section]
     text = sentence(**{section: DATA.get(section, {}) | {"colour": 1}})
-    assert "colour" in text and f"[{section}]" in text
+    assert text.says(f"settings-invalid: [{section}]...colour")
     assert all(key in text for key in known)
 
 
 def test_an_unknown_section_is_told_the_allowed_ones():
     text = sentence(trian={"rounds": 3})
+    assert text.code == "settings-invalid"
     assert all(name in text for name in ("trian", "data", "partition", "augment", "train", "method", "privacy", "run"))
 
 
@@ -122,7 +124,7 @@ def test_an_unknown_value_is_told_the_allowed_ones(section, key, allowed, value)
 )  # fmt: skip
 @pytest.mark.parametrize("value", [True, "1"])
 def test_neither_true_nor_text_is_a_number(section, key, value):
-    assert key in sentence(**{section: {key: value}}) and sentence(run={"seeds": [value]})
+    assert sentence(**{section: {key: value}}).says(f"settings-invalid: {key}") and sentence(run={"seeds": [value]})
 
 
 def test_sections_that_say_different_things_have_different_keys():
@@ -132,58 +134,60 @@ def test_sections_that_say_different_things_have_different_keys():
 
 def test_an_unknown_method_is_told_which_there_are():
     text = sentence(train={"method": "fedmagic"})
-    assert "fedmagic" in text and all(name in text for name in names())
+    assert text.says("component-unknown: fedmagic") and all(name in text for name in names())
 
 
 @pytest.mark.parametrize("name", [":f", ".m:f", "no_such_module:f", "math:no_such_function", "math:pi", "math:"])
 def test_a_method_of_ones_own_that_cannot_be_loaded_is_named(name):
-    assert f"'{name}'" in sentence(train={"method": name})
+    code = "custom-not-callable" if name == "math:pi" else "custom-load-failed"
+    assert sentence(train={"method": name}).says(f"{code}: '{name}'")
 
 
 def test_a_methods_parameters_are_checked():
-    assert "colour" in sentence(method={"fedavg": {"colour": 1}})
-    assert "fedmagic" in sentence(method={"fedmagic": {"mu": 1}})
-    assert "[method]" in sentence(method={"fedavg": 3})
+    assert sentence(method={"fedavg": {"colour": 1}}).says("hyperparameter-unknown: colour")
+    assert sentence(method={"fedmagic": {"mu": 1}}).says("component-unknown: fedmagic")
+    assert sentence(method={"fedavg": 3}).says("settings-invalid: [method]")
 
 
 def test_a_heads_parameters_are_checked():
     assert settled(train={"head": "mlp"}, head={"mlp": {"hidden": 64}}).head_parameters == {"hidden": 64}
     assert settled(train={"head": "mlp", "hidden": 8}).head_parameters == {"hidden": 8}
     assert settled(train={"head": "mlp"}).head_parameters == settled(train={"hidden": 8}).head_parameters == {}
-    assert "[head.mlp] has no parameter 'colour'" in sentence(head={"mlp": {"colour": 1}})
-    assert "[head.mlp] hidden = 0" in sentence(head={"mlp": {"hidden": 0}})
-    assert "'conv'" in sentence(head={"conv": {"hidden": 1}})
-    assert "[head]" in sentence(head={"mlp": 3})
+    assert sentence(head={"mlp": {"colour": 1}}).says("hyperparameter-unknown: [head.mlp]...colour")
+    assert sentence(head={"mlp": {"hidden": 0}}).says("hyperparameter-invalid: [head.mlp] hidden = 0")
+    assert sentence(head={"conv": {"hidden": 1}}).says("component-unknown: conv")
+    assert sentence(head={"mlp": 3}).says("settings-invalid: [head]")
 
 
 def test_the_width_of_an_mlp_is_given_once():
     both = {"train": {"head": "mlp", "hidden": 8}, "head": {"mlp": {"hidden": 8}}}
     assert settled(**both).head_parameters == {"hidden": 8}
     text = sentence(**both | {"head": {"mlp": {"hidden": 64}}})
-    assert text == "train.hidden is 8 and [head.mlp] hidden 64: give one of them."
+    assert text.says("hyperparameter-given-twice: 8...[head.mlp] hidden 64")
 
 
 @pytest.mark.parametrize("name", [":f", ".m:f", "no_such_module:f", "math:no_such_function", "math:pi", "math:"])
 def test_a_head_of_ones_own_that_cannot_be_loaded_is_named(name):
-    assert f"'{name}'" in sentence(train={"head": name})
+    code = "custom-not-callable" if name == "math:pi" else "custom-load-failed"
+    assert sentence(train={"head": name}).says(f"{code}: '{name}'")
 
 
 def test_a_solved_head_is_linear():
     for train in ({"method": "lda"}, {"start": "lda"}, {"method": "zeroshot"}):
-        assert "has a head of its own" in sentence(train=train | {"head": "mlp"})
+        assert sentence(train=train | {"head": "mlp"}).code == "settings-head-solved"
 
 
 def test_an_expected_loss_is_a_linear_heads():
     few = {"kind": "expected"}
     for train in ({"head": "mlp"}, {"softmax": True}):
-        assert "bounds the loss of a linear head" in sentence(train=train, augment=few)
-    assert "rank = 0" in sentence(augment=few | {"parameters": {"rank": 0}})
-    assert "no parameter 'width'; it has: rank" in sentence(augment=few | {"parameters": {"width": 2}})
-    assert "no parameter 'rank'" in sentence(augment={"parameters": {"rank": 2}})
+        assert sentence(train=train, augment=few).code == "augmentation-head-not-linear"
+    assert sentence(augment=few | {"parameters": {"rank": 0}}).says("hyperparameter-invalid: rank = 0")
+    assert sentence(augment=few | {"parameters": {"width": 2}}).says("hyperparameter-unknown: width...rank")
+    assert sentence(augment={"parameters": {"rank": 2}}).says("hyperparameter-unknown: rank")
 
 
 def test_privacy_that_cannot_be_given_yet_is_not_silently_ignored():
-    assert "privacy" in sentence(privacy={"colour": 1})
+    assert sentence(privacy={"colour": 1}).says("settings-invalid: privacy")
 
 
 @pytest.mark.parametrize(
@@ -214,22 +218,20 @@ def test_privacy_that_cannot_be_given_yet_is_not_silently_ignored():
     ],
 )
 def test_a_value_out_of_range_is_named(section, key, value):
-    text = sentence(**{section: {key: value}})
-    assert f"[{section}] {key}" in text
+    assert sentence(**{section: {key: value}}).says(f"settings-invalid: [{section}] {key}")
 
 
 def test_a_seed_twice_is_refused():
-    assert "twice" in sentence(run={"seeds": [1, 2, 1]})
+    assert sentence(run={"seeds": [1, 2, 1]}).says("settings-invalid: twice")
 
 
 @pytest.mark.parametrize("data", [{}, {"table": "t.npz", "dataset": "mini-digits"}])
 def test_data_come_from_a_table_or_a_dataset_and_not_both(data):
-    text = sentence(data=data)
-    assert "table" in text and "dataset" in text
+    assert sentence(data=data).says("settings-invalid: table...dataset")
 
 
 def test_an_experiment_without_data_says_so():
-    with pytest.raises(GgeurError, match=r"^\[data\] is missing\.$"):
+    with refused("settings-invalid: [data]"):
         settings({"train": {}})
 
 

@@ -23,12 +23,13 @@ class CannotWrite(GgeurError):
 
 
 @contextmanager
-def cannot(what: str, kind: type[GgeurError] = GgeurError) -> Iterator[None]:
-    """End with an OSError of the block the sentence "Cannot `what`: ...", which is raised as `kind`."""
+def cannot(what: str, error_type: type[GgeurError] = GgeurError) -> Iterator[None]:
+    """Within the block an OSError ends the sentence "Cannot `what`: ...", which is raised as `error_type`."""
     try:
         yield
     except OSError as error:
-        raise kind(f"Cannot {what}: {error.strerror or error}.") from error
+        code = "file-unreadable" if what.startswith("read ") else "file-unwritable"
+        raise error_type(f"Cannot {what}: {error.strerror or error}.", code=code) from error
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
