@@ -34,13 +34,11 @@ class Case(NamedTuple):
     train: Mapping[str, Any]
     augment: Mapping[str, Any]
     min_count: int = 0
-    secure: bool = False
 
     def audited(self, data: Path) -> Audit:
         """Its audit: seed 0, beta 0.1, by label and domain where there are domains, else ten clients by Dirichlet."""
         dealt = {"kind": "label-and-domain"} if self.table in (_OFFICE, _DIGITS) else {"kind": "dirichlet"}
-        privacy = {"secure_aggregation": True, "radius": 1e3} if self.secure else {}
-        asked = {"data": {"table": str(data / self.table[1])}, "partition": dealt | {"beta": 0.1}, "privacy": privacy}
+        asked = {"data": {"table": str(data / self.table[1])}, "partition": dealt | {"beta": 0.1}}
         return audit(settings(asked | {"train": self.train, "augment": self.augment}), 0, self.min_count)
 
 
@@ -50,23 +48,12 @@ def _ggeur(table: tuple[str, str], statistics: str, min_count: int = 0) -> Case:
     return Case(table, statistics, {}, augment, min_count)
 
 
-def _auto(table: tuple[str, str], min_count: int = 0, *, secure: bool = False) -> Case:
-    words = ", ".join(
-        ["secure aggregation" if secure else "in the open", *([f"min_count {min_count}"] if min_count else [])]
-    )
-    return Case(table, words, {"method": "auto"}, {"kind": "none"}, min_count, secure)
-
-
 _EACH = ((_OFFICE, "per-class"), (_DIGITS, "per-class"), (_DIGITS, "pooled"), (_DIGITS, "none"))
 _EACH += ((_CIFAR, "per-class"), (_CIFAR, "pooled"), (_CIFAR, "none"), (_TINY, "per-class"), (_TINY, "pooled"))
 TABLES = {
     "found": [_ggeur(*each) for each in _EACH],
     "threshold": [_ggeur(*each, 10) for each in _EACH if each[1] != "none"],
-    "auto": [
-        _auto(_OFFICE), _auto(_DIGITS), _auto(_CIFAR), _auto(_CIFAR, secure=True), _auto(_CIFAR, 10, secure=True),
-        _auto(_TINY, secure=True), _auto(_TINY, 10, secure=True),
-    ],
-}  # fmt: skip
+}
 
 
 def drawn(cases: list[Case], data: Path) -> str:

@@ -5,7 +5,7 @@ python tools/selection_study.py report OUT.json [--default LABEL] [--margin 1]
 
 `run` scores development samples: a fifth of each group's training samples, and all that a partition leaves unused; test
 samples are not read. Constants are chosen by these. With `--test` it scores test samples, once all constants are fixed,
-and cross-validates on real samples too, on the same folds as `auto` did. A run is one partition with one seed. Digits,
+and cross-validates on real samples too. A run is one partition with one seed. Digits,
 by domain, and tables of one domain have one partition, so one seed. `report` prints for each rule the mean regret (of
 the federations' means over seeds), the worst run, and what was taken; and how far the temperature of four classifiers,
 fitted on synthetic and on real samples left out, is from the best one: in nats of the log-loss on what is scored.
@@ -25,13 +25,12 @@ from scipy.special import log_softmax
 import ggeur
 from ggeur.core.site_statistics import Breakdown, FederationStatistics
 from ggeur.experiment.partitions import clients_of
-from ggeur.federation.cross_validation import LocalFolds
+from ggeur.federation.folds import folds_of, unseen
 from ggeur.federation.local_clients import Clients, merged_statistics
 from ggeur.federation.selection import MARGIN, Scores, by_rule, cross_validated, solved_candidates
-from ggeur.federation.selection_rule import folds_of, pick, right_answers, unseen
 from ggeur.federation.start import one_shot_head
 from ggeur.federation.temperature import synthetic_temperature
-from ggeur.federation.temperature_scaling import CrossValidatedScores, cross_validated_scores, temperature
+from ggeur.federation.temperature_scaling import CrossValidatedScores, LocalFolds, cross_validated_scores, temperature
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import double_logits
 from ggeur.methods.algorithm import Selection, Task
@@ -70,26 +69,25 @@ def accuracy(table: ggeur.EmbeddingTable, rows: Any, head: str, params: Any, by_
     return float(100 * np.mean(each))
 
 
-def on_real_samples(clients: Clients, chosen: Selection, task: Task, seed: int) -> tuple[Scores, int]:
-    """Cross-validation on the clients' own samples, and what the simplest within a standard error would be."""
-    folds = LocalFolds.of(clients, chosen, seed)
-    count = folds.count()
+def on_real_samples(clients: Clients, chosen: Selection, task: Task, seed: int) -> Scores:
+    """Cross-validation on the clients' own samples."""
+    folds, count = LocalFolds.of(clients, chosen.folds, seed), clients.group_counts()
     parts = folds_of(count, chosen.folds, seed)
     right = np.zeros((2, len(chosen.candidates), *count.shape), np.int64)
     start = solved_candidates(chosen, merged_statistics(clients, chosen.needs, apart=chosen.apart), task, seed, {}, {})
     for fold in parts:
         rows = folds.rows_in(fold)
-        found = solved_candidates(chosen, folds.total(fold), task, seed, start, {})
+        found = solved_candidates(chosen, folds.total(fold, chosen.needs, chosen.apart), task, seed, start, {})
         for i, params in found.items():
-            head = chosen.candidates[i].solved.head
-            of_fold = clients.x[rows], clients.y[rows], clients.domains[rows], folds.shape
-            right[int(fold.trials is not None), i] += right_answers((head, params), *of_fold)
-    left = np.any([f.trials for f in parts if f.trials is not None] or [count < 0], axis=0)
+            logits = double_logits(resolve_head(chosen.candidates[i].solved.head), params, clients.x[rows])
+            assert logits is not None
+            hit = rows[logits.argmax(axis=1) == clients.y[rows]]
+            np.add.at(right[int(fold.groups is not None), i], (clients.domains[hit], clients.y[hit]), 1)
+    left = np.any([f.groups for f in parts if f.groups is not None] or [count < 0], axis=0)
     here, missing = count > 0, unseen(count)
     share = np.concatenate([right[0][:, here] / count[here], right[1][:, left] / count[left]], axis=1)
     weight = np.concatenate([np.ones(here.sum()), np.full(left.sum(), missing / max(left.sum(), 1))])
-    taken = pick(chosen, right[0], right[1], count, left).taken
-    return Scores(share, weight / weight.sum(), bool(left.any()), bool(left.any()) or not missing), taken
+    return Scores(share, weight / weight.sum(), bool(left.any()), bool(left.any()) or not missing)
 
 
 def calibration(
@@ -109,8 +107,7 @@ def calibration(
 
     best, one = temperature(scored), chosen.candidates[i]
     synthetic = synthetic_temperature(one, by_domain, task, seed).value or float("nan")
-    folds = LocalFolds.of(clients, Selection((one,), 4), seed)
-    left = cross_validated_scores(folds, task, seed)
+    left = cross_validated_scores(LocalFolds.of(clients, 4, seed), one, task, seed)
     real = temperature(left)
     return [*(loss(t) - loss(best) for t in (1.0, synthetic, real)), best, synthetic, real]
 
@@ -147,7 +144,7 @@ def runs(path: str, seeds: int, test: bool, statistics: str) -> Iterator[dict[st
             found["synthetic"] = [synthetic.share.tolist(), synthetic.weight.tolist(), synthetic.known]
             if test:
                 began = time.process_time()
-                real, found["today"] = on_real_samples(clients, chosen, task, seed)
+                real = on_real_samples(clients, chosen, task, seed)
                 found["seconds_real"] = time.process_time() - began
                 found["real"] = [real.share.tolist(), real.weight.tolist(), real.known]
             yield found
@@ -157,9 +154,6 @@ def regrets(found: list[dict[str, Any]], chosen: Selection, which: str, default:
     """Which candidate each run takes."""
     taken = []
     for run in found:
-        if which == "today":
-            taken.append(run["today"])
-            continue
         share, weight, known = run[which]
         scores = Scores(np.array(share), np.array(weight), known=known)
         taken.append(by_rule(chosen.candidates, scores, default, None, margin).taken)
@@ -189,14 +183,14 @@ def report(found: list[dict[str, Any]], default: str | None, margin: float) -> N
                 for m in (0.0, 0.5, 1.0, 1.5, 2.0):
                     line(f"{which}, default {label}, margin {m}", regrets(found, chosen, which, label, m))
         return
-    for which in [*whichs, *(["today"] if "today" in found[0] else [])]:
+    for which in whichs:
         line(f"{which}, default {default}, margin {margin}", regrets(found, chosen, which, default, margin))
-    print("\nfederation: mean of every candidate; of the selected one, by synthetic and real samples and today's rule")
+    print("\nfederation: mean of every candidate; of the selected one, by synthetic and real samples")
     print("; ".join(f"{i} {label}" for i, label in enumerate(labels)))
     for name, mine in zip(names, of, strict=True):
         row = [f"{value:5.1f}" for value in truth[mine].mean(axis=0)]
         some = [run for run, here in zip(found, mine, strict=True) if here]
-        for which in [*whichs, *(["today"] if "today" in found[0] else [])]:
+        for which in whichs:
             taken = regrets(some, chosen, which, default, margin)
             got = truth[mine][np.arange(len(some)), taken].mean()
             row.append(f"| {which} {got:.1f} {taken}")
@@ -226,7 +220,7 @@ def main() -> None:
         return
     found = []
     for path in asked.tables:
-        for run in runs(path, asked.seeds, asked.test, asked.statistics):
+        for run in runs(path, asked.seeds, asked.test, asked.covariance):
             found.append(run)
             best = int(np.argmax(run["truth"]))
             print(

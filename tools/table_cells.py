@@ -118,17 +118,6 @@ def _seconds(row: Row) -> str:
     return f"{np.mean([one.seconds for one in row.trials]):.1f}"
 
 
-def _expected(row: Row) -> str:
-    """What choosing expected, on average over seeds, and how far the test samples were from it, at least and at
-    most.
-    """
-    known = [(one.expected[one.taken], one.avg) for one in row.trials if one.expected and one.avg is not None]
-    if not known:
-        return "-"
-    bias = [avg - expected for expected, avg in known]
-    return f"{np.mean([expected for expected, _ in known]):.2f} ({min(bias):+.1f} to {max(bias):+.1f})"
-
-
 def _taken(row: Row) -> str:
     names = Counter(one.taken.partition(" (")[0] for one in row.trials)
     return ", ".join(f"{name} {times}" if len(names) > 1 else name for name, times in names.most_common())
@@ -142,7 +131,6 @@ _SHOWN: dict[str, Callable[..., str]] = {
     "redrawn": lambda row: f"± {max(one.test_deviation or 0.0 for one in row.trials):.2f}",
     "steps": _steps,
     "seconds": _seconds,
-    "expected": _expected,
     "taken": _taken,
     "bytes down": lambda row: f"{max(one.bytes_down for one in row.trials):,}",
     "bytes up": lambda row: f"{max(one.bytes_up for one in row.trials):,}",

@@ -27,7 +27,7 @@ one that has them all. Whatever names a run or an arm begins anew, as values bel
 row. `best` has lists of values, of which those with the largest AVG are taken. `show` is "avg", "difference" (paired by
 seed, 95 %), "start" (before round 1), "round 5", "rounds to 65", "redrawn" (how far other test samples would move AVG),
 "steps" (of a client in a round), "seconds" (of a cell, scores included), "bytes up", "bytes down", or of a chosen head
-"taken" (which, in how many seeds) and "expected" (and how far the test samples were from that).
+"taken" (which, in how many seeds).
 """
 
 import argparse

@@ -15,7 +15,7 @@ from ggeur.deploy.site import secure_aggregation
 from ggeur.deploy.site.data import SiteData
 from ggeur.deploy.site.opening import augment_site, statistics, sums
 from ggeur.deploy.site.request import Request
-from ggeur.deploy.site.scoring import right, score
+from ggeur.deploy.site.scoring import score
 from ggeur.deploy.wire.packing import tree_to_arrays
 from ggeur.privacy.secure_aggregation.keys import Attempt, Secrets, announce, sign
 from ggeur.privacy.secure_aggregation.masks import bound
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.needs("flower")
 SECURE = {"secure_aggregation": True, "radius": 20.0}
 NOISE = {"epsilon": 1.0, "radius": 20.0}
 CLASSES = ("ant", "bee")
-ASKED = {"kind": "pooled", "by_domain": False, "folds": 0}
+ASKED = {"kind": "pooled", "by_domain": False}
 
 
 class Server:
@@ -60,7 +60,7 @@ class Server:
     def opens(self, name, sites, what="statistics", league=None, **kind):
         """Have a total opened; sites in `league` with it say that they have samples of domains of its choice."""
         told = {"attempt": {"what": what, "name": name, "sites": list(sites)}}
-        asked = {"asks": "statistics", "kind": "pooled", "by_domain": False, "folds": 0} | kind
+        asked = {"asks": "statistics", "kind": "pooled", "by_domain": False} | kind
         attempt, own, league = Attempt(f"{self.common['run']}-0", what, name, tuple(sites)), {}, league or {}
         announced = {}
         for k in sites:
@@ -118,19 +118,12 @@ def test_a_second_message_under_epsilon(tmp_path):
         server.opens("b", range(3), "two")
 
 
-@pytest.mark.parametrize("folds", [1, 500])
-def test_folds_of_single_rows(tmp_path, folds):
-    server = Server(tmp_path, ["art"] * 4)
-    with pytest.raises(GgeurError, match="2 to 20 folds"):
-        server.opens("a", range(4), kind="none", folds=folds)
-
-
 def test_exact_answers_under_epsilon(tmp_path):
-    server, asked = Server(tmp_path, ["art"], NOISE), {"kind": "pooled", "by_domain": False, "folds": 0}
+    server, asked = Server(tmp_path, ["art"], NOISE), {"kind": "pooled", "by_domain": False}
     tiny = {"units": Units(np.zeros(4), 1e-9).pack()}
     with pytest.raises(GgeurError, match="no other units"):
         server.ask(0, statistics, tiny, **asked)
-    for question in (sums, right, augment_site):
+    for question in (sums, augment_site):
         with pytest.raises(GgeurError, match="under .privacy. epsilon"):
             server.ask(0, question)
     first = server.ask(0, statistics, **asked)[1]["sum"]
@@ -144,16 +137,6 @@ def test_a_damaged_book(tmp_path):
     book.write_text(book.read_text()[:-20])
     with pytest.raises(GgeurError, match="is damaged"):
         server.opens("b", range(3), "two")
-
-
-def test_rows_of_a_rare_class_are_in_one_fold(tmp_path):
-    """Where only totals over clients are seen, a fold's must not be the sample of one."""
-    from ggeur.federation.selection_rule import sample_folds
-
-    y, domain = np.zeros(1, int), np.zeros(1, int)
-    together = {int(sample_folds(y, domain, 4, 0, client, together=True)[0]) for client in range(20)}
-    apart = {int(sample_folds(y, domain, 4, 0, client)[0]) for client in range(20)}
-    assert len(together) == 1 and len(apart) == 4
 
 
 def point_of(server, **privacy):
@@ -229,14 +212,10 @@ def test_right_answers_to_many_heads(tmp_path):
         server.ask(0, score, asked[1][0], **asked[1][1], trial=1)
 
 
-def test_the_same_rows_divided_in_many_ways(tmp_path):
-    """Sums of folds under many seeds, or of many numbers of folds, are equations that give every sample."""
+def test_another_bound_than_the_first(tmp_path):
+    """Sums of the same samples under many bounds are equations about those that are longer."""
     server = Server(tmp_path, ["art"], {"min_count": 2, "radius": 20.0})
     server.sites[0]["min-count"] = 2
-    folds = ASKED | {"folds": 2, "kind": "none"}
-    sums = [server.ask(0, statistics, **folds, seed=seed)[1]["-1.0.sum"] for seed in range(5)]
-    assert all(np.array_equal(sums[0], one) for one in sums)
-    with pytest.raises(GgeurError, match="first asked with folds = 2"):
-        server.ask(0, statistics, **folds | {"folds": 3})
+    server.ask(0, statistics, **ASKED)
     with pytest.raises(GgeurError, match=r"first asked with radius = 20\.0"):
         server.ask(0, statistics, **ASKED, point=point_of(server, radius=1.0))

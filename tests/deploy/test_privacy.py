@@ -66,15 +66,6 @@ def test_auto_and_training_under_a_threshold_are_the_simulations(deploy, both):
     both(deploy(tree("fedavg", {"min_count": 4}, train=train, augment={"target": 20}), name="trained"))
 
 
-def test_no_fold_that_is_sent_has_fewer_rows_of_a_class(deploy):
-    deployment = deploy(tree("auto", {"min_count": 4}, method=FEW))
-    sent = [replies(site, "query.statistics") for site in deployment.sites]
-    deployment.run()
-    arrays = [answer[0][1] for answer in sent]
-    counts = np.concatenate([array for own in arrays for name, array in own.items() if name.endswith("count")])
-    assert counts.any() and (counts[counts > 0] >= 4).all()
-
-
 def test_under_noise_a_greeting_tells_neither_counts_nor_a_hash_of_the_rows(deploy):
     deployment = deploy(tree("ridge", NOISE))
     greeted = replies(deployment.sites[0], "query.hello")

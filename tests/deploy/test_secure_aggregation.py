@@ -3,7 +3,6 @@ sees.
 """
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ from ggeur.runs.model import Model
 
 MIXED = {"kind": "dirichlet", "clients": 4, "beta": 0.5}
 SECURE = {"secure_aggregation": True, "radius": 20.0}
-FEW = {"auto": {"candidates": [["lda", "ggeur-limit"]], "folds": 3}}
 ASKED = ["query.hello", "query.keys", "query.masked", "query.seed", "query.score"]
 WIDE = 48  # dimensions: enough bytes to tell noise from numbers
 
@@ -66,25 +64,6 @@ def test_a_solved_head_is_the_simulations_and_a_site_is_asked_three_times(secure
     assert deployment.sites[0].asked == ASKED
     assert not list(deployment.folder.glob("store-*/*/*")), "secrets are gone with the run"
     assert Model.load(deployment.out).privacy["secure_aggregation"] is True
-
-
-def test_what_is_chosen_is_what_the_simulation_chooses(secure, both):
-    deployment = secure(tree("auto", method=FEW))
-    (trial,) = both(deployment).trials
-    (simulated,) = run(deployment.simulated).trials
-    assert (trial.taken, trial.message) == (simulated.taken, simulated.message)
-    assert [e["what"] for e in deployment.events("summed")] == ["numbers of samples", "statistics", "right answers"]
-
-
-def test_classes_are_left_out_under_masks_too(secure, both, language):
-    table = language.table(("ant", "bee", "cat", "dog", "elk", "fox"), each=20)
-    table = replace(table, test=table.test | (table.y == 5))  # of foxes nobody has a training sample
-    few = {"auto": {"candidates": [["lda", "text-prior"]], "folds": 3}}
-    deployment = secure(tree("auto", method=few), table=table)
-    (trial,) = both(deployment).trials
-    (simulated,) = run(deployment.simulated).trials
-    assert (trial.taken, trial.message) == (simulated.taken, simulated.message)
-    assert "by leaving samples and classes out" in trial.message
 
 
 def test_rows_in_the_federations_units(secure, both):
@@ -197,6 +176,7 @@ def test_a_client_is_hidden_where_only_the_total_is_seen(secure):
 
 
 REFUSED = {
+    "such as ridge, or ggeur-limit where": tree("auto"),
     "needs 3 sites, not 2": tree("lda", partition=MIXED | {"clients": 2}),
     "needs every client's own message": tree("fedgen", augment={"kind": "none"}),
     "'fedmix' needs every": tree("fedmix", augment={"kind": "none"}),
@@ -222,9 +202,8 @@ def test_what_a_total_is_not_enough_for_is_refused_before_anybody_is_asked(secur
         secure(REFUSED[sentence]).run()
 
 
-@pytest.mark.parametrize("method", ["mixture", "auto"])
-def test_domains_of_fewer_than_three_sites_are_not_kept_apart(secure, method):
-    deployment = secure(tree(method, partition={"kind": "domain"}, method=FEW if method == "auto" else {}))
+def test_domains_of_fewer_than_three_sites_are_not_kept_apart(secure):
+    deployment = secure(tree("mixture", partition={"kind": "domain"}))
     with pytest.raises(GgeurError, match="'art' has 1 site, where a secure aggregation needs 3"):
         deployment.run()
     assert deployment.sites[0].asked == ["query.hello"]

@@ -141,7 +141,7 @@ class Server:
         self.sites, p, self.folder = [site.config for site in deployment.sites], _whole(point), deployment.folder
         classes, domains = ("ant", "bee", "cat", "dog"), ("art", "photo", "sketch")
         self.common = {"run": run, "trial": 0, "seed": 0, "point": p, "classes": classes, "domains": domains}
-        self.kind = {"asks": "statistics", "kind": "pooled", "by_domain": False, "folds": 0}
+        self.kind = {"asks": "statistics", "kind": "pooled", "by_domain": False}
 
     def ask(self, site, question, **facts):
         return question(Request(SiteData(self.sites[site]), copy.deepcopy(self.common | facts)))
@@ -306,7 +306,7 @@ def test_over_half_of_the_roster_must_be_in_a_sum(server, node_keys, tmp_path):
 
 
 def test_nothing_else_is_had_from_a_site(server, node_keys):
-    told, wanted = server.attempt("one", [0, 1, 2, 3]), {"kind": "pooled", "by_domain": False, "folds": 0}
+    told, wanted = server.attempt("one", [0, 1, 2, 3]), {"kind": "pooled", "by_domain": False}
     refuses(server, 0, statistics, "under masks alone", **wanted)
     server.common["point"] = server.common["point"] | {"privacy": {}}
     refuses(server, 0, statistics, "answers under .privacy. secure_aggregation alone", **wanted)

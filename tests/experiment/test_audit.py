@@ -15,7 +15,6 @@ from ggeur.experiment.setup import Setup
 from ggeur.experiment.trial_data import TrialData
 from ggeur.federation import local_clients
 from ggeur.federation.augmentation_plan import plan_augmentation
-from ggeur.federation.selection_rule import sample_folds
 from ggeur.runs.model import Model
 from ggeur.settings.schema import settings
 
@@ -137,10 +136,10 @@ def test_messages_and_total_are_those_of_a_run(path):
     np.testing.assert_array_equal(message.sum, made.clients.message(samples, "per-class").sum)
 
 
-@pytest.mark.parametrize(("method", "parts"), [("lda", 1), ("auto", 4)])
-def test_a_solved_head_sends_others_nothing_and_a_chosen_one_sums_of_folds(path, method, parts):
+@pytest.mark.parametrize("method", ["lda", "auto"])
+def test_a_solved_head_sends_others_nothing_and_one_that_is_selected_no_more_than_it(path, method):
     made = sent(path, method=method)
-    assert len(made.parts(2)) == parts and sum(map(len, made.parts(2).values())) == COUNT[2].sum()
+    assert len(made.parts(2)) == 1 and sum(map(len, made.parts(2).values())) == COUNT[2].sum()
     assert set(found(audit(point(path, method=method), 0), "other client")[COUNT > 0]) == {"not sent"}
 
 
@@ -153,43 +152,6 @@ def one_domain(tmp_path_factory):
     made = tmp_path_factory.mktemp("audit") / "one.npz"
     EmbeddingTable(x=x.astype(np.float32), y=y, test=np.arange(len(y)) >= samples.sum()).save(made)
     return made
-
-
-def folded(path, candidates=None, **privacy):
-    own = {} if candidates is None else {"method": {"auto": {"candidates": candidates}}}
-    return settings(
-        {
-            "data": {"table": str(path)},
-            "partition": {"kind": "dirichlet", "clients": 5, "beta": 5.0, "min_per_class": 0},
-            "train": {"method": "auto"},
-            "privacy": {"radius": 20.0, "secure_aggregation": True, **privacy},
-            **own,
-        }
-    )
-
-
-def test_under_secure_sums_the_totals_of_folds_are_attacked(one_domain):
-    """Worked out from who holds what in which fold: a total of one sample, or two, is these samples; so is what is left
-    of it for any other client.
-    """
-    asked = folded(one_domain)
-    trial_data, setup = TrialData(), Setup.of(asked)
-    c = trial_data.clients(setup, 0)
-    count = np.zeros((4, 5, 5), int)  # folds, clients, classes
-    for k, samples in enumerate(c.parts):
-        fold = sample_folds(c.y[samples], c.domains[samples], 4, 0, k, together=True)
-        np.add.at(count, (fold, k, c.y[samples]), 1)
-    expected = np.zeros((5, 5), int)
-    for f, k, y in np.argwhere(count):
-        left = count[f, :, y].sum() - np.delete(count[f, :, y], k).max()
-        expected[k, y] += count[f, k, y] * (left <= 2)
-    done = audit(asked, 0)
-    got = np.zeros((5, 5), int)
-    for found_ in done.of("total"):
-        got[found_.client, found_.label] = found_.recovered
-    np.testing.assert_array_equal(got, expected)
-    assert got[:, 1].any() and not got[:, 0].any()  # of ten samples in one total, nothing would follow
-    assert {f.found for f in done.of("server")} == {"not sent"}
 
 
 def test_one_of_three_holders_takes_itself_off(tmp_path):
@@ -215,23 +177,15 @@ def test_the_sum_behind_units_is_the_row_of_a_client_that_has_one(tmp_path):
     assert [f.recovered for f in done.of("server") if f.client == 1] == [1] and done.exact == 1
 
 
-def test_a_pooled_moment_without_a_cell_gives_that_cell_away(path):
-    """Moments without a class, taken off those with it, are that class's: its two samples follow, as per class."""
-    both = point(path, method="auto").model_copy(update={"method": {"auto": {"candidates": ["ncm", "ridge"]}}})
-    made = Released(Setup.of(both), TrialData().clients(Setup.of(both), 0), 0)
-    assert made.kind == "pooled"
-    alone = [
-        samples for k in range(3) for samples in made.groups_out(k).values() if len(set(made.clients.y[samples])) == 1
-    ]
-    assert any(len(samples) == 2 for samples in alone)
-    at = {(f.client, f.label): f for f in audit(both, 0).of("server")}
-    for samples in (samples for samples in alone if len(samples) == 2):
-        k = next(k for k in range(3) if samples[0] in made.clients.parts[k])
-        assert at[k, int(made.clients.y[samples[0]])].recovered == 2
-
-
-def test_under_noise_auto_sends_one_message_and_no_folds(one_domain):
-    asked = folded(one_domain, epsilon=1.0, samples=400, secure_aggregation=False)
+def test_under_noise_auto_sends_one_message(one_domain):
+    asked = settings(
+        {
+            "data": {"table": str(one_domain)},
+            "partition": {"kind": "dirichlet", "clients": 5, "beta": 5.0, "min_per_class": 0},
+            "train": {"method": "auto"},
+            "privacy": {"radius": 20.0, "epsilon": 1.0, "samples": 400},
+        }
+    )
     made = Released(Setup.of(asked), TrialData().clients(Setup.of(asked), 0), 0)
     assert made.kind == "none" and [len(made.parts(k)) for k in range(5)] == [1] * 5
 

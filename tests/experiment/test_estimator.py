@@ -80,14 +80,24 @@ def test_batches_statistics_and_sites_give_one_head(samples):
 def test_auto_says_what_it_took(samples):
     x, y, sites = samples
     found = OneShotClassifier("auto", parameters={"candidates": ["ncm", "lda"], "folds": 2}).fit(x, y, sites=sites)
-    assert found.solution_.method in ("ncm", "lda") and found.solution_.why.startswith("Took ")
+    assert found.solution_.method in ("ncm", "lda") and found.solution_.why.startswith("Selected ")
     assert found.solution_.chosen_by == ("north", "south", "west") and found.score(x, y) > 0.9
+
+
+def test_auto_needs_no_more_than_what_sites_sent(samples):
+    x, y, sites = samples
+    codes = np.unique(y, return_inverse=True)[1]
+    each = {s: ggeur.ClassStatistics.from_embeddings(x[sites == s], codes[sites == s], 3) for s in np.unique(sites)}
+    sent = OneShotClassifier.from_statistics(each, classes=["ant", "bee", "cat"], method="auto")
+    whole = OneShotClassifier("auto").fit(x, y, sites=sites)
+    assert sent.solution_ == whole.solution_
+    np.testing.assert_allclose(sent.predict_proba(x), whole.predict_proba(x), atol=1e-6)
 
 
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        (lambda c, x, y: c("auto").partial_fit(x, y), "leaving samples out"),
+        (lambda c, x, y: c("auto").partial_fit(x, y), "one after the other"),
         (lambda c, x, y: c("fedavg").fit(x, y), "trained over rounds"),
         (lambda c, x, y: c("nothing").fit(x, y), "no method 'nothing'"),
         (lambda c, x, y: c("lda", parameters={"speed": 1}).fit(x, y), "no parameter 'speed'"),

@@ -5,9 +5,7 @@ import pytest
 
 import ggeur
 from ggeur.core.errors import GgeurError
-from ggeur.experiment import solution
 from ggeur.experiment.joining import add_site, forget_site
-from ggeur.federation.cross_validation import LocalFolds
 from ggeur.report.model_page import write_model_page
 from ggeur.runs.model import Model
 
@@ -45,23 +43,13 @@ def test_small_cells_are_in_no_sums_and_the_model_says_so(sites, tmp_path):
     assert "Nothing was promised" in (tmp_path / "plain" / "card.md").read_text(encoding="utf-8")
 
 
-def test_no_fold_by_which_auto_chooses_has_fewer_rows_of_a_cell(sites, monkeypatch):
-    made, whole = [], LocalFolds.of
-
-    def kept(*of):
-        made.append(whole(*of))
-        return made[-1]
-
-    monkeypatch.setattr(solution.LocalFolds, "of", kept)
-    ggeur.fit(sites, min_count=10, parameters={"candidates": ["ncm", "lda"]})
-    sizes = [
-        np.sum((c.y[samples] == label) & (fold == k))
-        for c in [made[0].clients]
-        for samples, fold in zip(c.parts, made[0].fold, strict=True)
-        for label in range(3)
-        for k in range(4)
-    ]
-    assert any(sizes) and all(n == 0 or n >= 10 for n in sizes)
+def test_auto_selects_from_what_is_shared_and_nothing_else(sites):
+    held = [ggeur.EmbeddingTable.load(path) for path in sites]
+    shared = [t.subset(np.flatnonzero(t.test | (np.bincount(t.y[~t.test], minlength=3) >= 10)[t.y])) for t in held]
+    names, asked = [path.stem for path in sites], {"candidates": ["ncm", "lda", "ridge"]}
+    first = ggeur.fit(dict(zip(names, held, strict=True)), min_count=10, parameters=asked, calibrate=False)
+    second = ggeur.fit(dict(zip(names, shared, strict=True)), parameters=asked, calibrate=False)
+    assert first.solution_ == second.solution_ and len(first.solution_.expected) == 3
 
 
 def test_who_joins_later_holds_small_cells_back_too(sites, tmp_path):

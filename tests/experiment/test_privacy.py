@@ -7,9 +7,9 @@ import ggeur
 from ggeur.core.errors import GgeurError
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.trial_data import TrialData
+from ggeur.federation.folds import sample_folds
 from ggeur.federation.local_clients import merged_statistics
 from ggeur.federation.noisy_statistics import Guard
-from ggeur.federation.selection_rule import sample_folds
 from ggeur.privacy.bounded_norm import BoundedNorm
 from ggeur.privacy.calibration import gaussian_scale
 from ggeur.runs.model import Model

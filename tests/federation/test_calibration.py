@@ -79,17 +79,16 @@ def test_fit_calibrates_without_changing_the_head_and_says_on_what(tmp_path):
 
 def test_rows_left_out_are_left_out_of_the_heads_that_judge_them():
     """By hand: four folds of one site, each judged by a ridge head of the other three."""
-    from ggeur.federation.cross_validation import LocalFolds
     from ggeur.federation.local_clients import Clients
-    from ggeur.federation.temperature_scaling import cross_validated_scores
+    from ggeur.federation.temperature_scaling import LocalFolds, cross_validated_scores
     from ggeur.methods import resolve_closed_form
-    from ggeur.methods.algorithm import Candidate, Selection, Task
+    from ggeur.methods.algorithm import Candidate, Task
 
     table = sites()["north"]
     clients = Clients.of(table.x, table.y, table.domains, 3, [np.arange(len(table))])
-    chosen = Selection((Candidate("ridge", {}, resolve_closed_form("ridge", {}, "pooled")),), 4)
-    folds = LocalFolds.of(clients, chosen, 0)
-    found = cross_validated_scores(folds, Task(6, ("ant", "bee", "cat")), 0)
+    candidate = Candidate("ridge", {}, resolve_closed_form("ridge", {}, "pooled"))
+    folds = LocalFolds.of(clients, 4, 0)
+    found = cross_validated_scores(folds, candidate, Task(6, ("ant", "bee", "cat")), 0)
     first = 0
     for k in range(4):
         samples = np.flatnonzero(folds.fold[0] == k)

@@ -5,8 +5,8 @@ import pytest
 
 from ggeur.core.errors import GgeurError, Unavailable
 from ggeur.core.site_statistics import Breakdown, FederationStatistics, SiteStatistics
+from ggeur.federation.folds import folds_of
 from ggeur.federation.selection import Scores, by_rule, cross_validated, select, validation
-from ggeur.federation.selection_rule import folds_of
 from ggeur.federation.synthetic import synthetic_samples
 from ggeur.methods.algorithm import Task
 from ggeur.methods.auto import auto
@@ -14,6 +14,12 @@ from ggeur.methods.auto import auto
 P, C = 8, 4
 TASK = Task(P, tuple("abcd"))
 CANDIDATES = ("blend", "lda", {"method": "ridge", "alpha": 1.0}, "ggeur-limit", "mixture")
+
+
+@pytest.mark.parametrize("bad", [["fedavg"], [{"shrinkage": 1.0}], [], ["auto"]])
+def test_candidates_that_are_none_are_refused(bad):
+    with pytest.raises(GgeurError, match="candidates"):
+        auto(candidates=bad)
 
 
 def chosen(*candidates):
@@ -251,3 +257,36 @@ def test_it_takes_a_mixture_that_gaussian_samples_flatter_which_moments_cannot_t
         if seed == 0:
             assert by_rule(candidates, synthetic, "lda").taken == mixture
     assert np.mean(gained, axis=0)[0] > 0.01 and np.mean(gained, axis=0)[1] < -0.02
+
+
+def test_heads_that_draw_and_ones_own_are_candidates_too(tmp_path, monkeypatch):
+    (tmp_path / "mine_choosing.py").write_text(
+        "import numpy as np\nimport ggeur\n\n\n"
+        "def middling(*, word: str = 'a') -> ggeur.ClosedForm:\n"
+        "    def solve(s, task):\n"
+        "        return {'W': s.mean.astype(np.float32), 'b': -(s.mean**2).sum(axis=1).astype(np.float32) / 2}\n"
+        "    return ggeur.ClosedForm('none', solve)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    own = {"method": "mine_choosing:middling", "word": "b"}
+    candidates = chosen(own, {"method": "ccvr", "draws": 50, "epochs": 1})
+    _, by_domain = federation(np.random.default_rng(1), gaussian, 12, [(0, 1)])
+    found = select(candidates, by_domain, TASK, 0)
+    assert sorted(found.ranking) == [0, 1] and not found.unavailable
+    assert "mine_choosing:middling (word b)" in found.sentence(candidates.candidates)
+    means = chosen("ncm")
+    assert (means.needs, means.sends) == ("none", "pooled")  # of class means no synthetic samples can be made
+    assert select(means, [m.of_kind("pooled") for m in by_domain], TASK, 0).ranking == (0,)
+
+
+def test_what_is_expected_is_a_ranking_in_points_behind_the_first():
+    _, by_domain = federation(np.random.default_rng(2), gaussian)
+    candidates = chosen()
+    found = select(candidates, by_domain, TASK, 0)
+    estimate = cross_validated(candidates, by_domain, TASK, 0, {}).estimate
+    expected = found.expected(candidates.candidates)
+    assert list(expected) == [candidates.candidates[i].label for i in found.ranking]
+    behind = [100 * (estimate[i] - estimate.max()) for i in found.ranking]
+    np.testing.assert_allclose(list(expected.values()), behind, atol=1e-9)
+    assert "%" not in found.sentence(candidates.candidates)

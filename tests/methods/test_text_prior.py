@@ -11,9 +11,8 @@ import pytest
 from ggeur.core.errors import Unavailable
 from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
 from ggeur.experiment.fit import fit
-from ggeur.federation.cross_validation import LocalFolds
-from ggeur.federation.local_clients import Clients
-from ggeur.federation.selection_rule import candidate_heads, select_solver
+from ggeur.federation.local_clients import Clients, merged_by_domain
+from ggeur.federation.selection import select
 from ggeur.methods import resolve_closed_form
 from ggeur.methods.algorithm import Task
 from ggeur.methods.auto import auto
@@ -157,24 +156,23 @@ def chosen_for(world, count, task):
     x, y = world.samples(np.array(count))
     clients = Clients.of(x.astype(np.float32), y, np.zeros(len(y), int), C, [np.arange(len(y))])
     chosen = auto(candidates=["lda", "text-prior"], covariance="pooled")
-    folds = LocalFolds.of(clients, chosen, 0)
-    choice = select_solver(chosen, folds.count(), folds, task, 0)
+    choice = select(chosen, merged_by_domain(clients, chosen.sends), task, 0)
     return choice, choice.sentence(chosen.candidates)
 
 
 def test_auto_takes_it_where_it_knows_classes_that_nobody_holds():
-    """What is expected of them is what it gets right of classes left out; samples of the others alone say nothing."""
+    """Which classes left out tell of; samples of the others alone say nothing."""
     world, count = World(0), [0] * 6 + [40] * (C - 6)
     choice, said = chosen_for(world, count, world.task)
-    assert choice.taken == 1 and "by leaving samples and classes out" in said
+    assert choice.taken == 1 and said.startswith("Selected text-prior: it ranks first and leads the default lda")
     total = world.total(np.array(count))
     lda, ours = (
         world.recall(resolve_closed_form(name, {}).solve(total, world.task)).mean() for name in ("lda", "text-prior")
     )
     assert ours > lda + 10, "the test is too weak"
-    assert abs(choice.expected[0] - lda) < 3 and abs(choice.expected[1] - ours) < 6
-    _, said = chosen_for(world, [40] * C, world.task)
-    assert "by leaving samples out" in said, "no class must be known by its name alone"
+    assert abs(choice.lead - (ours - lda)) < 8
+    choice, _ = chosen_for(world, [40] * C, world.task)
+    assert abs(choice.behind[0] - choice.behind[1]) < 5, "no class must be known by its name alone"
 
 
 def test_auto_takes_none_where_text_says_nothing():
@@ -187,7 +185,7 @@ def test_auto_takes_none_where_text_says_nothing():
 def test_auto_passes_over_what_cannot_be_solved_for():
     world = World(0)
     choice, said = chosen_for(world, [20, 20] + [0] * (C - 2), world.task)
-    assert choice.taken == 0 and np.isnan(choice.expected[1]) and "text-prior" not in said
+    assert choice.taken == 0 and choice.ranking == (0,) and "text-prior" not in said
     chosen = auto(candidates=["text-prior"])
     with refused("text-embeddings-missing", Unavailable):
-        candidate_heads(chosen, world.total(np.full(C, 3)), Task(P, NAMES), 0, {})
+        select(chosen, [world.total(np.full(C, 3))], Task(P, NAMES), 0)

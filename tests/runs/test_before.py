@@ -1,5 +1,6 @@
 """What earlier versions wrote still loads, and means the same."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from ggeur.data.files import read_arrays
 from ggeur.experiment.joining import add_site, forget_site
 from ggeur.report.model_page import write_model_page
 from ggeur.report.page import read_run, write_report
+from ggeur.runs.checksums import sealed
 from refusal import refused
 
 BEFORE = Path(__file__).parent / "data" / "before"
@@ -119,7 +121,7 @@ def test_a_run_of_0_2_has_the_names_of_today(tmp_path):
 
 def test_an_experiment_with_an_old_key_is_told_the_new_one(tmp_path):
     (tmp_path / "e.toml").write_text('[data]\ntable = "t.npz"\n[train]\nrate = 0.1\n')
-    with pytest.raises(GgeurError, match="'rate' of .train. is called 'learning_rate' now"):
+    with refused("settings-invalid", match="'rate' of .train. is called 'learning_rate' now"):
         Experiment.load(tmp_path / "e.toml")
 
 
@@ -134,14 +136,37 @@ def test_sites_join_and_leave_a_model_of_0_2(name, tmp_path):
 
 
 def test_a_sealed_model_of_0_2_predicts_and_says_that_no_site_can_join_or_leave(tmp_path):
-    sealed = Path(shutil.copytree(SEALED, tmp_path / "sealed"))
-    assert Model.load(sealed).predict([[3.0, 0.0, 0.0], [0.0, 3.0, 0.0]]).labels == ["ant", "bee"]
-    before = {p.name: p.read_bytes() for p in sealed.iterdir()}
+    model = Path(shutil.copytree(SEALED, tmp_path / "sealed"))
+    assert Model.load(model).predict([[3.0, 0.0, 0.0], [0.0, 3.0, 0.0]]).labels == ["ant", "bee"]
+    before = {p.name: p.read_bytes() for p in model.iterdir()}
     for ask in (
-        lambda: add_site(sealed, RELEASED / "art.npz"),
-        lambda: forget_site(sealed, "north"),
-        lambda: write_model_page(sealed),
+        lambda: add_site(model, RELEASED / "art.npz"),
+        lambda: forget_site(model, "north"),
+        lambda: write_model_page(model),
     ):
         with refused("model-only-total"):
             ask()
-    assert {p.name: p.read_bytes() for p in sealed.iterdir()} == before
+    assert {p.name: p.read_bytes() for p in model.iterdir()} == before
+
+
+def test_a_model_of_0_2_by_limit_keeps_unseen_groups_empty_when_a_site_joins(tmp_path):
+    rng, names = np.random.default_rng(0), {"north": (0, 1), "south": (1, 2), "west": (0, 2)}  # each lacks a class
+    sites = {}
+    for name, held in names.items():
+        y = np.repeat(held, 30)
+        x = rng.normal(size=(60, 4)) + 2 * np.eye(4)[y] + len(name)
+        sites[name] = EmbeddingTable(x=x.astype(np.float32), y=y, class_names=("ant", "bee", "cat"))
+        sites[name].save(tmp_path / f"{name}.npz")
+    paths = [tmp_path / f"{name}.npz" for name in names]
+    heads = []
+    for fill in ("none", "additive"):
+        fit(paths, method="ggeur-limit", parameters={"fill": fill}, out=tmp_path / fill, calibrate=False)
+        heads.append(Model.load(tmp_path / fill).params["W"])
+    fit(paths[:2], method="ggeur-limit", parameters={"fill": "none"}, out=tmp_path / "old", calibrate=False)
+    about = json.loads((tmp_path / "old" / "model.json").read_bytes())
+    del about["sha256"], about["algorithm"]["constants"]["fill"]
+    about["algorithm"]["method"] = "limit"
+    (tmp_path / "old" / "model.json").write_bytes(sealed(about))
+    add_site(tmp_path / "old", paths[2])
+    np.testing.assert_array_equal(Model.load(tmp_path / "old").params["W"], heads[0])
+    assert np.abs(heads[0] - heads[1]).max() > 1e-3

@@ -120,7 +120,7 @@ def audit(point: Settings, seed: int, min_count: int = 0, model: Model | None = 
     table, _ = trial_data.samples(setup, seed)
     least = max(min_count, point.privacy.least_rows)
     everybody = clients_of(table, point.partition, seed)
-    sent = Released(setup, clients_of(table, point.partition, seed, least), seed, least, task_of(table))
+    sent = Released(setup, clients_of(table, point.partition, seed, least), seed)
     held = _Held(table, everybody.homes)
     names, kind = client_names(table, everybody.parts), sent.kind
     if model is not None:

@@ -11,9 +11,9 @@ import numpy as np
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.experiment.sites import Site
 from ggeur.experiment.solution import Solution, together
-from ggeur.federation.cross_validation import LocalFolds
 from ggeur.federation.temperature_scaling import (
     CrossValidatedScores,
+    LocalFolds,
     at_bound,
     cross_validated_scores,
     temperature,
@@ -21,7 +21,7 @@ from ggeur.federation.temperature_scaling import (
 )
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import Params, double_logits
-from ggeur.methods.algorithm import Candidate, Selection, Task
+from ggeur.methods.algorithm import Candidate, Task
 
 _FOLDS, _MORE = (4,), (8, 16)  # where samples are many, and where they are few
 _MANY = 8  # samples for each dimension; below, a head of three fourths of them is another than that of all
@@ -40,7 +40,7 @@ def calibrated(
         log T = log T(f/2) + (log T(f/2) - log T(f)),
 
     but not where it moves so far that this is no more than a guess. A fold has at `least` so many samples of a group,
-    or none, as those that heads are chosen by.
+    or none.
     """
     clients, _, _ = together(sites, names)
     candidate = Candidate(solution.method, solution.constants, solution.solved)
@@ -48,9 +48,9 @@ def calibrated(
     each = []
     try:
         for n in _MORE if few else _FOLDS:
-            folds = LocalFolds.of(clients, Selection((candidate,), n), solution.seed, least)
+            folds = LocalFolds.of(clients, n, solution.seed, least)
             _keep_some(folds)
-            each.append(cross_validated_scores(folds, Task(clients.x.shape[1], names), solution.seed))
+            each.append(cross_validated_scores(folds, candidate, Task(clients.x.shape[1], names), solution.seed))
     except (GgeurError, np.linalg.LinAlgError) as error:
         warnings.warn(f"The probabilities are not calibrated: {error}", GgeurWarning, stacklevel=3)
         return {}
@@ -72,7 +72,7 @@ def calibrated(
         )
         return {}
     t = float(last * np.exp(moved))
-    found: dict[str, Any] = {"temperature": t, "folds": folds.chosen.folds, "validation": trusted(each[-1], last)}
+    found: dict[str, Any] = {"temperature": t, "folds": folds.number, "validation": trusted(each[-1], last)}
     if few:
         found["validation"]["temperature"] = last  # of heads that lack samples, by which their error is told
     if len(clients.y) < clients.x.shape[1]:

@@ -159,18 +159,18 @@ def _solve(work: Work, trial_data: TrialData) -> None:
     algorithm, seed, name = setup.algorithm, tracker.seed, setup.settings.train.method
     table, units = trial_data.samples(setup, seed)
     head: str | None = None
-    choice, folds = None, None
+    choice, sent = None, algorithm.needs if isinstance(algorithm, ClosedForm) else None
     if isinstance(algorithm, Selection):
         algorithm = algorithm.of_task(task_of(table))
-        choice, folds = trial_data.choice(algorithm, setup, seed)
-        candidates = algorithm.candidates
+        choice, candidates = trial_data.choice(algorithm, setup, seed), algorithm.candidates
+        sent = candidates[choice.taken].solved.needs if choice.why else algorithm.sends
         name, algorithm = candidates[choice.taken].name, candidates[choice.taken].solved
     if isinstance(algorithm, ZeroShot):
         params, head = algorithm.solve(task_of(table)), algorithm.head
     else:
         assert isinstance(algorithm, ClosedForm)
         params, head = trial_data.solved(algorithm, name, setup, seed), algorithm.head
-    tracker.trial.bytes_up, tracker.trial.bytes_down = bytes_of_one_shot(setup, algorithm, table, params, folds)
+    tracker.trial.bytes_up, tracker.trial.bytes_down = bytes_of_one_shot(setup, sent, table, params)
     tracker.trial.bytes_first = tracker.trial.bytes_up + tracker.trial.bytes_down
     own = head not in (None, setup.settings.train.head)
     test = trial_data.test_set(setup, seed, resolve_head(str(head)) if own else None)

@@ -31,9 +31,9 @@ from ggeur.experiment.sites import Site as GivenSite
 from ggeur.experiment.solution import Solution, together
 from ggeur.experiment.trial_data import TrialData, task_of
 from ggeur.federation.augmentation_plan import about_center
-from ggeur.federation.cross_validation import LocalFolds
-from ggeur.federation.local_clients import Clients
-from ggeur.federation.selection_rule import sample_folds, select_solver
+from ggeur.federation.folds import sample_folds
+from ggeur.federation.local_clients import Clients, merged_by_domain
+from ggeur.federation.selection import select
 from ggeur.federation.start import one_shot_head
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import double_logits
@@ -160,8 +160,7 @@ def contributions_of_table(
     clients, task = clients_of(table, partition, seed), replace(task_of(table), key=jax.random.key(seed))
     if isinstance(method, Selection):
         method = method.of_task(task)
-        folds = LocalFolds.of(clients, method, seed)
-        taken = method.candidates[select_solver(method, folds.count(), folds, task, seed).taken]
+        taken = method.candidates[select(method, merged_by_domain(clients, method.sends), task, seed).taken]
         name, method = taken.label, taken.solved
     return contributions(sites_of(clients, client_names(table, clients.parts), method, seed), method, task, name)
 

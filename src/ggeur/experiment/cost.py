@@ -7,9 +7,7 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.engine.stack import Run
 from ggeur.engine.trees import size_in_bytes
 from ggeur.experiment.setup import Setup
-from ggeur.federation.cross_validation import LocalFolds
 from ggeur.heads.head import Params
-from ggeur.methods.algorithm import Algorithm, ClosedForm
 
 
 def shape_bytes(shapes: str, classes: int, p: int, rank: int | None = None) -> int:
@@ -37,13 +35,8 @@ def bytes_before_training(setup: Setup, table: EmbeddingTable, run: Run) -> tupl
     return statistics_bytes(setup.needs, classes, p) + units_up, down // len(run.sets) + units_down
 
 
-def bytes_of_one_shot(
-    setup: Setup, taken: Algorithm, table: EmbeddingTable, head: Params, choosing: LocalFolds | None = None
-) -> tuple[int, int]:
-    """The same for a head that is solved or given, or what was `taken` of several: statistics up, the head down."""
-    needs = taken.needs if isinstance(taken, ClosedForm) else None
+def bytes_of_one_shot(setup: Setup, needs: Covariance | None, table: EmbeddingTable, head: Params) -> tuple[int, int]:
+    """The same for a head that is solved from statistics of the kind `needs`, or given: they go up, the head down."""
     units_up, units_down = units_bytes(setup, needs, table.dimension)
     up, down = statistics_bytes(needs, table.n_classes, table.dimension), size_in_bytes(head)
-    if choosing is not None:  # its sums of folds add up to those of all samples
-        up, down = choosing.bytes_up, down + choosing.bytes_down
     return up + units_up, down + units_down

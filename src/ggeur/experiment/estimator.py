@@ -19,7 +19,7 @@ from ggeur.core.statistics import ClassStatistics
 from ggeur.core.types import Float
 from ggeur.core.validate import check_all, check_is
 from ggeur.experiment.sites import GivenSite, Site, check_site_labels, class_names_of, read_sites, site_of_rows
-from ggeur.experiment.solution import Solution, check_method, decide
+from ggeur.experiment.solution import Solution, check_method, decide, decide_from
 from ggeur.federation.stored_statistics import StoredStatistics
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads import sizes
@@ -35,10 +35,10 @@ class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    method : a one-shot classifier (`ggeur methods`), or "auto", which chooses one by leaving samples and trials out.
+    method : a one-shot classifier (`ggeur methods`), or "auto", which selects one by the statistics alone.
     parameters : those of the method, such as {"shrinkage": 0.5}; default: its own defaults.
     covariance : "per-class" second moments, or "pooled" ones, of which one matrix travels for all classes.
-    seed : of the folds of "auto", and of heads that draw.
+    seed : of the synthetic samples of "auto", and of heads that draw.
 
     >>> x, y = np.random.default_rng(0).normal(size=(60, 4)), np.repeat(["ant", "bee", "cat"], 20)
     >>> x[np.arange(60), np.repeat([0, 1, 2], 20)] += 5
@@ -96,7 +96,13 @@ class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             known = [] if given is None else np.asarray(given).tolist()
             check_site_labels([*known, *np.asarray(y).tolist()], "y or classes")
             check_classification_targets(y)
-            self._check_given("partial_fit")
+            check_method(self.method, "pooled")
+            if kind_of(self.method) is Selection:
+                raise GgeurError(
+                    f"'{self.method}' selects by all statistics at once, and partial_fit has them one after the other: "
+                    "name a method, or use fit_sites or from_statistics.",
+                    code="method-choice-impossible",
+                )
             solution = Solution.given(self.method, self.parameters or {}, self.covariance, self.seed)
             before: dict[str, StoredStatistics] = {} if first else {s.name: s for s in self.sums_}
             kind = _kind_to_send(solution, before.values())
@@ -139,7 +145,7 @@ class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     code="statistics-mismatch",
                 )
             found = cls(method, parameters=parameters, covariance=kind)
-            found._check_given("from_statistics")
+            check_method(method, "pooled")
             found.classes_ = np.arange(shape[0]) if classes is None else np.asarray(classes)
             check_site_labels(found.classes_, "classes")
             if found.classes_.shape != shape[:1] or len(set(found.classes_.tolist())) < shape[0]:
@@ -148,9 +154,10 @@ class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     code="class-names-mismatch",
                 )
             found.n_features_in_ = shape[1]
-            found.solution_ = Solution.given(method, parameters or {}, kind)
             names = tuple(map(str, found.classes_.tolist()))
-            return found._solve([StoredStatistics(n, names, kind, {n: m}) for n, m in each.items()], names)
+            stored = [StoredStatistics(n, names, kind, {n: m}) for n, m in each.items()]
+            found.solution_ = decide_from(stored, names, method, parameters or {}, kind)
+            return found._solve(stored, names)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """(n,): the class of each sample of `X` (n, p)."""
@@ -162,26 +169,13 @@ class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         t = getattr(self, "calibration_", {}).get("temperature", 1.0)  # which `ggeur.fit` has fitted
         return np.asarray(softmax(self._logits(X) / t, axis=1))
 
-    def solve_sites(self, sites: Sequence[Site], min_count: int = 0) -> Self:
-        """Choose where that is asked for, sum up and solve, for `sites` as `read_sites` gives them.
-
-        What is summed up to choose has at least `min_count` samples of a trial; whether `sites` have, is theirs to see
-        to.
-        """
-        self.solution_ = decide(sites, self.method, self.parameters or {}, self.covariance, self.seed, min_count)
+    def solve_sites(self, sites: Sequence[Site]) -> Self:
+        """Select where that is asked for, sum up and solve, for `sites` as `read_sites` gives them."""
+        self.solution_ = decide(sites, self.method, self.parameters or {}, self.covariance, self.seed)
         names = class_names_of([s.class_names for s in sites])
         label = {str(label): label for s in sites for label in s.labels}
         self.classes_, self.n_features_in_ = np.array([label[name] for name in names]), sites[0].x.shape[1]
         return self._solve([s.sums(self.solution_.kind) for s in sites], names)
-
-    def _check_given(self, what: str) -> None:
-        """GgeurError where the method is one that must see samples more than once."""
-        check_method(self.method, "pooled")
-        if kind_of(self.method) is Selection:
-            raise GgeurError(
-                f"'{self.method}' chooses by leaving samples out, which {what} has not got: name a method.",
-                code="method-choice-impossible",
-            )
 
     def _solve(self, sums: Sequence[StoredStatistics], names: tuple[str, ...]) -> Self:
         self.sums_ = tuple(sorted(sums, key=lambda s: s.name))

@@ -44,12 +44,12 @@ def fit(
     Parameters
     ----------
     sites : pairs (x, y), embedding tables, or paths to tables and folders of pictures; or a mapping of names to them.
-    method : a one-shot classifier, or "auto", which chooses one by leaving samples and trials out.
+    method : a one-shot classifier, or "auto", which selects one by the statistics alone.
     parameters : those of the method; default: its own defaults.
     covariance : "per-class" second moments, or "pooled" ones.
     encoder : what embeds folders of pictures: builtin, onnx:PATH, or a Hugging Face model's name or folder.
     min_count : how many samples of a class a site must have to share them; 10 is what we recommend.
-    seed : of the folds of "auto", and of heads that draw.
+    seed : of the synthetic samples of "auto", and of heads that draw.
     out : a model folder to write, with what `ggeur add` and `ggeur forget` need beside the model.
     contributions : estimate what each site adds, by heads without it; kept in the model folder as contributions.json.
     on_head : called for each of these heads, with how many are solved and how many there will be.
@@ -86,7 +86,7 @@ def fit(
             check_site_name(name)
     read = [site.shared(min_count) for site in read_sites(named, encoder, on_pictures)]
     found = OneShotClassifier(method, parameters=parameters, covariance=covariance, seed=seed)
-    found.solve_sites(read, min_count)
+    found.solve_sites(read)
     solution, names = found.solution_, tuple(map(str, found.classes_.tolist()))
     found.metrics_ = scores(read, names, solution, found.params_)
     found.calibration_ = calibrated(read, names, solution, found.params_, min_count) if calibrate else {}

@@ -193,7 +193,7 @@ def _settle(
         for method in solution.candidates:
             _check_own(method, opened.own)
         sites = sorted(given.values(), key=lambda s: s.name)
-        solution = decide(sites, "auto", solution.asked, solution.covariance, solution.seed, opened.min_count)
+        solution = decide(sites, "auto", solution.asked, solution.covariance, solution.seed)
         before, changed = [], [site.sums(solution.kind) for site in sites]
         ledger = Ledger(())
     ledger = Ledger.of([*ledger.entries, *(Entry.of(sums, given[sums.name].encoder) for sums in changed)])

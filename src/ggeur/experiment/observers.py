@@ -6,20 +6,23 @@ import numpy as np
 
 from ggeur.core.site_statistics import SiteStatistics
 from ggeur.core.types import Float, Int
-from ggeur.experiment.released import Released, Slot
+from ggeur.experiment.released import Released
 from ggeur.federation.augmentation_plan import AugmentationPlan, plan_augmentation
 from ggeur.methods.algorithm import Iterative
 from ggeur.privacy.attacks import Group, Spread, groups, remainder
 
 
 class TotalObserver:
-    """Whoever holds the sums over all clients, one of each slot; a client among them takes its own off."""
+    """Whoever holds the sums over all clients, one of each domain that is kept apart.
+
+    A client among them takes its own off.
+    """
 
     def __init__(self, sent: Released) -> None:
         self._sent = sent
-        self._parts = [sent.parts(k) | sent.groups_out(k) for k in range(len(sent.clients.parts))]
-        self._opened: dict[Slot, tuple[SiteStatistics, dict[int, Group]]] = {}
-        self._without: dict[tuple[Slot, int], dict[int, Group]] = {}
+        self._parts = [sent.parts(k) for k in range(len(sent.clients.parts))]
+        self._opened: dict[int, tuple[SiteStatistics, dict[int, Group]]] = {}
+        self._without: dict[tuple[int, int], dict[int, Group]] = {}
 
     def looks(self, k: int, c: int) -> Iterator[tuple[Group, Int]]:
         """What is known of the samples of class `c` at client `k`, with those samples, by each sum that they are in.
@@ -27,34 +30,34 @@ class TotalObserver:
         The best placed of the others take off the most samples: of the class, or in all, which are pooled with it.
         """
         y = self._sent.clients.y
-        for slot, samples in self._parts[k].items():
+        for domain, samples in self._parts[k].items():
             if not len(mine := samples[y[samples] == c]):
                 continue
-            others = {i: own[slot] for i, own in enumerate(self._parts) if i != k and slot in own}
+            others = {i: own[domain] for i, own in enumerate(self._parts) if i != k and domain in own}
             spies: list[int | None] = [None]
             if others and self._sent.guard is None:  # of noisy messages, what is left is as the server saw it
                 of_class = max(others, key=lambda i: int((y[others[i]] == c).sum()))
                 spies += sorted({of_class, max(others, key=lambda i: len(others[i]))})
             for spy in spies:
-                if (group := self._cells(slot, spy).get(c)) is not None:
+                if (group := self._cells(domain, spy).get(c)) is not None:
                     yield group, mine
 
-    def _cells(self, slot: Slot, spy: int | None) -> dict[int, Group]:
-        if slot not in self._opened:
-            held = [k for k, own in enumerate(self._parts) if slot in own]
-            total = SiteStatistics.merge(self._message(k, slot) for k in held)
+    def _cells(self, domain: int, spy: int | None) -> dict[int, Group]:
+        if domain not in self._opened:
+            held = [k for k, own in enumerate(self._parts) if domain in own]
+            total = SiteStatistics.merge(self._message(k, domain) for k in held)
             if self._sent.guard is not None:
                 total = self._sent.guard.repaired(total, len(held), "dropped")
-            self._opened[slot] = total, groups(total)
-        total, found = self._opened[slot]
+            self._opened[domain] = total, groups(total)
+        total, found = self._opened[domain]
         if spy is None:
             return found
-        if (slot, spy) not in self._without:
-            self._without[slot, spy] = groups(remainder(total, self._message(spy, slot)))
-        return self._without[slot, spy]
+        if (domain, spy) not in self._without:
+            self._without[domain, spy] = groups(remainder(total, self._message(spy, domain)))
+        return self._without[domain, spy]
 
-    def _message(self, k: int, slot: Slot) -> SiteStatistics:
-        return self._sent.message(k, slot, self._parts[k][slot])
+    def _message(self, k: int, domain: int) -> SiteStatistics:
+        return self._sent.message(k, domain, self._parts[k][domain])
 
 
 class OtherClient:

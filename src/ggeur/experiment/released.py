@@ -6,7 +6,6 @@ It is made by the functions that a run calls, so it is what the code sends.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,35 +17,24 @@ from ggeur.experiment.trial_data import chosen_by_rule
 from ggeur.federation.augmentation_plan import about_center, by_home
 from ggeur.federation.local_clients import Clients
 from ggeur.federation.noisy_statistics import ALL, Guard
-from ggeur.federation.selection_rule import folds_of, sample_folds
-from ggeur.methods.algorithm import Algorithm, ClosedForm, Iterative, Reference, Selection, Task
-
-
-class Slot(NamedTuple):
-    """Which messages of different clients are added up: of a domain, where these are apart, and of a fold."""
-
-    domain: int = ALL
-    fold: int = 0
+from ggeur.methods.algorithm import Algorithm, ClosedForm, Iterative, Reference, Selection
 
 
 @dataclass(frozen=True)
 class Released:
-    """The messages that clients send in round 0, made when they are asked for; folds have `least` samples of a
-    group.
+    """The messages that clients send in round 0, made when they are asked for.
+
+    Messages of different clients are added up by domain, where these are apart, or all of them (`ALL`).
     """
 
     setup: Setup
     clients: Clients
     seed: int
-    least: int = 0
-    task: Task | None = None  # where there is text, `auto` leaves classes out by it, too
 
     @cached_property
     def algorithm(self) -> Algorithm:
         """What the messages are for; under noise, what `auto` takes by a rule before anything is sent."""
         found = self.setup.algorithm
-        if isinstance(found, Selection) and self.task is not None:
-            found = found.of_task(self.task)
         if isinstance(found, Selection) and self.setup.settings.privacy.epsilon is not None:
             choice = chosen_by_rule(self.setup, self.clients.n_classes, len(self.clients.parts))
             return found.candidates[choice.taken].solved
@@ -60,61 +48,41 @@ class Released:
                 f"'{self.setup.settings.train.method}' is a bound, no federation: nothing is sent.",
                 code="method-not-federation",
             )
-        if isinstance(self.algorithm, ClosedForm | Selection):
+        if isinstance(self.algorithm, Selection):
+            return self.algorithm.sends
+        if isinstance(self.algorithm, ClosedForm):
             return self.algorithm.needs
         return self.setup.needs if isinstance(self.algorithm, Iterative) else None
 
-    def parts(self, k: int) -> dict[Slot, Int]:
-        """The samples behind each message of client `k`: by fold where a head is chosen, by domain where it asks so."""
+    def parts(self, k: int) -> dict[int, Int]:
+        """The samples behind each message of client `k`: by domain where the method asks so."""
         algorithm, samples = self.algorithm, self.clients.parts[k]
-        y, home = self.clients.y[samples], self.clients.domains[samples]
         start = algorithm if isinstance(algorithm, ClosedForm) else self.setup.start
-        apart = isinstance(algorithm, Selection) or (start is not None and start.apart is not None)
-        domains, fold = home if apart else np.full_like(samples, ALL), np.zeros_like(samples)
-        if isinstance(algorithm, Selection):
-            together = self.setup.settings.privacy.secure_aggregation
-            fold = sample_folds(y, home, algorithm.folds, self.seed, k, self.least, together=together)
-        both = np.unique(np.stack([domains, fold]), axis=1).T
-        found = {Slot(int(d), int(f)): samples[(domains == d) & (fold == f)] for d, f in both}
-        return found if apart else found or {Slot(): samples}
-
-    def groups_out(self, k: int) -> dict[Slot, Int]:
-        """The samples of client `k` in groups that are left out whole, where moments without them are sent beside
-        all.
-        """
-        algorithm, samples = self.algorithm, self.clients.parts[k]
-        if not isinstance(algorithm, Selection) or self.kind != "pooled":  # of every class, groups are in sums of folds
-            return {}
-        y, home, found = self.clients.y[samples], self.clients.domains[samples], {}
-        by_text = self.task is not None and bool(self.task.text) and algorithm.wants_text
-        folds = folds_of(self.clients.group_counts(), algorithm.folds, self.seed, by_text=by_text)
-        left = enumerate(fold.groups for fold in folds)
-        for number, groups in ((number, groups) for number, groups in left if groups is not None):
-            for d in np.unique(home).tolist():
-                if len(mine := samples[(home == d) & groups[home, y]]):
-                    found[Slot(d, number)] = mine
-        return found
+        if not isinstance(algorithm, Selection) and (start is None or start.apart is None):
+            return {ALL: samples}
+        home = self.clients.domains[samples]
+        return {d: samples[home == d] for d in np.unique(home).tolist()}
 
     @cached_property
     def guard(self) -> Guard | None:
         """What makes messages noisy, if anything does."""
         return None if self.kind is None else self.setup.guard(self.kind, self.seed)
 
-    def message(self, k: int, slot: Slot, samples: Int) -> SiteStatistics:
-        """What client `k` sends of its `samples` in a slot."""
+    def message(self, k: int, domain: int, samples: Int) -> SiteStatistics:
+        """What client `k` sends of its `samples` of a `domain`, or of all."""
         message = self._message(samples, self.center)
         if self.guard is None:
             return message
         parts, home = self.clients.parts, self.clients.domains
-        sharing = [samples for samples in parts if slot.domain == ALL or (home[samples] == slot.domain).any()]
-        return self.guard.message(message, k, slot.domain, len(sharing))
+        sharing = [samples for samples in parts if domain == ALL or (home[samples] == domain).any()]
+        return self.guard.message(message, k, domain, len(sharing))
 
     def seen(self, k: int) -> Iterator[tuple[Int, SiteStatistics]]:
         """What a server sees of client `k`, with the samples behind each; of secure aggregation it sees none."""
         if self.setup.settings.privacy.secure_aggregation:
             return
-        for slot, samples in (self.parts(k) | self.groups_out(k)).items():
-            message = self.message(k, slot, samples)
+        for domain, samples in self.parts(k).items():
+            message = self.message(k, domain, samples)
             yield samples, message if self.guard is None else self.guard.repaired(message, 1, "dropped")
 
     def _message(self, samples: Int, center: Float | None) -> SiteStatistics:
@@ -123,8 +91,8 @@ class Released:
 
     def of_client(self, k: int) -> SiteStatistics:
         """All that client `k` sends, added up."""
-        parts = self.parts(k) or {Slot(): self.clients.parts[k]}  # one without samples says that
-        return SiteStatistics.merge(self.message(k, slot, samples) for slot, samples in parts.items())
+        parts = self.parts(k) or {ALL: self.clients.parts[k]}  # one without samples says that
+        return SiteStatistics.merge(self.message(k, domain, samples) for domain, samples in parts.items())
 
     @cached_property
     def center(self) -> Float | None:

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.hyperparameters import declared_parameters as declared_by
-from ggeur.core.site_statistics import Covariance, largest
+from ggeur.core.site_statistics import Breakdown, Covariance, largest
 from ggeur.core.validate import check_is
 from ggeur.experiment.sites import Site, class_names_of
-from ggeur.federation.cross_validation import LocalFolds
 from ggeur.federation.local_clients import Clients
-from ggeur.federation.selection_rule import select_solver
+from ggeur.federation.selection import select
 from ggeur.federation.start import one_shot_head
 from ggeur.federation.stored_statistics import MergedStatistics, StoredStatistics, add_up
 from ggeur.federation.summary import digits_note
@@ -34,11 +33,13 @@ class Solution:
     method: str
     constants: Mapping[str, Any]
     covariance: Covariance = "per-class"
-    seed: int = 0  # of the folds by which it was chosen, and of heads that draw
+    seed: int = 0  # of the synthetic samples by which it was chosen, and of heads that draw
     chosen_by: tuple[str, ...] = ()
     asked: Mapping[str, Any] = field(default_factory=dict)  # the parameters of `auto`
     why: str = ""
-    expected: Mapping[str, float] = field(default_factory=dict)  # percent, of every candidate
+    expected: Mapping[str, float] = field(
+        default_factory=dict
+    )  # points behind the first in the ranking, of every candidate
     label: str = ""  # which of these candidates it is
 
     @classmethod
@@ -127,39 +128,48 @@ def check_several(count: NDArray[Any], names: tuple[str, ...]) -> None:
 
 
 def decide(
-    sites: Sequence[Site],
+    sites: Sequence[Site], method: str, parameters: Mapping[str, Any], covariance: Covariance, seed: int = 0
+) -> Solution:
+    """What `method` comes to for these sites: itself or, of `auto`, what their statistics select."""
+    check_method(method, covariance)
+    if kind_of(method) is ClosedForm:
+        return Solution.given(method, parameters, covariance, seed)
+    kind = _auto(parameters, covariance).sends
+    names = class_names_of([s.class_names for s in sites])
+    return decide_from([s.sums(kind) for s in sites], names, method, parameters, covariance, seed)
+
+
+def decide_from(
+    sites: Sequence[StoredStatistics],
+    names: tuple[str, ...],
     method: str,
     parameters: Mapping[str, Any],
     covariance: Covariance,
     seed: int = 0,
-    min_count: int = 0,
 ) -> Solution:
-    """What `method` comes to for these sites: itself or, of `auto`, what does best on their samples left out.
-
-    Each fold of these that has samples of a trial has at least `min_count`.
-    """
-    check_method(method, covariance)
+    """The same for what `sites` sent, of the classes `names`."""
     if kind_of(method) is ClosedForm:
         return Solution.given(method, parameters, covariance, seed)
-    check_is("parameters", parameters, Mapping, "a mapping of names to values")
-    chosen = auto(**checked_parameters("auto", parameters, covariance))
-    clients, names, _ = together(sites)
-    check_several(np.bincount(clients.y, minlength=len(names)), names)
-    folds = LocalFolds.of(clients, chosen, seed, min_count)
-    choice = select_solver(chosen, folds.count(), folds, Task(clients.x.shape[1], names), seed)
+    chosen = _auto(parameters, covariance)
+    whole = add_up(sites, names, chosen.sends, Breakdown(chosen.sends))
+    check_several(whole.message.count, names)
+    total = whole.total
+    choice = select(chosen, total.apart, Task(total.dimension, names), seed)
     taken = chosen.candidates[choice.taken]
     found = Solution.given(taken.name, taken.parameters, covariance, seed)
-    return Solution(
-        found.method,
-        found.constants,
-        covariance,
-        seed,
-        tuple(s.name for s in sites),
-        dict(parameters),
-        choice.sentence(chosen.candidates),
-        {label: round(e, 2) for label, e in choice.by_label(chosen.candidates).items()},
-        taken.label,
+    return replace(
+        found,
+        chosen_by=tuple(s.name for s in sites),
+        asked=dict(parameters),
+        why=choice.sentence(chosen.candidates),
+        expected={label: round(e, 2) for label, e in choice.expected(chosen.candidates).items()},
+        label=taken.label,
     )
+
+
+def _auto(parameters: Mapping[str, Any], covariance: Covariance) -> Selection:
+    check_is("parameters", parameters, Mapping, "a mapping of names to values")
+    return auto(**checked_parameters("auto", parameters, covariance))
 
 
 class Together(NamedTuple):

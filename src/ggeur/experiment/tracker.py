@@ -9,7 +9,7 @@ import numpy as np
 from ggeur.core.units import Units
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.evaluation import ByClass, mean_accuracy, summarise_scores, test_deviation
-from ggeur.federation.selection_rule import Choice
+from ggeur.federation.selection import Selected
 from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Candidate
 from ggeur.runs.checkpoint import InFlight
@@ -66,15 +66,11 @@ class Tracker:
         if self._on_round is not None:
             self._on_round({**event, "rounds": self.point.train.rounds})
 
-    def chose(self, choice: Choice, candidates: Sequence[Candidate]) -> None:
-        """What was expected, beside what the test samples say, so that a reader can check it."""
+    def chose(self, choice: Selected, candidates: Sequence[Candidate]) -> None:
+        """Which candidate was selected, and how all rank."""
         trial = self.trial
         trial.taken, trial.message = candidates[choice.taken].label, choice.sentence(candidates)
-        if choice.expected is not None:
-            trial.expected = choice.by_label(candidates)
-            if trial.rounds:
-                bias = trial.rounds[-1] - trial.expected[trial.taken]
-                trial.message += f" The test samples say {trial.rounds[-1]:.1f} %, {bias:+.1f} from that."
+        trial.expected = choice.expected(candidates)
 
     def finish(
         self,

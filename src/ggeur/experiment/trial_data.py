@@ -21,9 +21,15 @@ from ggeur.experiment.partitions import client_rows, clients_of, partition_rows,
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.source import load_table
 from ggeur.experiment.start_model import model_start
-from ggeur.federation.cross_validation import LocalFolds
-from ggeur.federation.local_clients import Clients, TrainingSets, augment_clients, merged_statistics, merged_units
-from ggeur.federation.selection_rule import Choice, select_solver
+from ggeur.federation.local_clients import (
+    Clients,
+    TrainingSets,
+    augment_clients,
+    merged_by_domain,
+    merged_statistics,
+    merged_units,
+)
+from ggeur.federation.selection import Selected, select
 from ggeur.federation.start import client_weights, one_shot_head, random_head, to_train
 from ggeur.federation.validation_split import ValidationSplit
 from ggeur.heads.head import Head, Params
@@ -53,13 +59,13 @@ def in_ball(table: EmbeddingTable, ball: BoundedNorm) -> EmbeddingTable:
     return replace(table, x=ball.apply(table.x), text=text, meta={**table.meta, **was})
 
 
-def chosen_by_rule(setup: Setup, classes: int, clients: int) -> Choice:
+def chosen_by_rule(setup: Setup, classes: int, clients: int) -> Selected:
     """What `auto` takes under noise, of what is public: how many `classes` and `clients` there are, and samples."""
     privacy = setup.settings.privacy
     assert privacy.mechanism is not None and privacy.samples is not None
     noise = privacy.mechanism.noise("pooled", clients).of_sum(clients)
     taken, why = by_rule(privacy.samples, classes, noise.sum / privacy.mechanism.radius)
-    return Choice(taken, None, None, why=why)
+    return Selected(taken, taken, (), why=why)
 
 
 def pictures_of(table: EmbeddingTable, setup: Setup) -> ImageAugmentation | None:
@@ -203,14 +209,12 @@ class TrialData:
         total = merged_statistics(clients, solved.needs, apart=solved.apart, under=solved.under)
         return one_shot_head(solved, name, total, task_of(table), seed)
 
-    def choice(self, chosen: Selection, setup: Setup, seed: int) -> tuple[Choice, LocalFolds | None]:
-        """Which candidate does best on what is left out."""
+    def choice(self, chosen: Selection, setup: Setup, seed: int) -> Selected:
+        """Which candidate the federation's statistics select or, under noise, a public rule."""
         (table, _), clients = self.samples(setup, seed), self.clients(setup, seed)
         if setup.settings.privacy.mechanism is not None:
-            return chosen_by_rule(setup, table.n_classes, len(clients.parts)), None
-        privacy = setup.settings.privacy
-        folds = LocalFolds.of(clients, chosen, seed, privacy.least_rows, together=privacy.secure_aggregation)
-        return select_solver(chosen, folds.count(), folds, task_of(table), seed), folds
+            return chosen_by_rule(setup, table.n_classes, len(clients.parts))
+        return select(chosen, merged_by_domain(clients, chosen.sends), task_of(table), seed)
 
     def run(self, setup: Setup, seed: int, augmented: TrainingSets) -> Run:
         """Everything one seed of one setting trains on."""

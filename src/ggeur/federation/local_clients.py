@@ -101,6 +101,11 @@ def merged_statistics(
     return total
 
 
+def merged_by_domain(clients: Clients, kind: Covariance) -> tuple[SiteStatistics, ...]:
+    """The statistics of every domain that somebody has samples of, about one center."""
+    return merged_statistics(clients, kind, apart=Breakdown(kind)).apart
+
+
 def _noisy_total(
     clients: Clients,
     guard: Guard,

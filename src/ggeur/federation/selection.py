@@ -21,7 +21,7 @@ from ggeur.core.errors import Unavailable
 from ggeur.core.seeding import generator
 from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
 from ggeur.core.types import Bool, Float, Int
-from ggeur.federation.selection_rule import Fold, folds_of, unheld, unseen
+from ggeur.federation.folds import Fold, folds_of, unheld, unseen
 from ggeur.federation.start import one_shot_head
 from ggeur.federation.synthetic import GroupCovariances, SyntheticSamples, synthetic_samples
 from ggeur.heads import resolve as resolve_head
@@ -67,9 +67,17 @@ class Selected(NamedTuple):
     lead: float = 0.0  # of the best over the default, in points
     error: float = 0.0  # standard error of that lead
     unavailable: Mapping[int, Unavailable] = {}
+    behind: Mapping[int, float] = {}  # points of each that ranks, against the first: at most zero
+    why: str = ""  # where a public rule selected, which looks at no statistics
+
+    def expected(self, candidates: Sequence[Candidate]) -> dict[str, float]:
+        """Return what each candidate that ranks is behind the first, in points, by its label, the first first."""
+        return {candidates[i].label: self.behind[i] for i in self.ranking}
 
     def sentence(self, candidates: Sequence[Candidate]) -> str:
         """Say what was selected, by which rule, and how the methods rank."""
+        if self.why:
+            return self.why
         names = [c.label for c in candidates]
         taken, default = names[self.taken], names[self.default]
         if not self.ranking:
@@ -125,7 +133,8 @@ def by_rule(
         ranking = (start, *(i for i in ranking if i != start))
     lead, error = scores.lead(ranking[0], start)
     taken = ranking[0] if lead > margin * error else start
-    return Selected(taken, start, ranking, 100 * lead, 100 * error, lost)
+    behind = {i: min(100 * float(estimate[i] - estimate[ranking[0]]), 0.0) for i in ranking}
+    return Selected(taken, start, ranking, 100 * lead, 100 * error, lost, behind)
 
 
 def _default(candidates: Sequence[Candidate], able: Sequence[int], default: str | None) -> int:

@@ -19,8 +19,8 @@ from ggeur.core.errors import Unavailable
 from ggeur.core.seeding import generator
 from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
 from ggeur.core.types import Bool, Float
+from ggeur.federation.folds import folds_of, unseen
 from ggeur.federation.selection import DRAWS, logits_of, solved_candidates, validation
-from ggeur.federation.selection_rule import folds_of, unseen
 from ggeur.federation.synthetic import synthetic_samples
 from ggeur.federation.temperature_scaling import CrossValidatedScores, at_bound, temperature
 from ggeur.heads.head import Params

@@ -15,13 +15,14 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
-from ggeur.core.types import Float, Int
-from ggeur.federation.cross_validation import LocalFolds
-from ggeur.federation.selection_rule import folds_of, unseen
+from ggeur.core.site_statistics import Breakdown, Covariance, FederationStatistics
+from ggeur.core.types import Bool, Float, Int
+from ggeur.federation.folds import Fold, folds_of, sample_folds, unseen
+from ggeur.federation.local_clients import Clients, merged_statistics
 from ggeur.federation.start import one_shot_head
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import double_logits
-from ggeur.methods.algorithm import Task
+from ggeur.methods.algorithm import Candidate, Task
 
 _BINS = 15
 _RANGE = np.log(1e-3), np.log(1e6)  # of T
@@ -36,20 +37,52 @@ class CrossValidatedScores(NamedTuple):
     weight: Float  # (n,), of sum 1
 
 
-def cross_validated_scores(folds: LocalFolds, task: Task, seed: int) -> CrossValidatedScores:
-    """What the one candidate of `folds` says of samples, and where groups are unseen of whole groups, that are left
+class LocalFolds(NamedTuple):
+    """Clients, each with the fold of every sample of it."""
+
+    clients: Clients
+    number: int  # of folds
+    fold: Sequence[Int]
+
+    @classmethod
+    def of(cls, clients: Clients, number: int, seed: int, least: int = 0) -> "LocalFolds":
+        """With at `least` so many samples of a group in each fold that has any of it."""
+        each = [
+            sample_folds(clients.y[samples], clients.domains[samples], number, seed, k, least)
+            for k, samples in enumerate(clients.parts)
+        ]
+        return cls(clients, number, each)
+
+    def _in(self, fold: Fold, client: int) -> Bool:
+        samples = self.clients.parts[client]
+        if fold.groups is None:
+            return np.asarray(self.fold[client] == fold.number)
+        return fold.groups[self.clients.domains[samples], self.clients.y[samples]]
+
+    def rows_in(self, fold: Fold) -> Int:
+        """All samples of `fold`, client after client."""
+        return np.concatenate([samples[self._in(fold, k)] for k, samples in enumerate(self.clients.parts)])
+
+    def total(self, fold: Fold, needs: Covariance, apart: Breakdown | None) -> FederationStatistics:
+        """The statistics of all samples but those of `fold`: `needs` of their total, `apart` of every domain."""
+        kept = [samples[~self._in(fold, k)] for k, samples in enumerate(self.clients.parts)]
+        return merged_statistics(self.clients._replace(parts=kept), needs, apart=apart)
+
+
+def cross_validated_scores(folds: LocalFolds, candidate: Candidate, task: Task, seed: int) -> CrossValidatedScores:
+    """What a candidate says of samples, and where groups are unseen of whole groups, that are left
     out.
 
     Each group counts as it does where a head is chosen: once where it was seen, and those left out whole stand for the
     unseen ones.
     """
-    (candidate,) = folds.chosen.candidates
-    head, count, clients = resolve_head(candidate.solved.head), folds.count(), folds.clients
-    each = folds_of(count, folds.chosen.folds, seed)
+    clients, solved = folds.clients, candidate.solved
+    head, count = resolve_head(solved.head), clients.group_counts()
+    each = folds_of(count, folds.number, seed)
     left = np.any([f.groups for f in each if f.groups is not None] or [count < 0], axis=0)
     logits, y, weight = [], [], []
     for fold in each:
-        params = one_shot_head(candidate.solved, candidate.name, folds.total(fold), task, seed)
+        params = one_shot_head(solved, candidate.name, folds.total(fold, solved.needs, solved.apart), task, seed)
         samples = folds.rows_in(fold)
         found = double_logits(head, params, clients.x[samples])
         assert found is not None

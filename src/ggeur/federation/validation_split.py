@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ggeur.core.types import Bool, Float, Int
-from ggeur.federation.selection_rule import group_folds, sample_folds, unseen
+from ggeur.federation.folds import group_folds, sample_folds, unseen
 
 _ROWS, _CELLS = 5, 4  # one of so many is held back
 

@@ -132,7 +132,7 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """A choice among one-shot classifiers: the best on samples and groups that are left out of the statistics."""
+    """That of several one-shot classifiers which is best by the statistics alone."""
 
     candidates: tuple[Candidate, ...]  # the simplest first
     folds: int  # how many parts are left out in turn
@@ -153,6 +153,11 @@ class Selection:
         found = largest(c.solved.needs for c in self.candidates)
         assert found is not None
         return found
+
+    @property
+    def sends(self) -> Covariance:
+        """What sites send, by domain: what serves every candidate, and selection, which needs second moments."""
+        return largest([self.needs, "pooled"]) or "pooled"
 
     @property
     def apart(self) -> Breakdown | None:

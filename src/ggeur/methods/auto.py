@@ -1,4 +1,4 @@
-"""The solver that does best on what is left out of the statistics: samples of seen groups, and whole groups."""
+"""The one-shot classifier that is best by the statistics alone (`federation.selection`)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -9,7 +9,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.site_statistics import Covariance, largest
 from ggeur.methods.algorithm import Candidate, ClosedForm, Selection
 
-# The simplest first: the first that is as good as the best, as far as can be told, is taken.
+# The default among them is `federation.selection.DEFAULTS`: another must lead it by more than a standard error.
 CANDIDATES: tuple[Mapping[str, Any], ...] = (
     {"method": "lda"},
     {"method": "lda", "shrinkage": 0.5},
@@ -31,8 +31,7 @@ BY_TEXT: tuple[Mapping[str, Any], ...] = (  # where a table has text embeddings 
 _ENOUGH = (
     80.0  # samples of a class for each unit of noise in their sum, from which on second moments pay for their noise
 )
-MOST_FOLDS = 20  # with fewer samples each, a fold's statistics reveal too much
-Folds = Annotated[int, Field(ge=2, le=MOST_FOLDS)]
+Folds = Annotated[int, Field(ge=2, le=20)]
 
 
 def auto(
@@ -41,7 +40,7 @@ def auto(
     candidates: Sequence[str | dict[str, Any]] | None = None,
     covariance: Covariance = "per-class",
 ) -> Selection:
-    """`folds`: number of parts that are left out in turn. `candidates`: solvers to choose from, the simplest first.
+    """`folds`: how many parts of the synthetic samples are left out in turn. `candidates`: what is selected from.
 
     Each is a name, or a table such as {method = "lda", shrinkage = 0.5}.
     `covariance` is that of [augment], and pooled where that would be none.

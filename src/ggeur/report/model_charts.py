@@ -1,4 +1,4 @@
-"""The charts of a fitted model: the estimate of every candidate, and where its test samples are right."""
+"""The charts of a fitted model: how candidates ranked, and where its test samples are right."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,10 +16,10 @@ _TOLD = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99)  # thresholds that are written beside a
 _WRITTEN = 12  # names along a side up to which the numbers of a heat map are written out
 
 
-def candidates(expected: Mapping[str, float], taken: str, tested: float | None) -> Figure:
-    """Draw what each candidate was `expected` to reach against the one `taken`, and its `tested` accuracy.
+def candidates(expected: Mapping[str, float], taken: str) -> Figure:
+    """How far each candidate was ahead of the one `taken`, or behind it, on synthetic samples.
 
-    Candidates differ by few points of many, which bars from zero would not show; the percentages are written out.
+    Their levels say nothing, so that only differences of what was `expected` are shown.
     """
     base = expected.get(taken, max(expected.values()))
     with rc_context(_STYLE):
@@ -29,9 +29,7 @@ def candidates(expected: Mapping[str, float], taken: str, tested: float | None) 
             is_taken = label == taken
             if is_taken:
                 ax.plot([0], [place], "o", color=INK, ms=6, label="taken")
-            if is_taken and tested is not None:
-                ax.plot([tested - base], [place], "D", color="#D55E00", ms=6, label="its test samples")
-            shown, weight = f"{value:.2f} %{', taken' if is_taken else ''}", "bold" if is_taken else "normal"
+            shown, weight = "taken" if is_taken else f"{value - base:+.2f}", "bold" if is_taken else "normal"
             ax.text(1.03, place, shown, transform=ax.get_yaxis_transform(), va="center", fontsize=8, weight=weight)
         ax.set_yticks(range(len(expected)), [plain_text(label, 40) for label in expected])
         ax.set_ylim(len(expected) - 0.4, -0.6)
@@ -39,9 +37,9 @@ def candidates(expected: Mapping[str, float], taken: str, tested: float | None) 
         ax.axvline(0, color=INK, lw=0.8)
         ax.xaxis.set_major_locator(MaxNLocator(5))
         ax.grid(axis="x", color=FAINT, lw=0.4, alpha=0.5)
-        ax.set_xlabel("points of accuracy against what was taken" if taken in expected else "points below the best")
-        if tested is not None and taken in expected:
-            figure.legend(loc="outside upper center", ncols=2, frameon=False)
+        ax.set_xlabel(
+            "points against what was taken, on synthetic samples" if taken in expected else "points below the best"
+        )
     return figure
 
 

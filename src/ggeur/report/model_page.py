@@ -89,24 +89,14 @@ def _held(f: FittedFolder) -> CaptionedFigure:
 
 
 def _choice(f: FittedFolder) -> CaptionedFigure | None:
-    """None where nothing was chosen, or nothing could be expected."""
-    s, (_, percent) = f.solution, f.percent
+    """None where nothing was chosen, or nothing could be ranked."""
+    s, words = f.solution, ""
     if not s.expected:
         return None
-    tested = None
     if not f.chosen_by_all:
         left = f", {f.left} of which {'has' if f.left == 1 else 'have'} left" if f.left else ""
         words = f" It was chosen by {len(s.chosen_by)} sites as they then were{left}; --choose-again asks those now in."
-    elif percent.size and s.label in s.expected:
-        tested = float(np.nanmean(percent))
-        off = tested - s.expected[s.label]
-        words = (
-            f" Its test samples say {tested:.2f} %, counted alike: the estimate was "
-            f"{abs(off):.2f} points too {'low' if off >= 0 else 'high'}."
-        )
-    else:
-        words = ""
-    return captioned("candidates", model_charts.candidates(s.expected, s.label, tested), bias=words)
+    return captioned("candidates", model_charts.candidates(s.expected, s.label), by=words)
 
 
 def _tests(f: FittedFolder) -> CaptionedFigure | None:

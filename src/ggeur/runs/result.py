@@ -48,7 +48,9 @@ class Trial:
     rounds_to_95: int | None = None
     start_avg: float | None = None  # of the head that training starts from, where it was solved
     taken: str = ""  # which of several heads was chosen
-    expected: dict[str, float] = field(default_factory=dict)  # of each, avg by what was left out
+    expected: dict[str, float] = field(
+        default_factory=dict
+    )  # points of each behind the first in its ranking; of before 0.3, percent
     privacy: dict[str, Any] = field(default_factory=dict)  # what was promised of the rows
 
 

@@ -123,6 +123,12 @@ def _privacy(s: "Settings", augmentation: Augmentation) -> Rules:
     sent = not trained or needs is not None or t.solver is not None or s.data.standardise
     means = needs == "none" and (secure or (epsilon and augmentation.noise is not None))
     return {
+        "secure-aggregation-auto": (
+            secure and auto and not epsilon,
+            'method = "auto" selects by the statistics of single domains, which [privacy] secure_aggregation hides: '
+            "name a method that needs the total alone, such as ridge, or ggeur-limit where every domain has three "
+            "sites.",
+        ),
         "privacy-radius-missing": (
             secure and sent and p.radius is None,
             "[privacy] secure_aggregation needs radius, a public bound on the length of a sample: totals are taken in "

@@ -99,6 +99,8 @@ def record_of_before(record: Any) -> Any:
         elif key not in ("class_names", "domains", "encoder"):  # which have names of the user's
             value = record_of_before(value)
         found[RECORDS.get(key, key)] = value
+    if record.get("method") == "limit" and isinstance(found.get("constants"), dict):
+        found["constants"].setdefault("fill", "none")  # which 0.2 did not know
     return found
 
 

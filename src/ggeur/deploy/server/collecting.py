@@ -3,9 +3,6 @@
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-import numpy as np
-
-from ggeur.core.types import Int
 from ggeur.core.units import SampleMoments, Units
 from ggeur.deploy.server.agreement import Agreement, Client
 from ggeur.deploy.server.received import ReceivedStatistics, collect
@@ -25,9 +22,6 @@ class Collector(Protocol):
         self, agreement: Agreement, wanted: RequestedStatistics, folder: Path, units: Units | None
     ) -> ReceivedStatistics:
         """Of their samples in `units`, what is `wanted`, kept in `folder`."""
-
-    def samples(self, agreement: Agreement) -> Int:
-        """(D, C): the training samples that all who take part hold together."""
 
 
 class EachSite(NamedTuple):
@@ -49,6 +43,3 @@ class EachSite(NamedTuple):
         self, agreement: Agreement, wanted: RequestedStatistics, folder: Path, units: Units | None
     ) -> ReceivedStatistics:
         return collect(self.roster, agreement, wanted, folder, units)
-
-    def samples(self, agreement: Agreement) -> Int:
-        return np.asarray(np.sum([agreement.groups(client) for client in self.roster.known], axis=0))

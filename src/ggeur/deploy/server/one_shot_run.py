@@ -7,13 +7,10 @@ import shutil
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
 from ggeur.core.custom import is_custom
-from ggeur.core.site_statistics import FederationStatistics
+from ggeur.core.site_statistics import Breakdown, FederationStatistics
 from ggeur.core.units import Units
 from ggeur.deploy.server.agreement import Agreement, Client
-from ggeur.deploy.server.folds import SitesFolds, requested_folds
 from ggeur.deploy.server.opening import OpenedFederation, agree_and_collect
 from ggeur.deploy.server.reopening import check_all_are_back
 from ggeur.deploy.server.round_zero import packed
@@ -24,7 +21,7 @@ from ggeur.deploy.wire.ask import Question
 from ggeur.deploy.wire.packing import tree_to_arrays
 from ggeur.deploy.wire.requested import RequestedStatistics
 from ggeur.experiment.trial_data import chosen_by_rule
-from ggeur.federation.selection_rule import Choice, select_solver
+from ggeur.federation.selection import Selected, select
 from ggeur.federation.start import one_shot_head
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import Params
@@ -40,7 +37,7 @@ class _Solution(NamedTuple):
     agreement: Agreement
     units: Units | None
     clients: set[int]
-    choice: Choice | None
+    choice: Selected | None
     chosen: Selection | None  # what it was chosen from
 
 
@@ -123,47 +120,30 @@ class OneShotRun(TrialRun):
 
     def _wanted(self, solved: ClosedForm) -> RequestedStatistics:
         noisy = self._setup.settings.privacy.mechanism is not None
-        return RequestedStatistics(solved.needs, solved.apart is not None, protected="noise" if noisy else None)
+        return RequestedStatistics(solved.needs, solved.apart is not None, noisy=noisy)
 
     def _collect(self, wanted: Callable[[Agreement], RequestedStatistics]) -> OpenedFederation:
         folder = self._folder.sums(self._tracker.number)
         return agree_and_collect(self._roster, self._collector, wanted, folder, standardise=self._setup.standardise)
 
-    def _choose(self) -> tuple[OpenedFederation, Choice, Selection, Task]:
-        """Which candidate is taken; a site that does not answer for its samples is left out of the statistics, too.
-
-        Where all sites have text by the same prompts, what goes by text is chosen from, too.
-        """
-        roster, chosen, seed = self._roster, self._chosen, self._tracker.seed
-        privacy = self._setup.settings.privacy
-        if privacy.mechanism is not None:
+    def _choose(self) -> tuple[OpenedFederation, Selected, Selection, Task]:
+        """Which candidate the statistics of every domain select; of text too, where all sites have the same."""
+        chosen, roster = self._chosen, self._roster
+        if self._setup.settings.privacy.mechanism is not None:
             return self._by_rule()
-        uneven: Any = "folds" if privacy.least_rows else None
-        count, prompts = np.zeros((0, 0), np.int64), None
+        opened = self._collect(lambda agreement: RequestedStatistics(chosen.sends, by_domain=True))
+        assert opened.sums is not None
+        prompts = common_prompts(roster) if chosen.wants_text else None
+        task = self._task(opened.agreement, False if prompts is None else prompts, needed=False)
+        among = chosen.of_task(task)
+        by_domain = FederationStatistics.of(opened.sums.by_domain(), Breakdown(chosen.sends)).apart
+        choice = select(among, by_domain, task, self._tracker.seed)
+        roster.journal("chosen", taken=among.candidates[choice.taken].label, why=choice.sentence(among.candidates))
+        return opened, choice, among, task
 
-        def wanted(agreement: Agreement) -> RequestedStatistics:
-            nonlocal count, prompts
-            count, prompts = self._collector.samples(agreement), common_prompts(roster) if chosen.wants_text else None
-            return requested_folds(chosen, count, seed, by_text=prompts is not None)._replace(protected=uneven)
-
-        while True:
-            for client in roster.absent:
-                roster.leave_out(client, 0, "it left before it scored the candidates")
-            opened = self._collect(wanted)
-            if self._sums is None:  # a site may have been left out, and then its samples are, too
-                count = self._collector.samples(opened.agreement)
-            task = self._task(opened.agreement, False if prompts is None else prompts, needed=False)
-            among = chosen.of_task(task)
-            choice = select_solver(among, count, SitesFolds(roster, opened, among, self._sums), task, seed)
-            assert opened.sums is not None
-            if self._sums is not None or set(roster.clients) == opened.sums.senders:
-                taken, why = among.candidates[choice.taken].label, choice.sentence(among.candidates)
-                roster.journal("chosen", taken=taken, why=why)
-                return opened, choice, among, task
-
-    def _by_rule(self) -> tuple[OpenedFederation, Choice, Selection, Task]:
+    def _by_rule(self) -> tuple[OpenedFederation, Selected, Selection, Task]:
         """The candidate that a public rule takes, which must be known before sites are asked."""
-        choice: Choice | None = None
+        choice: Selected | None = None
 
         def wanted(agreement: Agreement) -> RequestedStatistics:
             nonlocal choice

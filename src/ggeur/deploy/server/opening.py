@@ -77,10 +77,9 @@ def agree_and_collect(
             return OpenedFederation(agreement, units, sums)
         roster.require_enough()
         same_classes = Agreement.of(roster.known).classes == agreement.classes
-        for_anybody = units is None and (want is None or want.groups is None)
-        if asked == set(roster.clients) or (same_classes and for_anybody):
+        if asked == set(roster.clients) or (same_classes and units is None):
             return OpenedFederation(agreement, units, sums)
-        agreement = _announce(roster)  # of a site that is left out, no classes, units or groups are left in this run
+        agreement = _announce(roster)  # of a site that is left out, no classes or units are left in this run
 
 
 def _agree(roster: Roster) -> Agreement:

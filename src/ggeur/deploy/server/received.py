@@ -27,7 +27,6 @@ from ggeur.deploy.wire.packing import MESSAGE, Arrays, pack_message, unpack_mess
 from ggeur.deploy.wire.records import VERSION
 from ggeur.deploy.wire.requested import RequestedPart, RequestedStatistics
 from ggeur.federation.augmentation_plan import about_center, by_home
-from ggeur.federation.selection_rule import Fold
 from ggeur.federation.summary import digits_note
 
 
@@ -66,12 +65,12 @@ class ReceivedStatistics(NamedTuple):
         """Those of the clients of each domain added up, without second moments."""
         return by_home(self.means(), homes)
 
-    def by_domain(self, without: Fold | None = None) -> Iterator[tuple[int, SiteStatistics]]:
-        """Every message with its domain: domain by domain, as a simulation adds up; `without` the samples of a fold."""
+    def by_domain(self) -> Iterator[tuple[int, SiteStatistics]]:
+        """Every message with its domain: domain by domain, as a simulation adds up."""
         for domain in sorted({d for file in self.files.values() for d in file.domains}):
             for _, file in sorted(self.files.items()):
                 if domain in file.domains:
-                    yield domain, self._message(file, domain, without)
+                    yield domain, self._read(file, RequestedPart(domain))
 
     @property
     def senders(self) -> set[int]:
@@ -87,16 +86,6 @@ class ReceivedStatistics(NamedTuple):
     def _of_clients(self, *, means: bool = False) -> Iterator[SiteStatistics]:
         for _, file in sorted(self.files.items()):
             yield SiteStatistics.merge(self._read(file, RequestedPart(domain), means=means) for domain in file.domains)
-
-    def _message(self, file: File, domain: int, without: Fold | None) -> SiteStatistics:
-        n, groups = self.wanted.folds, None if without is None else without.groups
-        if not n:
-            return self._read(file, RequestedPart(domain))
-        if without is not None and groups is not None and self.wanted.groups is not None:
-            return self._read(file, RequestedPart(domain, n + without.number))
-        left = without.number if without is not None and groups is None else None
-        message = SiteStatistics.merge(self._read(file, RequestedPart(domain, k)) for k in range(n) if k != left)
-        return message if groups is None else message.only(~groups[domain])
 
     def _read(self, file: File, part: RequestedPart, *, means: bool = False) -> SiteStatistics:
         arrays = read_arrays(file.path, [part.prefix + name for name in MESSAGE])
@@ -119,7 +108,7 @@ def collect(
         sums = ReceivedStatistics(wanted, _ask(roster, agreement, wanted, question, folder), center)
         return sums.total()
 
-    if wanted.protected == "noise":  # moments are about zero, and nobody is asked again
+    if wanted.noisy:  # moments are about zero, and nobody is asked again
         collected(None)
         return sums
     total = about_center(collected)
@@ -135,10 +124,7 @@ def collect(
 
 def statistics_question(wanted: RequestedStatistics, units: Units | None, center: Float | None) -> Question:
     """What sites are asked: for what is `wanted`, of samples in `units`, about `center`."""
-    groups: Arrays = {} if wanted.groups is None else {"groups": wanted.groups}
-    return Question(
-        "query.statistics", wanted.facts, packed(units) | groups | ({} if center is None else {"center": center})
-    )
+    return Question("query.statistics", wanted.facts, packed(units) | ({} if center is None else {"center": center}))
 
 
 def _ask(

@@ -15,7 +15,7 @@ from ggeur.deploy.server.agreement import Agreement
 from ggeur.deploy.server.received import File, ReceivedStatistics, file_name, statistics_question
 from ggeur.deploy.server.roster import Roster
 from ggeur.deploy.server.secure_aggregation import SecureAggregation, Sum
-from ggeur.deploy.wire.blocks import reach, rows_blocks, statistics_blocks, sums_blocks
+from ggeur.deploy.wire.blocks import reach, statistics_blocks, sums_blocks
 from ggeur.deploy.wire.check import checked_message, checked_noise
 from ggeur.deploy.wire.packing import MESSAGE, Arrays
 from ggeur.deploy.wire.requested import ALL, RequestedPart, RequestedStatistics
@@ -39,14 +39,6 @@ class MaskedStatistics(NamedTuple):
         blocks = sums_blocks(agreement.dimension, self.radius)
         found = self.sums.total(Sum("samples and their squares", "sums", blocks)).arrays
         return SampleMoments(float(found["samples"]), found["sum"], float(found["square"])).units
-
-    def samples(self, agreement: Agreement) -> Int:
-        """(D, C): the training samples that all who take part hold together."""
-        self._holders(agreement)
-        blocks = rows_blocks((len(agreement.domains), len(agreement.classes)))
-        return np.asarray(
-            np.rint(self.sums.total(Sum("numbers of samples", "samples", blocks)).arrays["samples"]), np.int64
-        )
 
     def statistics(
         self, agreement: Agreement, wanted: RequestedStatistics, folder: Path, units: Units | None
@@ -72,7 +64,7 @@ class MaskedStatistics(NamedTuple):
         spool = ReceivedStatistics(
             wanted, {TOTAL: File(path, samples)}, sites=sites, holders=holders or {ALL: len(sites)}
         )
-        if wanted.protected == "noise":
+        if wanted.noisy:
             return spool
         total = spool.total()
         if not total.count.any():
@@ -126,7 +118,7 @@ def _checked(
     own = {name: arrays[part.prefix + name] for name in MESSAGE}
     classes, p = len(agreement.classes), agreement.dimension
     try:
-        if wanted.protected == "noise":
+        if wanted.noisy:
             found = checked_noise(own, wanted.kind, classes, p)
         else:
             found = checked_message(own, wanted.kind, classes, p, None, own["count"], rounding=last)

@@ -14,7 +14,6 @@ from ggeur.deploy.site.request import Facts, Request
 from ggeur.deploy.wire.blocks import (
     message_blocks,
     reach,
-    rows_blocks,
     statistics_blocks,
     sums_blocks,
     weighted,
@@ -51,23 +50,21 @@ def addend(request: Request, held: Sequence[Sequence[str]]) -> Addend:
 
 
 def statistics_by_domain(request: Request) -> bool:
-    """Whether what `request` asks for is kept apart by domain, or by parts of them."""
-    facts = request.facts
-    asks = str(facts["asks"])
-    return asks in ("samples", "right") or (asks == "statistics" and bool(facts["by_domain"] or facts["folds"]))
+    """Whether what `request` asks for is kept apart by domain."""
+    return str(request.facts["asks"]) == "statistics" and bool(request.facts["by_domain"])
 
 
 def _statistics(request: Request, holders: Holders) -> Addend:
     """Its messages, of every domain of the federation: zeros where it has no samples, else with its share of noise."""
     wanted, privacy, names = (
-        RequestedStatistics.read(request.facts, request.arrays),
+        RequestedStatistics.read(request.facts),
         request.point.privacy,
         request.facts["domains"],
     )
     units, mechanism = request.arrays.get("units"), privacy.mechanism
-    if wanted.by_domain or wanted.folds:
+    if wanted.by_domain:
         _check_domains(request, holders)
-    if mechanism is not None and (wanted.folds or (wanted.by_domain and privacy.unit == "client")):
+    if mechanism is not None and wanted.by_domain and privacy.unit == "client":
         raise GgeurError(
             "under [privacy] epsilon this site sends one message, and no more", code="policy-second-message"
         )
@@ -107,24 +104,6 @@ def _sums(request: Request, holders: Holders) -> Addend:
     return {}, sums_blocks(len(found.sum), radius), arrays
 
 
-def _rows(request: Request, holders: Holders) -> Addend:
-    """How many samples of every domain and class it has."""
-    _check_domains(request, holders)
-    _, y, domains = rows_of(request)
-    samples = np.zeros((len(request.facts["domains"]), len(request.facts["classes"])))
-    np.add.at(samples, (domains, y), 1)
-    return {}, rows_blocks(samples.shape), {"samples": samples}
-
-
-def _right(request: Request, holders: Holders) -> Addend:
-    """How many samples that were left out the candidates get right."""
-    from ggeur.deploy.site.scoring import rows_right
-
-    _check_domains(request, holders)
-    samples = rows_right(request)
-    return {}, rows_blocks(samples.shape), {"samples": samples}
-
-
 def _train(request: Request, holders: Holders) -> Addend:
     """What its method sends in a round; the scores of the head it was sent go in the clear."""
     from ggeur.deploy.site.local_round import setup_of, trained
@@ -150,8 +129,6 @@ def _prepare(request: Request, holders: Holders) -> Addend:
 _ASKED: dict[str, Callable[[Request, Holders], Addend]] = {
     "statistics": _statistics,
     "sums": _sums,
-    "samples": _rows,
-    "right": _right,
     "train": _train,
     "prepare": _prepare,
 }

@@ -9,7 +9,7 @@ from ggeur.deploy.site.data import SiteData
 from ggeur.deploy.site.local_round import evaluate, train_round
 from ggeur.deploy.site.opening import augment_site, hello, statistics, sums, text
 from ggeur.deploy.site.request import Reply, Request
-from ggeur.deploy.site.scoring import right, score
+from ggeur.deploy.site.scoring import score
 from ggeur.deploy.site.secure_aggregation import keys, masked, seed
 from ggeur.deploy.site.store import LostFile
 from ggeur.deploy.wire.records import VERSION, from_records, to_records
@@ -24,7 +24,7 @@ def client_app() -> "ClientApp":
     from flwr.clientapp import ClientApp
 
     app = ClientApp()
-    for answer in (hello, sums, statistics, text, augment_site, right, score, keys, masked, seed):
+    for answer in (hello, sums, statistics, text, augment_site, score, keys, masked, seed):
         app.query(answer.__name__)(_handler(answer))
     app.train()(_handler(train_round))
     app.evaluate()(_handler(evaluate))

@@ -17,7 +17,7 @@ from ggeur.deploy.site.local_round import first_message
 from ggeur.deploy.site.release import released
 from ggeur.deploy.site.request import Reply, Request
 from ggeur.deploy.wire.packing import Arrays, pack_message, unpack_factors
-from ggeur.deploy.wire.requested import RequestedPart, RequestedStatistics
+from ggeur.deploy.wire.requested import RequestedPart, RequestedStatistics, samples_of
 from ggeur.federation.shapes import Shapes
 from ggeur.federation.summary import summarise
 from ggeur.methods import kind_of
@@ -72,7 +72,7 @@ def statistics(request: Request) -> Reply:
     names.
     """
     request.in_the_clear()
-    wanted = RequestedStatistics.read(request.facts, request.arrays)
+    wanted = RequestedStatistics.read(request.facts)
     if request.point.privacy.mechanism is not None:
         return {}, released(request, wanted, rows_of(request))
     arrays: Arrays = {}
@@ -93,11 +93,8 @@ def messages(
 ) -> Iterator[tuple[RequestedPart, SiteStatistics]]:
     """Those that are `wanted` of this site: of the domains that it has samples of, or of `every` one of so many."""
     x, y, domains = rows_of(request)
-    fold = np.zeros_like(y)
-    if wanted.folds:
-        fold = request.folds(y, domains, wanted.folds)
     for part in wanted.parts(np.unique(domains).tolist() if every is None else range(every)):
-        samples = wanted.samples(part, y, domains, fold)
+        samples = samples_of(part, domains)
         classes, center = len(request.facts["classes"]), request.arrays.get("center")
         yield part, summarise(x[samples], y[samples], classes, wanted.kind, center)
 

@@ -18,7 +18,7 @@ from ggeur.data.files import read_arrays, write_atomically
 from ggeur.deploy.site.request import Request
 from ggeur.deploy.site.site_policy import note_spending, spending
 from ggeur.deploy.wire.packing import Arrays, pack_message
-from ggeur.deploy.wire.requested import RequestedStatistics
+from ggeur.deploy.wire.requested import RequestedStatistics, samples_of
 from ggeur.federation.noisy_statistics import Guard
 from ggeur.federation.summary import summarise
 
@@ -41,7 +41,7 @@ def released(request: Request, wanted: RequestedStatistics, samples: tuple[NDArr
 def _release(request: Request, wanted: RequestedStatistics, samples: tuple[NDArray[Any], Int, Int], path: Path) -> None:
     """Draw the noise of this run's one message, and keep it in `path`."""
     folder, name = path.parent, path.stem.rpartition("-")[0]
-    if wanted.folds or "center" in request.arrays or next(folder.glob(f"{name}-*.npz"), None) is not None:
+    if "center" in request.arrays or next(folder.glob(f"{name}-*.npz"), None) is not None:
         raise GgeurError(
             "this site sends its statistics under epsilon once, and this would be a second message",
             code="policy-second-message",
@@ -53,7 +53,7 @@ def _release(request: Request, wanted: RequestedStatistics, samples: tuple[NDArr
     guard, clients = Guard(mechanism, wanted.kind), request.point.federate.sites or 1
     arrays: Arrays = {}
     for part in wanted.parts(sorted(set(domains.tolist()))):
-        mine = wanted.samples(part, y, domains, y)
+        mine = samples_of(part, domains)
         message = summarise(x[mine], y[mine], len(request.facts["classes"]), wanted.kind)
         arrays |= pack_message(guard.message(message, request.site.client, part.domain, clients), part.prefix)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -11,14 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.types import Int
 from ggeur.core.units import Units
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.site.data import SiteData, relabel, test_samples
 from ggeur.deploy.site.store import Store
 from ggeur.deploy.wire.packing import Arrays
 from ggeur.experiment.trial_data import in_ball
-from ggeur.methods.auto import MOST_FOLDS
 from ggeur.privacy.threshold import large_groups
 from ggeur.settings.schema import Settings
 
@@ -77,20 +75,6 @@ class Request:
                 "under [privacy] epsilon this site sends noisy statistics alone, and this would be exact",
                 code="policy-exact-statistics-refused",
             )
-
-    def folds(self, y: Int, domains: Int, number: int) -> Int:
-        """(n,): the fold, of so many, of each of this site's training samples."""
-        from ggeur.federation.selection_rule import sample_folds
-
-        if not 2 <= number <= MOST_FOLDS:  # a sample would be a fold
-            raise GgeurError(
-                f"this site divides its samples into 2 to {MOST_FOLDS} folds, and not {number}", code="site-folds-range"
-            )
-        self.site.always("folds", number)
-        privacy = self.point.privacy
-        return sample_folds(
-            y, domains, number, self.seed, self.site.client, privacy.least_rows, together=privacy.secure_aggregation
-        )
 
     def table(self, *, fresh: bool = False) -> EmbeddingTable:
         """The site's table in the federation's classes and domains; `fresh`, read or embedded anew, in its own.

@@ -37,11 +37,6 @@ def statistics_blocks(wanted: RequestedStatistics, domains: int, classes: int, p
     return [Block(part.prefix + name, shape, bound) for part in parts for name, shape, bound in each]
 
 
-def rows_blocks(shape: tuple[int, ...]) -> list[Block]:
-    """Of numbers of samples."""
-    return [Block("samples", shape, MOST_ROWS)]
-
-
 def sums_blocks(p: int, radius: float) -> list[Block]:
     """Of number, squares and sum of the samples of a site."""
     each: list[tuple[str, tuple[int, ...], float]] = [

@@ -16,7 +16,7 @@ from ggeur.core.site_statistics import Covariance, SiteStatistics, matrices
 from ggeur.core.types import Float, Int, Tree
 from ggeur.core.units import SampleMoments
 from ggeur.deploy.wire.packing import MESSAGE, triangle_size, unpack_message
-from ggeur.deploy.wire.requested import RequestedPart, RequestedStatistics
+from ggeur.deploy.wire.requested import RequestedPart, RequestedStatistics, announced
 
 NEGATIVE = 1e-8  # how far below zero an eigenvalue may be, as a share of the covariance's trace
 _ROUNDING = 1e-12  # the same as a share of the second moment's trace: a single sample's covariance is rounding alone
@@ -41,19 +41,10 @@ def checked_messages(
     found = {}
     for part in parts:
         own = {name: arrays[part.prefix + name] for name in MESSAGE}
-        if wanted.protected == "noise":
+        if wanted.noisy:
             found[part] = checked_noise(own, wanted.kind, held.shape[1], p)
-            continue
-        announced, share = wanted.announced(part, held)
-        if wanted.protected == "folds" and share > 1:
-            announced, share = own["count"], 1  # as uneven as they come; what they add up to is seen below
-        found[part] = checked_message(own, wanted.kind, held.shape[1], p, center, announced, share)
-    for domain in {part.domain for part in parts} if wanted.folds else ():
-        folds = [RequestedPart(domain, k) for k in range(wanted.folds)]
-        if not np.array_equal(
-            np.sum([found[part].count for part in folds], axis=0), wanted.announced(folds[0], held)[0]
-        ):
-            raise GgeurError("its counts are not those it announced", code="message-counts-changed")
+        else:
+            found[part] = checked_message(own, wanted.kind, held.shape[1], p, center, announced(part, held))
     return found
 
 
@@ -64,13 +55,12 @@ def checked_message(
     p: int,
     center: Float | None,
     count: Float,
-    share: int = 1,
     rounding: float = 0.0,
 ) -> SiteStatistics:
     """One of a site's messages, as `checked_messages` does it.
 
-    Its `arrays` are three, of `kind`, of so many `classes`; `count` (C,) are the samples that the site said before, of
-    which these are one in `share`, spread evenly. Their moments were rounded by up to `rounding` in fixed point.
+    Its `arrays` are three, of `kind`, of so many `classes`; `count` (C,) are the samples that the site said
+    before. Their moments were rounded by up to `rounding` in fixed point.
     """
     held = _check_numbers(arrays, kind, classes, p)
     n = arrays["count"]
@@ -78,7 +68,7 @@ def checked_message(
         raise GgeurError(f"its count of class {int(np.argmin(n))} is negative", code="message-count-negative")
     if (n != np.round(n)).any() or (n > _MOST_ROWS).any():
         raise GgeurError("its counts are not numbers of samples", code="message-counts-invalid")
-    if (np.abs(n * share - count) >= share).any():  # of whole numbers and a share of one: they differ
+    if (n != count).any():
         raise GgeurError("its counts are not those it announced", code="message-counts-changed")
     if (np.abs(arrays["sum"]) > LARGEST * n[:, None]).any():
         raise GgeurError(
@@ -140,24 +130,6 @@ def checked_sums(arrays: Mapping[str, NDArray[Any]], p: int, samples: int) -> Sa
             "its sums over samples are absurdly large, or such as no data has", code="message-sample-sums-implausible"
         )
     return sums
-
-
-def checked_right(arrays: Mapping[str, NDArray[Any]], samples: Int, heads: int) -> Int:
-    """(folds, heads, D, C): a site's right answers, in `arrays` as they came; a GgeurError if they cannot be.
-
-    `samples` (folds, D, C) are those that each of so many `heads` was asked about.
-    """
-    right, shape = arrays.get("right", np.zeros(0)), (len(samples), heads, *samples.shape[1:])
-    if arrays.keys() != {"right"} or right.shape != shape or right.dtype != np.int64:
-        raise GgeurError(
-            f"its right answers have shape {right.shape} and type {right.dtype}, not {shape} and int64",
-            code="message-correct-shape",
-        )
-    if (right < 0).any() or (right > samples[:, None]).any():
-        raise GgeurError(
-            "its right answers are negative, or more than the samples it was asked about", code="message-correct-range"
-        )
-    return right
 
 
 def _check_scatter(m: SiteStatistics, c: int, rounding: float) -> None:
