@@ -121,7 +121,7 @@ def test_a_run_of_0_2_has_the_names_of_today(tmp_path):
 
 def test_an_experiment_with_an_old_key_is_told_the_new_one(tmp_path):
     (tmp_path / "e.toml").write_text('[data]\ntable = "t.npz"\n[train]\nrate = 0.1\n')
-    with refused("settings-invalid", match="'rate' of .train. is called 'learning_rate' now"):
+    with refused("settings-invalid: 'rate' of [train] is called 'learning_rate' now"):
         Experiment.load(tmp_path / "e.toml")
 
 
