@@ -19,7 +19,7 @@ SUPERLINK, SUPEREXEC = "superlink", "superexec"
 
 @dataclass(frozen=True)
 class Link:
-    """A server that runs."""
+    """A running server."""
 
     address: str  # of the SuperLink, on loopback, where `flwr` reaches it
     home: Path  # FLWR_HOME, whose configuration says so
@@ -32,7 +32,7 @@ def running_link(
 ) -> Iterator[Link]:
     """Run a server with the `certificates` of its federation; its door is at the bound socket `made`.
 
-    What it needs on this machine is made in `folder`, which only its user can read. `flwr` knows it by `name`.
+    Its local files are made in `folder`, which only its user can read. `flwr` knows it by `name`.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.chmod(folder, 0o700)
