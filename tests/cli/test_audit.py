@@ -50,7 +50,7 @@ def test_a_run_is_audited_with_its_own_settings_and_model(ggeur, place):
     assert code == 0, err
     assert "pooled statistics" in out and "Another client, from what it is sent to train: of 12 trials is sent" in out
     code, _, err = ggeur("audit", "run", "--covariance", "none")
-    assert code == 2 and "A run says itself" in err
+    assert code == 2 and "A run already fixes" in err
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_a_class_that_a_domain_lacks_is_noted(ggeur, place):
         (["photos", "--prompt", "a photo"], r"must contain \{\}"),
         (["photos", "--prompts", "clip18"], "builtin.* has no text tower to read prompts with"),
         (["photos", "--prompt", "a scan of a {}"], "builtin.* has no text tower to read prompts with"),
-        (["photos/north/ant", "--prompts", "single"], "no name for a prompt"),
+        (["photos/north/ant", "--prompts", "single"], "prompts have no class names"),
         (["photos", "--out", "no/such/folder/t.npz"], "Cannot write no/such/folder/t.npz"),
         (["photos", "--out", "photos"], "Cannot write photos"),
     ],

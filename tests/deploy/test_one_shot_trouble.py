@@ -193,6 +193,6 @@ def test_what_a_site_missed_of_a_training_is_not_made_up_for(deploy):
     trained.experiment = trained.without(1)
     trained.run()
     trained.sites[1].online = True
-    with pytest.raises(GgeurError, match="of a training cannot be made up for"):
+    with pytest.raises(GgeurError, match="has missed cannot be made up for"):
         trained.run(again=True)
     assert trained.result().trials[0].status == "ok"

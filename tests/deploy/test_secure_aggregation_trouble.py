@@ -301,7 +301,7 @@ def test_over_half_of_the_roster_must_be_in_a_sum(server, node_keys, tmp_path):
         lines += f"{k} {(tmp_path / f'node-{k}.pub').read_text()}"
     (tmp_path / "roster").write_text(lines)
     server.sites[0]["roster"] = str(tmp_path / "roster")
-    refuses(server, 0, half.keys, "over half must be", **server.attempt("one", [0, 1, 2]))
+    refuses(server, 0, half.keys, "over half must", **server.attempt("one", [0, 1, 2]))
     assert server.ask(0, half.keys, **server.attempt("one", [0, 1, 2, 3]))
 
 

@@ -131,8 +131,8 @@ def test_a_model_says_what_is_promised_and_brings_rows_into_the_ball(table, tmp_
     for words in (
         "epsilon = 2 and delta = 1e-05 for one record more or less",
         "unit: record",
-        "It covers everything that is made of the statistics",
-        "accuracies that sites report of their test samples are outside it",
+        "It covers everything that is computed from the statistics",
+        "not the accuracies that sites report on their test samples",
         "protects nobody",
     ):
         assert words in card
@@ -154,7 +154,7 @@ def test_training_is_covered_in_its_statistics_alone(table, tmp_path):
     ggeur.run(ggeur.Experiment.of(trained), out=tmp_path / "run")
     assert Model.load(tmp_path / "run").privacy["covers"] == "statistics"
     card = (tmp_path / "run" / "model" / "trial-000" / "card.md").read_text(encoding="utf-8")
-    assert "It covers the statistics alone" in card
+    assert "It covers only the statistics" in card
 
 
 @pytest.mark.parametrize("method", ["local", "central"])

@@ -80,7 +80,7 @@ def test_frames_and_tensors_are_taken_as_the_arrays_that_they_hold(model, folder
         np.testing.assert_allclose(model.predict(given).probabilities, probabilities, atol=1e-6, err_msg=what)
     with pytest.raises(GgeurError, match=r"a picture is \(H, W, 3\)"):
         model.predict(torch.tensor(PHOTOS[0]).permute(2, 0, 1))
-    with pytest.raises(GgeurError, match="cannot become an array of NumPy"):
+    with pytest.raises(GgeurError, match="cannot be converted to a NumPy array"):
         model.predict(torch.tensor(x, requires_grad=True))
     with pytest.raises(GgeurError, match="numbers"):
         model.predict(pandas.DataFrame({"a": ["x"], "b": [1.0]}))

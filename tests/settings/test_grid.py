@@ -238,7 +238,7 @@ def test_a_missing_file_a_folder_and_bytes_that_are_not_text_are_named(tmp_path)
         Experiment.load(tmp_path)
     path = tmp_path / "exp.toml"
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(GgeurError, match="bytes that are no text"):
+    with pytest.raises(GgeurError, match="not UTF-8 text"):
         Experiment.load(path)
 
 

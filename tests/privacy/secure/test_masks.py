@@ -158,7 +158,7 @@ def test_a_roster_that_cannot_be_read_is_refused(tmp_path, nodes, text, sentence
     with pytest.raises(GgeurError, match=sentence):
         KnownSites(tmp_path / "roster")
     key = (nodes / "0.pub").read_text()
-    for lines, why in ((f"0 {key}0 {key}", "each site once"), (f"0 {key}1 {key}", "one public key for two")):
+    for lines, why in ((f"0 {key}0 {key}", "each site once"), (f"0 {key}1 {key}", "the same public key for two")):
         (tmp_path / "roster").write_text(lines)
         with pytest.raises(GgeurError, match=why):
             KnownSites(tmp_path / "roster")
