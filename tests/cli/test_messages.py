@@ -37,8 +37,8 @@ def place(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        ("report noise.bin", "noise.bin is not a run of ggeur: it holds bytes that are no text"),
-        ("run noise.bin", "noise.bin is not an experiment file: it holds bytes that are no text"),
+        ("report noise.bin", "noise.bin is not a run of ggeur: it is not UTF-8 text"),
+        ("run noise.bin", "noise.bin is not an experiment file: it is not UTF-8 text"),
         ("run --resume nowhere", "There is no run in nowhere to resume"),
         pytest.param("federate up --resume nowhere", "There is no run in nowhere to resume", marks=FLOWER),
         ("run exp.toml --out ..", "The folder .. is not empty"),

@@ -83,7 +83,7 @@ def test_without_its_seed_nothing_is_opened_and_it_must_be_back_for_the_run_to_g
     with pytest.raises(GgeurError, match="0 sites remain"):
         lost.run(resume=True)
     why = [event["why"] for event in lost.events("refused")]
-    assert len(why) == 3 and all("would tell what site 1 added" in one for one in why)
+    assert len(why) == 3 and all("would reveal what site 1 added" in one for one in why)
     lost.sites[1].online, lost.sites[1].change = True, lambda kind, number, reply: reply
     lost.run(resume=True)
     whole.run()
