@@ -30,7 +30,7 @@ def _with_text(encoder: dict[str, Any]) -> dict[str, Any]:
     return encoder
 
 
-MergedStatistics = Annotated[int, Field(strict=True, ge=0, lt=2**40)]
+Count = Annotated[int, Field(strict=True, ge=0, lt=2**40)]
 Names = Annotated[tuple[str, ...], AfterValidator(_plain)]
 
 
@@ -39,14 +39,14 @@ class Hello(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    partition: MergedStatistics
+    partition: Count
     classes: Names
     domains: Names
-    dimension: MergedStatistics
+    dimension: Count
     encoder: Annotated[dict[str, Any], AfterValidator(_with_text)]
-    count: tuple[tuple[MergedStatistics, ...], ...]  # training samples, by its own domains and classes
+    count: tuple[tuple[Count, ...], ...]  # training samples, by its own domains and classes
     fingerprint: str
-    test: MergedStatistics  # samples it scores heads on
+    test: Count  # samples it scores heads on
     text: Names = ()  # the prompts by which its table has text embeddings of its classes
 
     @model_validator(mode="after")
