@@ -164,7 +164,7 @@ def test_a_finished_run_is_reopened_for_a_site_that_it_lacks(deploy, tree):
     assert late.run().trials[0].missing == {1: [0]}
     before = late.head()
     late.sites[0].online, late.sites[1].online = False, True
-    with pytest.raises(GgeurError, match="Client 0 is in the head .* start its SuperNode"):
+    with pytest.raises(GgeurError, match="Client 0 was in the head .* start its SuperNode"):
         late.run(again=True)
     assert_equal_trees(late.head(), before)
     late.sites[0].online = True
