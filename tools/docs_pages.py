@@ -22,6 +22,7 @@ PAGES = {path: name for name, path in ELSEWHERE.items()}
 SUBJECTS = {
     "Statistics and shapes": ["ClassStatistics", "Geometry", "similarity", "SiteStatistics"],
     "Drawing along shapes": ["augment", "DrawRule", "Prototypes"],
+    "A federation by hand": ["first_head", "batch_order"],
     "Sites to a model": ["fit", "OneShotClassifier", "load_model", "Model"],
     "Experiments": ["Experiment", "run", "Result", "paired_difference"],
     "Data": ["EmbeddingTable", "ImageTable", "ImageSet", "partition", "digits", "load_encoder"],

@@ -70,7 +70,7 @@ def test_the_app_is_one_that_flower_takes(experiment, tmp_path):
     from flwr.cli.config_utils import load_and_validate
 
     said = ggeur("federate", "app", experiment, tmp_path / "app", "--out", tmp_path / "run")
-    assert "Nothing holds small trials back" in " ".join(said.split())
+    assert "Small groups are not protected" in " ".join(said.split())
     config, _ = load_and_validate(tmp_path / "app" / "pyproject.toml")
     assert config["tool"]["flwr"]["app"]["config"] == {"out": str(tmp_path / "run"), "resume": False, "reopen": False}
     assert build_fab_from_disk(tmp_path / "app")

@@ -85,7 +85,7 @@ def test_without_calibration_the_head_is_the_same(ggeur, sites, model, tmp_path)
 @pytest.mark.usefixtures("undrawn")
 def test_the_report_and_the_domains_of_a_table(ggeur, sites, tmp_path):
     code, out, _ = ggeur("fit", sites / "mixed.npz", sites / "art.npz", "--method", "mixture", "--out", tmp_path / "m")
-    assert code == 0 and "right on the test samples of art" in out and "Solved mixture" in out
+    assert code == 0 and "right on the test samples of art" in out and "Selected mixture" in out
     assert library.Model.load(tmp_path / "m").parameters == {"sites": 3}  # ink, oil and art
 
 

@@ -100,7 +100,7 @@ def test_every_argument_and_option_has_help(command):
 def test_help_shows_what_arguments_are(ggeur):
     """They have it, and a version of a library that typer builds on took it away."""
     _, out, _ = ggeur("predict", "--help")
-    assert "Model folder" in out and "A picture, a folder" in out
+    assert "Model folder" in out and "Image, image folder" in out
 
 
 @pytest.mark.parametrize("width", [60, 80])

@@ -86,7 +86,7 @@ class Server:
 def test_three_sums_of_overlapping_sites(tmp_path):
     server = Server(tmp_path, ["art"] * 5)
     server.opens("a", [0, 1, 2], "one")
-    with pytest.raises(GgeurError, match="would tell what"):  # (a + b - c) / 2 would be the first site's
+    with pytest.raises(GgeurError, match="would reveal what"):  # (a + b - c) / 2 would be the first site's
         server.opens("b", [0, 3, 4], "two")
 
 
@@ -94,14 +94,14 @@ def test_the_name_of_an_attempt_is_used_again(tmp_path):
     server = Server(tmp_path, ["art"] * 10)
     server.opens("x", range(10), "one")
     server.opens("x", range(7), "two")
-    with pytest.raises(GgeurError, match="would tell what"):
+    with pytest.raises(GgeurError, match="would reveal what"):
         server.opens("y", range(6), "three")
 
 
 def test_a_difference_within_a_domain(tmp_path):
     server = Server(tmp_path, ["art"] * 4 + ["photo"] * 5)
     server.opens("a", range(9), "one", by_domain=True)
-    with pytest.raises(GgeurError, match="would tell what"):
+    with pytest.raises(GgeurError, match="would reveal what"):
         server.opens("b", [0, 1, 2, 6, 7, 8], "two", by_domain=True)
 
 

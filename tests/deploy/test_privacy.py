@@ -1,4 +1,4 @@
-"""[privacy] on real machines: small trials stay, counts are not told, and a noisy message leaves a site once."""
+"""[privacy] on real machines: small groups stay, counts are not sent, and noisy statistics leave a site once."""
 
 import json
 
@@ -36,7 +36,7 @@ def replies(site, kind):
 
 
 @pytest.mark.parametrize("method", ["lda", "ggeur-limit", "mixture"])
-def test_cells_that_are_too_small_take_no_part_in_either_engine(deploy, both, method):
+def test_groups_that_are_too_small_take_no_part_in_either_engine(deploy, both, method):
     deployment = deploy(tree(method, {"min_count": 4}))
     greeted = replies(deployment.sites[0], "query.hello")
     both(deployment)
@@ -45,10 +45,10 @@ def test_cells_that_are_too_small_take_no_part_in_either_engine(deploy, both, me
 
 
 @pytest.mark.parametrize(("privacy", "said"), [({}, 1), ({"min_count": 2}, 0), (NOISE, 0)])
-def test_a_federation_says_that_nothing_holds_small_cells_back(deploy, privacy, said):
+def test_a_federation_warns_that_small_groups_are_not_protected(deploy, privacy, said):
     deployment = deploy(tree("ridge", privacy))
     deployment.run()
-    assert sum("Nothing holds small trials back" in note["why"] for note in deployment.events("note")) == said
+    assert sum("Small groups are not protected" in note["why"] for note in deployment.events("note")) == said
 
 
 def test_a_threshold_changes_what_is_solved(deploy):
@@ -170,9 +170,9 @@ def test_what_no_site_can_do_ends_in_a_sentence(deploy):
         ({"min-count": 5}, {}, "--min-count 5, and [privacy] min_count here is 0"),
         ({"min-count": 5}, {"min_count": 4}, "min_count here is 4"),
         ({"min-count": 5}, NOISE, "acts after the noise"),
-        ({"epsilon": "2.0"}, {"min_count": 2}, "answers under [privacy] epsilon alone"),
-        ({"epsilon": "2.0"}, {"epsilon": 2.1, "radius": 1.0}, "this message would cost"),
-        ({"epsilon": "2.0"}, {"epsilon": 2.0, "delta": 1e-4, "radius": 1.0}, "this message would cost"),
+        ({"epsilon": "2.0"}, {"min_count": 2}, "answers only under [privacy] epsilon"),
+        ({"epsilon": "2.0"}, {"epsilon": 2.1, "radius": 1.0}, "this release would cost"),
+        ({"epsilon": "2.0"}, {"epsilon": 2.0, "delta": 1e-4, "radius": 1.0}, "this release would cost"),
     ],
 )
 def test_a_site_holds_out_for_what_it_was_started_with(deploy, terms, privacy, why):

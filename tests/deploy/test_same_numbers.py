@@ -98,7 +98,7 @@ def test_auto_does_without_text_on_which_sites_differ(deploy, language, changing
     one.sites[1].change = changing("query.text", lambda facts, arrays: arrays["text"].__imul__(-1))
     trial = one.run().trials[0]
     assert trial.taken == "lda" and not trial.missing and not one.events("refused")
-    assert "not the same text embedding of 'ant'" in str(one.events("note"))
+    assert "differ in the text embedding of 'ant'" in str(one.events("note"))
 
 
 def reworded(site, sets):

@@ -219,7 +219,7 @@ def test_no_site_can_join_or_leave_a_model_under_secure_sums(secure):
     assert not list(deployment.out.rglob("*.npz")) or {p.name for p in deployment.out.rglob("*.npz")} == {"head.npz"}
     with pytest.raises(GgeurError, match="no single site can join"):
         Opened.at(deployment.out / "model" / "trial-000", own=False)
-    with pytest.raises(GgeurError, match="one site more would show"):
+    with pytest.raises(GgeurError, match="one more site would reveal"):
         reopen(deployment.out, deployment.experiment)
     with pytest.raises(GgeurError, match="contributions are not computed"):
         contributions_of_point(deployment.simulated.points[0], 0, "lda")

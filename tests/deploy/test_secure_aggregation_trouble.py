@@ -83,7 +83,7 @@ def test_without_its_seed_nothing_is_opened_and_it_must_be_back_for_the_run_to_g
     with pytest.raises(GgeurError, match="0 sites remain"):
         lost.run(resume=True)
     why = [event["why"] for event in lost.events("refused")]
-    assert len(why) == 3 and all("would tell what site 1 added" in one for one in why)
+    assert len(why) == 3 and all("would reveal what site 1 added" in one for one in why)
     lost.sites[1].online, lost.sites[1].change = True, lambda kind, number, reply: reply
     lost.run(resume=True)
     whole.run()
@@ -301,7 +301,7 @@ def test_over_half_of_the_roster_must_be_in_a_sum(server, node_keys, tmp_path):
         lines += f"{k} {(tmp_path / f'node-{k}.pub').read_text()}"
     (tmp_path / "roster").write_text(lines)
     server.sites[0]["roster"] = str(tmp_path / "roster")
-    refuses(server, 0, half.keys, "over half must be", **server.attempt("one", [0, 1, 2]))
+    refuses(server, 0, half.keys, "over half must", **server.attempt("one", [0, 1, 2]))
     assert server.ask(0, half.keys, **server.attempt("one", [0, 1, 2, 3]))
 
 

@@ -179,7 +179,7 @@ def test_a_site_that_lost_everything_is_set_up_again(deploy):
     deployment.run()
     why = [(e["round"], e["why"]) for e in deployment.events("missing") if e["client"] == 1]
     assert [number for number, _ in why] == [2, 3]
-    assert "training set" in why[0][1] and "start anew" in why[1][1]
+    assert "training set" in why[0][1] and "start again" in why[1][1]
 
 
 DAMAGE = {
@@ -237,7 +237,7 @@ def test_a_damaged_state_is_started_anew(deploy, damage):
     damaged_site.run()
     assert damaged == ["state-1.npz"]
     (missing,) = damaged_site.events("missing")
-    assert (missing["client"], missing["round"]) == (1, 2) and "start anew" in missing["why"]
+    assert (missing["client"], missing["round"]) == (1, 2) and "start again" in missing["why"]
     assert damaged_site.events("round")[-1]["answered"] == [0, 1, 2]
     damaging(forgetful, "state-1.npz", lambda content: b"")
     forgetful.run()

@@ -40,7 +40,7 @@ def test_what_the_card_says_of_who_left_and_of_test_rows(tables, tmp_path):
     forget_site(model, "zoo")
     card = (model / "card.md").read_text()
     assert "zoo" not in card and "help of: art, a\\|b, 1 more, no longer in" in card
-    assert "No test samples were scored again" in card and "were given" not in card
+    assert "No test samples were scored since" in card and "were given" not in card
 
 
 def test_what_only_one_site_says_of_the_encoder_leaves_with_it(tables, tmp_path):

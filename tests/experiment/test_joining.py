@@ -150,7 +150,7 @@ def test_a_head_that_was_trained_cannot(tables, tmp_path):
         "train": {"method": "fedavg", "rounds": 1},
     }
     ggeur.run(ggeur.Experiment.of(experiment), out=tmp_path / "run")
-    with pytest.raises(GgeurError, match="a head that was trained cannot add or forget"):
+    with pytest.raises(GgeurError, match="a trained head cannot add or forget"):
         forget_site(tmp_path / "run", "art")
 
 
@@ -174,7 +174,7 @@ def test_sums_that_are_off_by_a_bit_or_gone_are_noticed(tables, tmp_path, array)
         add_site(model, *tables("sketch"))
     del arrays[array]
     np.savez(model / file, **arrays)
-    with pytest.raises(GgeurError, match="does not hold sums"):
+    with pytest.raises(GgeurError, match="does not hold statistics"):
         add_site(model, *tables("sketch"))
 
 

@@ -1,4 +1,4 @@
-"""`ggeur fit` with a threshold: small trials are in no sums, not when a head is chosen, and not when a site joins."""
+"""`ggeur fit` with a threshold: small groups take no part, neither in selection nor when a site joins."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def test_small_cells_are_in_no_sums_and_the_model_says_so(sites, tmp_path):
     assert words in write_model_page(tmp_path / "model").read_text(encoding="utf-8")
     plain = ggeur.fit(sites, method="lda", out=tmp_path / "plain")
     assert counts(plain)["north"] == [40, 30, 3] and not Model.load(tmp_path / "plain").privacy
-    assert "Nothing was promised" in (tmp_path / "plain" / "card.md").read_text(encoding="utf-8")
+    assert "no privacy guarantee" in (tmp_path / "plain" / "card.md").read_text(encoding="utf-8")
 
 
 def test_auto_selects_from_what_is_shared_and_nothing_else(sites):

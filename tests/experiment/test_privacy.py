@@ -131,8 +131,8 @@ def test_a_model_says_what_is_promised_and_brings_rows_into_the_ball(table, tmp_
     for words in (
         "epsilon = 2 and delta = 1e-05 for one record more or less",
         "unit: record",
-        "It covers everything that is made of the statistics",
-        "accuracies that sites report of their test samples are outside it",
+        "It covers everything that is computed from the statistics",
+        "not the accuracies that sites report on their test samples",
         "protects nobody",
     ):
         assert words in card
@@ -154,7 +154,7 @@ def test_training_is_covered_in_its_statistics_alone(table, tmp_path):
     ggeur.run(ggeur.Experiment.of(trained), out=tmp_path / "run")
     assert Model.load(tmp_path / "run").privacy["covers"] == "statistics"
     card = (tmp_path / "run" / "model" / "trial-000" / "card.md").read_text(encoding="utf-8")
-    assert "It covers the statistics alone" in card
+    assert "It covers only the statistics" in card
 
 
 @pytest.mark.parametrize("method", ["local", "central"])
@@ -178,17 +178,17 @@ def test_auto_looks_at_what_is_public(table):
 @pytest.mark.parametrize(
     ("privacy", "words"),
     [
-        ({"epsilon": 0.0, "radius": 1.0}, "[privacy] epsilon = 0.0 will not do"),
+        ({"epsilon": 0.0, "radius": 1.0}, "[privacy] epsilon = 0.0 is not valid"),
         ({"epsilon": -1.0, "radius": 1.0}, "[privacy] epsilon"),
         ({"epsilon": float("inf"), "radius": 1.0}, "[privacy] epsilon"),
-        ({"epsilon": 1.0, "radius": 0.0}, "[privacy] radius = 0.0 will not do"),
-        ({"epsilon": 1.0, "radius": 1.0, "delta": 0.0}, "[privacy] delta = 0.0 will not do"),
+        ({"epsilon": 1.0, "radius": 0.0}, "[privacy] radius = 0.0 is not valid"),
+        ({"epsilon": 1.0, "radius": 1.0, "delta": 0.0}, "[privacy] delta = 0.0 is not valid"),
         ({"epsilon": 1.0}, "epsilon needs radius"),
         ({"epsilon": 1.0, "radius": 1.0, "delta": 1e-3, "samples": 5000}, "above 1 / samples"),
         ({"delta": 1e-5}, "goes with epsilon"),
         ({"radius": 1.0, "projection": 9}, "projection = 9 is more than the 8 dimensions"),
         ({"min_count": 99}, "above every group"),
-        ({"min_count": -1}, "[privacy] min_count = -1 will not do"),
+        ({"min_count": -1}, "[privacy] min_count = -1 is not valid"),
         (NOISE | {"unit": "client"}, "go together"),
         (NOISE | {"unit": "client", "clip": 50.0}, "needs secure_aggregation"),
         (NOISE | {"unit": "sample"}, "[privacy] unit"),

@@ -99,7 +99,7 @@ def test_without_the_fingerprints_a_changed_table_cannot_pass(stopped, experimen
 def test_going_on_under_other_versions_is_said(stopped, experiment):
     path = stopped / "versions.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"numpy": "1.0"}))
-    with pytest.warns(GgeurWarning, match=r"begun with numpy 1\.0 \(now "):
+    with pytest.warns(GgeurWarning, match=r"started with numpy 1\.0 \(now "):
         ggeur.run(experiment, out=stopped, resume=True)
 
 

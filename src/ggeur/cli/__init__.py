@@ -1,4 +1,4 @@
-"""The command line. Here commands are declared, one module each, and shown; what decides or computes is below.
+"""The command line: one module per command, which declares its options and prints its results.
 
 Modules import nothing heavy before a command runs. A user's mistake is one sentence and exit code 2.
 """
@@ -11,12 +11,12 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Of one letter each, so that tables stay in line.
+# Each replacement is one character wide, so that tables stay aligned.
 _PLAIN = {"±": "~", "…": ".", "–": "-", "—": "-", "’": "'", "×": "x", "β": "b", "★": "*", "━": "-", "·": "."}
 
 
 def write_plainly_where_needed() -> None:
-    """On a terminal or into a file that cannot hold a letter, another stands for it, and nothing fails."""
+    """Replace characters that the terminal or file cannot encode, instead of failing."""
 
     def plain(error: UnicodeError) -> tuple[str, int]:
         assert isinstance(error, UnicodeEncodeError)
@@ -30,7 +30,7 @@ def write_plainly_where_needed() -> None:
 
 
 class Printed(io.TextIOWrapper):
-    """Standard output that remembers that it `failed`."""
+    """Standard output that records in `failed` that writing failed."""
 
     failed = False
 
@@ -52,7 +52,7 @@ class Printed(io.TextIOWrapper):
 
 
 def watch_printing() -> None:
-    """Know from now on whether it is printing that fails: onto a full disk, or to who reads no more."""
+    """Record from now on whether printing fails, on a full disk or a closed pipe."""
     out = sys.stdout
     if type(out) is io.TextIOWrapper and out is sys.__stdout__:
         how = {"line_buffering": out.line_buffering, "write_through": out.write_through}

@@ -1,4 +1,4 @@
-"""`ggeur add`: one more site in a solved model."""
+"""`ggeur add`: add a site to a one-shot classifier."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,16 +11,16 @@ from ggeur.cli.screen import notes, say
 
 def add(
     model: FittedModel,
-    site: Annotated[Path, typer.Argument(help="The site that joins: a table (.npz) or a folder of pictures.")],
+    site: Annotated[Path, typer.Argument(help="Site to add: a table (.npz) or an image folder.")],
     others: Annotated[
         list[Path] | None,
-        typer.Argument(help="Tables of all other sites, to choose and calibrate again."),
+        typer.Argument(help="Tables of all other sites, to recalibrate."),
     ] = None,
     encoder: PictureEncoder = None,
     choose_again: ChooseAgain = False,
     own: OwnMethod = False,
 ) -> None:
-    """Add a site to a solved model, with new classes if it brings any, and write a receipt."""
+    """Add a site, and any new classes, to a one-shot classifier, and write a receipt."""
     from ggeur.experiment.joining import add_site
     from ggeur.report.model_page import write_model_page
 

@@ -1,4 +1,4 @@
-"""The `ggeur` command: every command by its function, which its own module declares."""
+"""The `ggeur` command: all commands, each declared in a module of its own."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -32,7 +32,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
 
 app = typer.Typer(
     name="ggeur",
-    help="Train one classifier over sites whose data may not move and does not look alike.",
+    help="Train one image classifier across sites that cannot share their images.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -41,8 +41,8 @@ for command in COMMANDS:
     app.command()(command)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         typer.echo(f"ggeur {version('ggeur')}")
@@ -55,5 +55,5 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    """Options before any command."""
-    speak(Voice.WORDS)  # a command may be told otherwise
+    """Set the options that stand before any command."""
+    speak(Voice.WORDS)  # --quiet and --json-lines of a command change it

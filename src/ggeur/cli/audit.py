@@ -1,4 +1,4 @@
-"""`ggeur audit`: what each party to a federation can find out about its samples."""
+"""`ggeur audit`: measure what the server and the other sites can infer about samples."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,32 +13,30 @@ from ggeur.core.errors import GgeurError
 if TYPE_CHECKING:
     from ggeur.experiment.audit import Audit, Finding
 
-_SHOWN = 40  # trials of a long table, unless all are asked for
-_NAME = 13  # letters of a client or class, so that all verdicts fit into 80 columns
+_SHOWN = 40  # groups of a long table, unless all are asked for
+_NAME = 13  # characters of a client or class, so that all results fit into 80 columns
 
 
 def audit(
     source: Annotated[Path, typer.Argument(metavar="TABLE|RUN", help="Embedding table (.npz), or run folder.")],
     partition: Annotated[
         str | None,
-        typer.Option(help="Of a table: dirichlet, domain or label-and-domain. Default: by the number of domains."),
+        typer.Option(help="Table: dirichlet, domain or label-and-domain partition.", show_default="by the domains"),
     ] = None,
-    clients: Annotated[int, typer.Option(min=1, help="Of a table: clients of a dirichlet partition.")] = 10,
-    beta: Annotated[float, typer.Option(help="Of a table: skew of the labels.")] = 0.1,
+    clients: Annotated[int, typer.Option(min=1, help="Table: clients of a dirichlet partition.")] = 10,
+    beta: Annotated[float, typer.Option(help="Table: Dirichlet parameter of the label skew.")] = 0.1,
     covariance: Annotated[
         str | None,
-        typer.Option(help="Of a table: what sites send, per-class, pooled or means.", show_default="per-class"),
+        typer.Option(help="Table: covariance sent, per-class, pooled or none.", show_default="per-class"),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of a table: seed of split and partition.")] = 0,
-    min_count: Annotated[
-        int, typer.Option(min=0, help="What would be left if trials under so many samples were not shared.")
-    ] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Table: seed of split and partition.")] = 0,
+    min_count: Annotated[int, typer.Option(min=0, help="Leave out groups with fewer samples, as min_count does.")] = 0,
     fail_on: Annotated[
-        str | None, typer.Option(help="exact: end with exit code 1 if any sample can be recovered exactly.")
+        str | None, typer.Option(help="exact: exit with 1 if a sample can be recovered exactly.")
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Show every trial, however many there are.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Show every group.")] = False,
 ) -> None:
-    """Attack what sites send, as each party sees it, and show what it gives away."""
+    """Attack the statistics that sites send and show what they reveal to each observer."""
     from ggeur.experiment.audit import audit as audit_of
     from ggeur.experiment.audit import audit_run, table_settings
     from ggeur.experiment.audit_file import save_audit
@@ -50,7 +48,7 @@ def audit(
         if source.is_dir():
             if partition is not None or covariance is not None:
                 raise GgeurError(
-                    "A run says itself how it was dealt out and what sites sent; give those for a table.",
+                    "A run already fixes its partition and covariance; leave out --partition and --covariance.",
                     code="option-conflict-audit",
                 )
             found = audit_run(source, min_count)
@@ -61,7 +59,7 @@ def audit(
     for sentence in audit_words(found):
         say(sentence)
     if min_count:
-        say(f"Cells under {min_count} samples were taken as not shared, as [privacy] min_count = {min_count} has it.")
+        say(f"Groups under {min_count} samples count as not shared, as with [privacy] min_count = {min_count}.")
     elif source.is_dir():
         say(f"{save_audit(found, source)} keeps this for `ggeur report`.", soft_wrap=True)
     if fail_on and found.exact:
@@ -71,20 +69,20 @@ def audit(
 def _table(found: "Audit", *, every: bool) -> Table:
     from ggeur.experiment.audit import ORDER, PARTIES
 
-    trials: dict[tuple[int, int], dict[str, Finding]] = {}
+    groups: dict[tuple[int, int], dict[str, Finding]] = {}
     for f in found.findings:
-        trials.setdefault((f.client, f.label), {})[f.party] = f
-    shown = sorted(trials)
-    if not every and len(trials) > _SHOWN:
+        groups.setdefault((f.client, f.label), {})[f.party] = f
+    shown = sorted(groups)
+    if not every and len(groups) > _SHOWN:
         worst = sorted(
-            trials, key=lambda at: (-max(ORDER.index(f.found) for f in trials[at].values()), _rows(trials[at]))
+            groups, key=lambda at: (-max(ORDER.index(f.found) for f in groups[at].values()), _samples(groups[at]))
         )
         shown = sorted(worst[:_SHOWN])
     left = (
-        f" The worst {len(shown)} of {len(trials):,} trials; --all shows every one." if len(shown) < len(trials) else ""
+        f" The worst {len(shown)} of {len(groups):,} groups; --all shows every one." if len(shown) < len(groups) else ""
     )
     table = titled_table(
-        f"what follows from {found.kind or 'no'} statistics, by who looks",
+        f"attacks on {found.kind or 'no'} statistics, by observer",
         *(Column(name, overflow="ellipsis", no_wrap=True, max_width=_NAME) for name in ("client", "class")),
         Column("samples", justify="right", no_wrap=True),
         *(Column(party, no_wrap=True) for party in PARTIES),
@@ -93,14 +91,14 @@ def _table(found: "Audit", *, every: bool) -> Table:
         padding=(0, 0),
     )
     for k, c in shown:
-        here = trials[k, c]
+        group = groups[k, c]
         names = escape(found.clients[k]), escape(found.classes[c])
-        table.add_row(*names, f"{_rows(here):,}", *(_short(here[party]) for party in PARTIES))
+        table.add_row(*names, f"{_samples(group):,}", *(_short(group[party]) for party in PARTIES))
     return table
 
 
-def _rows(trial: dict[str, "Finding"]) -> int:
-    return trial["server"].samples
+def _samples(group: dict[str, "Finding"]) -> int:
+    return group["server"].samples
 
 
 def _short(f: "Finding") -> str:

@@ -1,4 +1,4 @@
-"""`ggeur datasets`: the datasets that can be named, and where they are."""
+"""`ggeur datasets`: list the known datasets and where they are."""
 
 from rich.table import Column, Table
 
@@ -13,7 +13,7 @@ _ABOUT = (
 
 
 def datasets(data: Data = None) -> None:
-    """List the datasets that can be named, and where they were found."""
+    """List the known datasets and where they were found."""
     from ggeur.data.datasets import MINI_DIGITS, find, root
     from ggeur.data.datasets_paper import DATASETS
 

@@ -1,4 +1,4 @@
-"""`ggeur demo`: FedAvg, GGEUR and a one-shot classifier on the built-in data, and the control that explains them."""
+"""`ggeur demo`: compare FedAvg, GGEUR and a one-shot classifier on the built-in data."""
 
 import os
 import sys
@@ -39,7 +39,7 @@ def demo(
     folder = out or default_folder("demo")
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(1):  # of BLAS: on matrices as small as these a second thread waits more than it works
+    with threadpool_limits(1):  # BLAS threads only wait on matrices this small
         asked = experiment(rounds, seeds, everything=all_)
         result = run_with_progress(asked, folder, resume=False, go_on=": ggeur run --resume")
     rows = {row.settings["arm"]: row for row in result.rows()}
@@ -72,8 +72,8 @@ def table(rows: "dict[str, Row]") -> list[str]:
         if row.avg is None:
             lines.append(f"{name:<22}did not finish")
             continue
-        trials = row.avg / 100 * _BAR
-        bar = full * int(trials) + (half if trials % 1 >= 0.5 else "")
+        length = row.avg / 100 * _BAR
+        bar = full * int(length) + (half if length % 1 >= 0.5 else "")
         spread = "" if row.spread is None else f" {plus} {row.spread:.1f}"
         worst, site = min((accuracy, site) for site, accuracy in row.domains.items())
         lines.append(f"{name:<22}{f'{row.avg:.1f}{spread}':<12}{bar:<{_BAR}} {worst:.1f} {site}")
@@ -98,7 +98,7 @@ def explain(rows: "dict[str, Row]") -> str:
 
 
 def _noise(rows: "list[Row]") -> str:
-    """The comparisons of each arm with the one before whose paired 95 % interval has zero in it, all at once."""
+    """Return which steps from arm to arm have a paired 95 % interval (Bonferroni) that contains zero."""
     from ggeur.runs.compare import paired_difference
 
     seeds = len(rows[0].trials)
@@ -114,15 +114,15 @@ def _noise(rows: "list[Row]") -> str:
 
 
 def next_steps(page: Path) -> list[str]:
-    """Return what to type next: activate the environment if it is not, read the report, fit sites of one's own."""
+    """Return the next commands: activate the environment if needed, read the report, fit the user's sites."""
     activate = Path(sys.prefix) / "bin" / "activate"
     hidden = sys.prefix != sys.base_prefix and activate.exists() and not _on_path(activate.parent)
-    steps = [(f"source {_relative(activate)}", "makes the command ggeur available")] if hidden else []
+    steps = [(f"source {_relative(activate)}", "make the command ggeur available")] if hidden else []
     steps += [(_relative(page), "the same with figures, in a browser")]
     steps += [("ggeur fit SITE SITE ... --out model", "your sites: folders of images by class")]
     width = max(len(step) for step, _ in steps)
     lines = [f"  {step:<{width}}  # {about}" for step, about in steps]
-    if max(map(len, lines)) > _WIDTH:  # paths are long: what is to be typed is not broken
+    if max(map(len, lines)) > _WIDTH:  # long paths: keep commands on one line
         lines = [f"  {step}" for step, _ in steps]
     return ["Next:", *lines]
 

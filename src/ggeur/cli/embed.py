@@ -1,4 +1,4 @@
-"""`ggeur embed`: images, from a dataset or a folder, to an embedding table."""
+"""`ggeur embed`: turn a dataset or an image folder into an embedding table."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,41 +17,38 @@ Colours = tuple[float, float, float]  # red, green, blue
 
 
 def embed(
-    source: Annotated[
-        str, typer.Argument(help="A dataset's name, a folder <domain>/<class>/* or <class>/*, or unsorted pictures.")
-    ],
+    source: Annotated[str, typer.Argument(help="Dataset name, or image folder: <domain>/<class>/* or flat.")],
     out: Annotated[Path, typer.Option("--out", help="Embedding table to write (.npz).")],
     encoder: Annotated[str, typer.Option(help="builtin, onnx:PATH, a Hugging Face model, or pixels:SIZE.")] = CLIP,
     data: Data = None,
     share: Annotated[
-        float | None, typer.Option(help="Share of each domain's training images to take; default: the paper's.")
+        float | None, typer.Option(help="Share of training images per domain; default: the paper's.")
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Images per call of the encoder.")] = 64,
     skip_unreadable: Annotated[
-        bool, typer.Option("--skip-unreadable", help="Leave unreadable images out, and list them.")
+        bool, typer.Option("--skip-unreadable", help="Skip and list unreadable images.")
     ] = False,
     prompt: Annotated[
         list[str] | None,
-        typer.Option(help="Template of your own for class names, with {}; may be repeated. They make the set 'own'."),
+        typer.Option(help="Custom template with {} for class names; repeatable."),
     ] = None,
     prompts: Annotated[
         list[str] | None,
         typer.Option(
-            help="Class names in the prompts single, fedclip, bare, clip18, clip80, or of a file with a template on "
-            "each line; may be repeated. Default: the first three."
+            help="single, fedclip, bare, clip18, clip80 or file; repeatable.", show_default="single, fedclip, bare"
         ),
     ] = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Scale embeddings to unit length.")] = False,
-    size: Annotated[int | None, typer.Option(help="ONNX: side of the square that the model takes, in pixels.")] = None,
+    size: Annotated[int | None, typer.Option(help="ONNX: side of the square input, in pixels.")] = None,
     resize: Annotated[str | None, typer.Option(help="ONNX: shorter-side (and centre crop), or squeeze.")] = None,
     interpolation: Annotated[str | None, typer.Option(help="ONNX: nearest, bilinear, bicubic or lanczos.")] = None,
-    mean: Annotated[Colours | None, typer.Option(help="ONNX: mean of red, green, blue; default: ImageNet's.")] = None,
+    mean: Annotated[Colours | None, typer.Option(help="ONNX: mean of R, G, B; default: ImageNet's.")] = None,
     std: Annotated[Colours | None, typer.Option(help="ONNX: standard deviation; default: ImageNet's.")] = None,
     quiet: Quiet = False,
     json_lines: JsonLines = False,
 ) -> None:
-    """Turn images into an embedding table: in batches, cached, and going on where it stopped."""
-    check_out_file(out, ".npz")  # better now than after hours of work
+    """Embed images in batches into a table, with a cache from which a second call resumes."""
+    check_out_file(out, ".npz")  # before hours of work
     sets = _prompts(prompts, prompt)
     from ggeur.data.datasets import load
     from ggeur.data.readers import is_unlabelled
@@ -65,7 +62,7 @@ def embed(
         if images is None:
             if sets:
                 raise GgeurError(
-                    f"No folders sort the pictures of {source} by class: there is no name for a prompt.",
+                    f"The pictures of {source} are not in class folders, so prompts have no class names.",
                     code="class-names-missing",
                 )
             _embed_unlabelled(Path(source), tower, out, batch, skip_unreadable)
@@ -91,7 +88,7 @@ def embed(
 
 
 def _embed_unlabelled(source: Path, tower: "Encoder", out: Path, batch: int, skip_unreadable: bool) -> None:
-    """Pictures that no folder gives a class: a table of them can be labelled, and not learnt from."""
+    """Embed pictures without class folders into a table that can be predicted but not trained on."""
     from ggeur.data.readers import unlabelled
     from ggeur.data.samples import Samples
     from ggeur.encode.cache import EmbeddingCache
@@ -99,17 +96,17 @@ def _embed_unlabelled(source: Path, tower: "Encoder", out: Path, batch: int, ski
     from ggeur.encode.job import encode_items
 
     items = unlabelled(source)
-    say(f"{len(items):,} pictures, which no folders sort by class; {tower.name} gives {tower.dimension} dimensions")
+    say(f"{len(items):,} pictures without class folders; {tower.name} gives {tower.dimension} dimensions")
     with embedding_bar(len(items)) as on_batch:
         store = EmbeddingCache(tower)
         found = encode_items(items, tower, store, batch=batch, skip_unreadable=skip_unreadable, on_batch=on_batch)
     Samples(found.x, tuple(items[i].where for i in found.samples.tolist()), meta=about(tower)).save(out)
     skipped = tell_skipped(found.unreadable)
-    say(f"{len(found.x):,} embeddings to be labelled with `ggeur predict` are in {out}{skipped}")
+    say(f"{len(found.x):,} embeddings for `ggeur predict` are in {out}{skipped}")
 
 
 def _prompts(names: list[str] | None, templates: list[str] | None) -> "dict[str, Prompts] | None":
-    """The sets of text that are asked for, if any are; with templates of one's own alone, those and no others."""
+    """Return the requested prompt sets; None where neither names nor templates are given."""
     from ggeur.encode.prompts import prompt_sets
 
     return prompt_sets(names or (), templates or ()) if names or templates else None

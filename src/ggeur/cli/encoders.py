@@ -1,4 +1,4 @@
-"""`ggeur encoders`: what turns images into embeddings."""
+"""`ggeur encoders`: list the image encoders."""
 
 from rich.markup import escape
 from rich.table import Column, Table

@@ -1,4 +1,4 @@
-"""`ggeur export`: a model for other programs, or for other people."""
+"""`ggeur export`: write a model as ONNX, torch or a hub folder, or copy it without statistics."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,28 +14,26 @@ from ggeur.core.errors import GgeurError
 def export(
     model: Annotated[Path, typer.Argument(help="Model folder, run folder, or an exported model.")],
     onnx: Annotated[
-        Path | None, typer.Option("--onnx", help="ONNX file to write: the head, or with --encoder both in one graph.")
+        Path | None, typer.Option("--onnx", help="ONNX file to write: the head, or with --encoder both.")
     ] = None,
     torch: Annotated[
-        Path | None, typer.Option("--torch", help="Folder to write: safetensors and a torch module that reads them.")
+        Path | None, typer.Option("--torch", help="Folder to write: safetensors and a torch module.")
     ] = None,
-    hub: Annotated[
-        Path | None, typer.Option("--hub", help="Folder to write as the Hugging Face hub wants it, with a card.")
-    ] = None,
+    hub: Annotated[Path | None, typer.Option("--hub", help="Folder to write in the Hugging Face hub's layout.")] = None,
     without_statistics: Annotated[
-        bool, typer.Option("--without-statistics", help="Copy the model folder without the statistics of its sites.")
+        bool, typer.Option("--without-statistics", help="Copy the model folder without its sites' statistics.")
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder of that copy; default: MODEL-without-statistics in the working folder."),
+        typer.Option("--out", help="Folder of the copy; default: MODEL-without-statistics."),
     ] = None,
     encoder: Annotated[
-        str | None, typer.Option("--encoder", help="With --onnx: the model's encoder, onnx:PATH, for one graph.")
+        str | None, typer.Option("--encoder", help="With --onnx: the encoder (onnx:PATH) to include.")
     ] = None,
     trial: Trial = "last",
     own: MethodHead = False,
 ) -> None:
-    """Write a model for other programs, or a copy to hand on; all give the probabilities that `ggeur predict` gives."""
+    """Export a model; every format gives the same probabilities as `ggeur predict`."""
     if not (onnx or torch or hub or without_statistics):
         raise GgeurError(
             "Say what to export: --onnx FILE, --torch FOLDER, --hub FOLDER or --without-statistics.",

@@ -1,4 +1,4 @@
-"""`ggeur fit`: one model from several sites, without an experiment file."""
+"""`ggeur fit`: compute a one-shot classifier from several sites, without an experiment file."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,34 +19,28 @@ if TYPE_CHECKING:
 
 
 def fit(
-    out: Annotated[Path, typer.Option("--out", help="Model folder to write; it must not exist or be empty.")],
+    out: Annotated[Path, typer.Option("--out", help="Model folder to write; new or empty.")],
     sites: Annotated[
         list[Path] | None,
-        typer.Argument(help="Sites: tables (.npz) or folders of pictures, <class>/* or <domain>/<class>/*."),
+        typer.Argument(help="Sites: tables (.npz) or image folders with <class>/*."),
     ] = None,
     encoder: PictureEncoder = None,
-    method: Annotated[
-        str, typer.Option(help="A one-shot classifier (`ggeur methods`), or auto, which chooses one.")
-    ] = "auto",
-    covariance: Annotated[
-        str, typer.Option(help="Second moments that sites send: per-class, or pooled, one matrix for all classes.")
-    ] = "per-class",
-    min_count: Annotated[
-        int, typer.Option(min=0, help="Samples of a class that a site must have to share them; 10 is recommended.")
-    ] = 0,
+    method: Annotated[str, typer.Option(help="Solver (see `ggeur methods`); auto selects one.")] = "auto",
+    covariance: Annotated[str, typer.Option(help="Covariance that sites send: per-class or pooled.")] = "per-class",
+    min_count: Annotated[int, typer.Option(min=0, help="Smallest group a site shares; 10 is recommended.")] = 0,
     no_calibrate: Annotated[
         bool,
-        typer.Option("--no-calibrate", help="Do not fit a temperature for the probabilities, by samples left out."),
+        typer.Option("--no-calibrate", help="Skip the temperature calibration."),
     ] = False,
     contributions: Annotated[
-        bool, typer.Option("--contributions", help="Estimate what each site adds, by a classifier without it.")
+        bool, typer.Option("--contributions", help="Estimate the contribution of each site.")
     ] = False,
     quiet: Quiet = False,
     json_lines: JsonLines = False,
 ) -> None:
-    """Solve one head for several sites from sums that each sends once; samples marked as test are left out and scored.
+    """Compute a one-shot classifier from statistics that each site sends once, and score it on the test samples.
 
-    The folder gets a page to read, report.html.
+    The model folder also gets a report, report.html.
     """
     from ggeur.experiment.fit import fit as fit_sites
     from ggeur.report.model_page import write_model_page
@@ -66,13 +60,13 @@ def fit(
         )
     with notes():
         _report(found)
-        page = write_model_page(out, own=True)  # a method of the user's own has just been imported
+        page = write_model_page(out, own=True)  # a custom method has just been imported
     say(f"The model is in {out}, what it is in {out / 'card.md'}, a page about it is {page}", soft_wrap=True)
 
 
 @contextmanager
 def _following_pictures() -> Iterator["OnPictures"]:
-    """Each folder that is embedded followed, one after the other."""
+    """Show the progress of each image folder, one after the other."""
     with ExitStack() as stack:
         follow: dict[str, Follow] = {}
 
@@ -87,10 +81,10 @@ def _following_pictures() -> Iterator["OnPictures"]:
 
 
 def _report(found: "OneShotClassifier") -> None:
-    """Who took part, what was solved and how well it does."""
+    """Print the sites, the solver and the accuracy."""
     samples = ", ".join(f"{s.name} ({s.samples:,} samples)" for s in found.sums_)
     say(f"{len(found.classes_)} classes, {found.n_features_in_} dimensions; sites: {samples}")
-    say(found.solution_.why or f"Solved {found.solution_.method}.")
+    say(found.solution_.why or f"Selected {found.solution_.method}.")
     for name, value in found.metrics_.get("domains", {}).items():
         say(f"{value:7.2f} % right on the test samples of {name}")
     if found.calibration_:
@@ -102,7 +96,7 @@ def _report(found: "OneShotClassifier") -> None:
 
 
 def _trust(said: "Mapping[str, Any]") -> str:
-    """How far probabilities can be trusted, in a line."""
+    """Return the calibration error as one sentence."""
     samples = said.get("test", said["validation"])
     where = "test samples" if "test" in said else "samples left out"
     return (

@@ -1,4 +1,4 @@
-"""How far a job is: a bar on a terminal, a line now and then elsewhere, an event for programs, nothing where quiet."""
+"""Progress of a job: a bar on a terminal, a line every half minute elsewhere, JSON events, or nothing with --quiet."""
 
 import time
 from collections import deque
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
 _FIRST, _EVERY = 10.0, 30.0  # seconds until the first line, and between two
-_SURE = 0.05  # share of a job, or seconds until the first line, after which its pace says how long it will take
-_RECENT, _AT_ONCE = 120.0, 1.0  # seconds whose pace counts, and within which what comes is one step
+_SURE = 0.05  # share of a job after which its rate predicts the remaining time (or _FIRST seconds)
+_RECENT, _AT_ONCE = 120.0, 1.0  # window of the rate, and steps closer together count as one, in seconds
 
 
 class Follow(Protocol):
-    """What a job calls to say how far it is."""
+    """The callback by which a job reports progress."""
 
     def __call__(self, done: int, total: int | None = None, words: str = "", computed: int | None = None) -> None:
-        """`done` of the `total`, which may become known late; `words` are of the newest, `computed` are not cached."""
+        """Report `done` of `total` (which may come late), the newest item in `words`, and how many were not cached."""
 
 
 @contextmanager
 def following(
     what: str, unit: str, total: int | None, done: int = 0, *columns: "ProgressColumn", begin: bool = True
 ) -> Iterator[Follow]:
-    """A job called `what`, of `total` things called `unit`, of which so many were `done` before.
+    """Show the progress of the job `what`: `total` items called `unit`, of which `done` were finished before.
 
-    A bar has `columns` of its own. With `begin` false it appears only once the job has taken a second.
+    `columns` are added to the bar. With `begin` false it appears only after one second.
     """
     pace = _Pace(what, unit, total, done)
     if voice() is Voice.EVENTS:
@@ -76,7 +76,7 @@ def following(
 
 
 class _Pace:
-    """Where a job is, and how long it will take at the pace it has: rounds of one row may be slower than of another."""
+    """Progress and remaining time of a job, from the recent rate: rounds of methods differ in speed."""
 
     def __init__(self, what: str, unit: str, total: int | None, done: int) -> None:
         self.what, self.unit, self.total, self.done = what, unit, total, done
@@ -88,7 +88,7 @@ class _Pace:
         self.total = self.total if total is None else total
         self._computed = done - self._before if computed is None else computed
         now = time.monotonic()
-        # Cells that train side by side end their rounds together: the pace is from the first of them to the next first.
+        # Trials that train side by side end their rounds together, so the rate is from first to first.
         if now - self._marks[-1][0] >= _AT_ONCE:
             self._marks.append((now, self._computed))
         while len(self._marks) > 2 and self._marks[1][0] <= now - _RECENT:
@@ -100,7 +100,7 @@ class _Pace:
 
     @property
     def rate(self) -> float | None:
-        """Things a second that were computed of late; those from a cache would flatter it."""
+        """Return the items computed per second of late, without those from the cache."""
         (then, few), (now, many) = self._marks[0], self._marks[-1]
         if many > few:
             return (many - few) / (now - then)
@@ -108,21 +108,21 @@ class _Pace:
 
     @property
     def left(self) -> float | None:
-        """Seconds, if all that is left must be computed; unknown while what compiles and warms up is all there was."""
+        """Return the remaining seconds if nothing more is cached; None while the job compiles and warms up."""
         if self.rate is None or self.total is None:
             return None
         early = self.done - self._before < _SURE * (self.total - self._before) and self.seconds < _FIRST
         return None if early else max(self.total - self.done, 0) / self.rate
 
     def facts(self) -> dict[str, object]:
-        """As an event."""
+        """Return the fields of a progress event."""
         rounded = {"rate": self.rate, "seconds": self.seconds, "left": self.left}
         return {"what": self.what, "unit": self.unit, "done": self.done, "total": self.total} | {
             name: None if value is None else round(value, 3) for name, value in rounded.items()
         }
 
     def line(self) -> str:
-        """As a line: "embedding: 640 of 2,533 images, 21 a second, 1.5 min left", with the newest if it fits."""
+        """Return a line as "embedding: 640 of 2,533 images, 21 a second, 1.5 min left", with the newest item."""
         from ggeur.experiment.plan import human_seconds
 
         of = "" if self.total is None else f" of {self.total:,}"
@@ -133,7 +133,7 @@ class _Pace:
         return next((form for form in forms if len(form) <= console.width), forms[-1])
 
     def last_line(self) -> str:
-        """When it has ended."""
+        """Return the line for a finished job."""
         from ggeur.experiment.plan import human_seconds
 
         cached = ", from the cache" if not self._computed and self.done > self._before else ""

@@ -1,4 +1,4 @@
-"""`ggeur forget`: a solved model as if a site had never been in it."""
+"""`ggeur forget`: remove a site from a one-shot classifier (exact unlearning)."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,16 +11,16 @@ from ggeur.cli.screen import notes, say
 
 def forget(
     model: FittedModel,
-    site: Annotated[str, typer.Argument(help="The site that leaves, by name.")],
+    site: Annotated[str, typer.Argument(help="Name of the site to remove.")],
     remaining: Annotated[
         list[Path] | None,
-        typer.Argument(help="Tables of all sites that remain, to choose and calibrate again."),
+        typer.Argument(help="Tables of all remaining sites, to recalibrate."),
     ] = None,
     encoder: PictureEncoder = None,
     choose_again: ChooseAgain = False,
     own: OwnMethod = False,
 ) -> None:
-    """Take a site out of a solved model: the head is then, to the bit, one that never saw it; and write a receipt."""
+    """Remove a site and write a receipt; the result is bit-identical to a model fitted without the site."""
     from ggeur.experiment.joining import forget_site
     from ggeur.report.model_page import write_model_page
 

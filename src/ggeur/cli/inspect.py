@@ -1,4 +1,4 @@
-"""`ggeur inspect`: what a table holds, in numbers and figures."""
+"""`ggeur inspect`: describe an embedding table in numbers and figures."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,21 +22,17 @@ def inspect(
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the figures; default: numbers only.")] = None,
     kind: Annotated[
         str | None,
-        typer.Option(
-            help="Partition to draw: dirichlet, domain or label-and-domain. Default: by the number of domains."
-        ),
+        typer.Option(help="Partition: dirichlet, domain or label-and-domain.", show_default="by the domains"),
     ] = None,
     clients: Annotated[int, typer.Option(min=1, help="Clients of a dirichlet partition.")] = 10,
-    beta: Annotated[
-        list[float] | None, typer.Option(help="Skew; may be repeated. Default: the six of the paper's Figure 9.")
-    ] = None,
+    beta: Annotated[list[float] | None, typer.Option(help="Label skew; repeatable. Default: as in Figure 9.")] = None,
     client: Annotated[
-        int | None, typer.Option(min=0, help="Client to look at, under the first beta; default: the largest.")
+        int | None, typer.Option(min=0, help="Client to show (first beta); default: the largest.")
     ] = None,
-    class_: Annotated[list[str] | None, typer.Option("--class", help="Class to look at; may be repeated.")] = None,
+    class_: Annotated[list[str] | None, typer.Option("--class", help="Class to show; repeatable.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of split, partition and draws.")] = 0,
 ) -> None:
-    """Show what a table holds: counts, norms, spectra, similarity across domains, and the paper's figures."""
+    """Show a table's counts, norms, spectra, similarity across domains, and the paper's figures."""
     from ggeur.data.table import EmbeddingTable
     from ggeur.report import inspection
     from ggeur.report.table_figures import draw, partitions
@@ -50,7 +46,7 @@ def inspect(
     if not len(held):
         raise GgeurError(f"{table} holds no samples, so there is nothing to inspect.", code="table-empty")
     inspection.check_classes(held, class_ or [])
-    points = partitions(held, kind, clients, beta, seed)  # a mistake in them is told before anything is shown
+    points = partitions(held, kind, clients, beta, seed)  # reject wrong values before anything is shown
     _say_what_it_is(held, table)
     console.print(_counts(held))
     values, names = inspection.spectra(held)
@@ -75,7 +71,7 @@ def _say_what_it_is(table: "EmbeddingTable", path: Path) -> None:
 
 
 def _counts(table: "EmbeddingTable") -> Table:
-    """Samples of each class in each domain, and below them the domains' sums and the lengths of their embeddings."""
+    """Return a table of samples per class and domain, with the domains' totals and embedding norms below."""
     from ggeur.report import inspection
 
     count = inspection.counts(table)
@@ -94,9 +90,9 @@ def _shapes(values: "Float", names: Sequence[str]) -> Table:
 
     headings = ("variance", "largest", "second", "third", "directions with 90 %")
     shown = titled_table("spectrum of each class", "class", *(Column(h, justify="right") for h in headings))
-    for name, own, enough in zip(names, values, inspection.directions(values, 0.9), strict=True):
-        leading = [*own[:3], float("nan"), float("nan")][:3]
-        shown.add_row(escape(name), f"{own.sum():.3g}", *(f"{v:.3g}" for v in leading), str(enough))
+    for name, spectrum, enough in zip(names, values, inspection.directions(values, 0.9), strict=True):
+        leading = [*spectrum[:3], float("nan"), float("nan")][:3]
+        shown.add_row(escape(name), f"{spectrum.sum():.3g}", *(f"{v:.3g}" for v in leading), str(enough))
     return shown
 
 

@@ -1,4 +1,4 @@
-"""`ggeur methods`: the federated methods there are."""
+"""`ggeur methods`: list the federated methods."""
 
 import ast
 from importlib.util import find_spec
@@ -13,7 +13,7 @@ _BOUNDS = ("FedAvg of each client alone; accuracies averaged.", "FedAvg with all
 
 
 class About(NamedTuple):
-    """What a method's file says of it."""
+    """The description of a method in its source file."""
 
     summary: str
     parameters: dict[str, str]  # name and default, as they are written
@@ -31,11 +31,11 @@ def methods() -> None:
     for name, summary in zip(names(Reference), _BOUNDS, strict=True):
         table.add_row(name, f"Bound: {summary}", "")
     console.print(table)
-    say('Your own: [train] method = "package.module:name".')
+    say('Custom methods: [train] method = "package.module:name".')
 
 
 def read_about(name: str) -> About:
-    """Return what the file of the method `name` says; it is parsed and not imported, as its import would load JAX."""
+    """Return the description of the method `name`, parsed from its file, since an import would load JAX."""
     from ggeur.methods import SHARED, place_of
 
     module, function = place_of(name)

@@ -1,4 +1,4 @@
-"""A model as commands open it: by its folder or, of a run, by its trial, and saying which it is."""
+"""Open a model for a command, by its folder or by a trial of a run, and print which it is."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 class OpenedModel(NamedTuple):
-    """A model, and the folder that it lies in."""
+    """A model and its folder."""
 
     model: "Model"
     folder: Path
 
 
 def open_model(path: Path, trial: str, own: bool) -> OpenedModel:
-    """The model at `path`, that of the `trial` where it is a run's; `own` allows a head that is a user's own."""
+    """Open the model at `path`, or that of the `trial` of a run; `own` allows a custom head."""
     from ggeur.runs.model import Model
     from ggeur.runs.places import model_folder
 

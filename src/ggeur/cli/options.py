@@ -12,55 +12,43 @@ from ggeur.core.errors import GgeurError
 CLIP = "openai/clip-vit-base-patch16"  # the default encoder's name, where importing it would slow `--help` down
 
 ExperimentFile = Annotated[
-    Path | None, typer.Argument(help="Experiment file (TOML); may be left out with --resume.", show_default=False)
+    Path | None, typer.Argument(help="Experiment file (TOML); optional with --resume.", show_default=False)
 ]
-Out = Annotated[Path | None, typer.Option("--out", help="Run folder to write; it must not exist or be empty.")]
-Resume = Annotated[Path | None, typer.Option("--resume", help="Run folder to go on in.")]
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", help="Override a value: section.key=value; may be repeated.")
-]
-Data = Annotated[Path | None, typer.Option("--data", help="Folder with datasets' own files; default: $GGEUR_DATA.")]
-Seeds = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        help="Repetitions: of heads, batches and noise, and of split and partition where the table leaves them open.",
-    ),
-]
+Out = Annotated[Path | None, typer.Option("--out", help="Run folder to write; new or empty.")]
+Resume = Annotated[Path | None, typer.Option("--resume", help="Run folder to resume.")]
+Overrides = Annotated[list[str] | None, typer.Option("--set", help="Override a value: section.key=value; repeatable.")]
+Data = Annotated[Path | None, typer.Option("--data", help="Folder with the datasets' files; default: $GGEUR_DATA.")]
+Seeds = Annotated[int, typer.Option(min=1, help="Number of random seeds.")]
 PictureEncoder = Annotated[
-    str | None, typer.Option("--encoder", help="What embeds pictures: builtin, onnx:PATH, or a Hugging Face model.")
+    str | None, typer.Option("--encoder", help="Encoder: builtin, onnx:PATH or a Hugging Face model.")
 ]
 FittedModel = Annotated[Path, typer.Argument(help="Model folder that `ggeur fit` wrote.")]
 ChooseAgain = Annotated[
-    bool, typer.Option("--choose-again", help="Choose the constants anew, by the rows of all sites, which are named.")
+    bool, typer.Option("--choose-again", help="Select hyperparameters again, on all sites' tables.")
 ]
-OwnMethod = Annotated[
-    bool, typer.Option("--custom", help="The model's method is your own, and its module may be imported.")
-]
-MethodHead = Annotated[
-    bool, typer.Option("--custom", help="The model's head is your own, and its module may be imported.")
-]
-Trial = Annotated[str, typer.Option("--trial", help="Of a run folder: a trial's number, an arm's name, or last.")]
+OwnMethod = Annotated[bool, typer.Option("--custom", help="Allow the import of the model's custom method.")]
+MethodHead = Annotated[bool, typer.Option("--custom", help="Allow the import of the model's custom head.")]
+Trial = Annotated[str, typer.Option("--trial", help="Run folder: a trial's number, an arm's name, or last.")]
 
 
 def _speak(form: Voice) -> Callable[[bool], bool]:
-    def chosen(wanted: bool) -> bool:
-        if wanted:
+    def chosen(requested: bool) -> bool:
+        if requested:
             speak(form)
-        return wanted
+        return requested
 
     return chosen
 
 
 Quiet = Annotated[
-    bool, typer.Option("--quiet", callback=_speak(Voice.QUIET), help="Print nothing but errors, on the error stream.")
+    bool, typer.Option("--quiet", callback=_speak(Voice.QUIET), help="Print nothing but errors, on stderr.")
 ]
 JsonLines = Annotated[
     bool,
     typer.Option(
         "--json-lines",
         callback=_speak(Voice.EVENTS),
-        help="For programs: print a JSON object a line (rounds, progress, notes, rows) and nothing else.",
+        help="Print one JSON object per line and nothing else.",
     ),
 ]
 
@@ -73,7 +61,7 @@ _KEPT_IN = ("model.json", "metrics.jsonl")
 
 
 def check_out_file(out: Path, suffix: str = "") -> None:
-    """Refuse an --out that cannot be a file, or not one of this `suffix`, or that a model or a run is read from."""
+    """Refuse an --out that is a folder, has another suffix than `suffix`, or is a file of a model or a run."""
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise GgeurError(f"Cannot write {out}: name a file in a folder that exists.", code="output-folder-missing")
     if suffix and out.suffix != suffix:

@@ -1,4 +1,4 @@
-"""`ggeur plan`: the cost of a federation of any size, on paper."""
+"""`ggeur plan`: estimate the cost of a federation of any size."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -15,11 +15,11 @@ def plan(
     ] = None,
     classes: Annotated[int, typer.Option(min=1, help="Number of classes.")] = 10,
     dim: Annotated[int, typer.Option(min=1, help="Dimensions of the embeddings.")] = 512,
-    client_mbit: Annotated[float, typer.Option(help="A client's link, in Mbit/s.")] = 20.0,
-    server_mbit: Annotated[float, typer.Option(help="A server's or aggregator's link, in Mbit/s.")] = 1000.0,
-    patience: Annotated[float, typer.Option(help="Seconds that one node may take in messages.")] = 600.0,
+    client_mbit: Annotated[float, typer.Option(help="Bandwidth of a client, in Mbit/s.")] = 20.0,
+    server_mbit: Annotated[float, typer.Option(help="Bandwidth of a server or aggregator, in Mbit/s.")] = 1000.0,
+    patience: Annotated[float, typer.Option(help="Longest time to receive at one node, in seconds.")] = 600.0,
 ) -> None:
-    """Print what a federation of any size costs: bytes, memory, work and time."""
+    """Estimate the bytes, memory, operations and time of a federation of any size."""
     from ggeur.experiment.plan import COVARIANCES, human_bytes, human_seconds
     from ggeur.experiment.plan import plan as plan_of
 
@@ -36,7 +36,7 @@ def plan(
     for n in sizes:
         for kind in COVARIANCES:
             p = plan_of(kind, n, classes, dim, client_mbit=client_mbit, server_mbit=server_mbit, patience=patience)
-            trials = [
+            line = [
                 f"{n:,}" if kind == COVARIANCES[0] else "",
                 kind,
                 human_bytes(p.up),
@@ -46,8 +46,8 @@ def plan(
                 "1 server" if p.levels == 1 else f"{p.levels} x {p.fan:,}",
                 human_seconds(p.tree_seconds),
             ]
-            table.add_row(*trials, end_section=kind == COVARIANCES[-1])
-            rows.append(trials)
+            table.add_row(*line, end_section=kind == COVARIANCES[-1])
+            rows.append(line)
     if console.measure(table, options=console.options.update(max_width=1000)).maximum > console.width:
         console.print(str(table.title), highlight=False)
         for one in _upright(rows, headings):
@@ -64,7 +64,7 @@ def plan(
 
 
 def _upright(rows: list[list[str]], headings: tuple[str, ...]) -> Iterator[Table]:
-    """For a narrow terminal: a table for each number of clients, the kinds of statistics side by side."""
+    """Yield a table per number of clients, for a narrow terminal, with the kinds of statistics side by side."""
     starts = [i for i, trials in enumerate(rows) if trials[0]]
     for first, last in zip(starts, [*starts[1:], len(rows)], strict=True):
         kinds = rows[first:last]

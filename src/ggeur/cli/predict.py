@@ -1,4 +1,4 @@
-"""`ggeur predict`: what a model says of photographs, a folder of them, or a table."""
+"""`ggeur predict`: classify images or the samples of a table."""
 
 import csv
 import io
@@ -22,26 +22,18 @@ _UNKNOWN = "I do not know"
 
 def predict(
     model: Annotated[Path, typer.Argument(help="Model folder, run folder, or an exported model.")],
-    given: Annotated[
-        Path, typer.Argument(help="A picture, a folder of pictures, or a table (.npz) made with the model's encoder.")
-    ],
-    out: Annotated[
-        Path | None, typer.Option("--out", help="File to write, .csv or .json; default: print a summary.")
-    ] = None,
-    top: Annotated[int, typer.Option(min=1, help="How many classes to name for each, the likeliest first.")] = 1,
-    reject: Annotated[
-        float, typer.Option(min=0, max=1, help="Least probability of an answer; below it: I do not know.")
-    ] = 0.0,
+    given: Annotated[Path, typer.Argument(help="Image, image folder, or embedding table (.npz).")],
+    out: Annotated[Path | None, typer.Option("--out", help="File to write (.csv, .json); default: a summary.")] = None,
+    top: Annotated[int, typer.Option(min=1, help="Number of classes to name per sample.")] = 1,
+    reject: Annotated[float, typer.Option(min=0, max=1, help="Least probability of an answer.")] = 0.0,
     encoder: PictureEncoder = None,
     skip_unreadable: Annotated[
-        bool, typer.Option("--skip-unreadable", help="Leave unreadable pictures out, and list them.")
+        bool, typer.Option("--skip-unreadable", help="Skip and list unreadable images.")
     ] = False,
     trial: Trial = "last",
     own: MethodHead = False,
 ) -> None:
-    """Classify photographs, or samples of a table, with a trained head; pictures are embedded by the model's
-    encoder.
-    """
+    """Classify images, embedded by the model's encoder, or the samples of a table."""
     if out is not None and out.suffix not in (".csv", ".json"):
         raise GgeurError(f"Cannot write {out}: --out must end in .csv or .json.", code="output-file-suffix")
     if out is not None:
@@ -111,7 +103,7 @@ def _count(found: "Answers") -> None:
 
 
 def _compare(found: "Answers") -> None:
-    """With the labels that samples brought, or the folders that pictures lie in."""
+    """Print the agreement with the samples' labels, or with the names of the pictures' folders."""
     if not found.truth or not set(found.truth) <= set(found.class_names):
         return
     said = [(label, true) for label, true in zip(found.labels, found.truth, strict=True) if label is not None]

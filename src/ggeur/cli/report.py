@@ -1,4 +1,4 @@
-"""`ggeur report`: runs, or a model, as one page to read."""
+"""`ggeur report`: write a report on runs or on a model."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,20 +11,16 @@ from ggeur.core.errors import GgeurError
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, or one model folder that `ggeur fit` wrote.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Page to write; default: report.html, a model's in its folder.")
-    ] = None,
-    latex: Annotated[
-        bool, typer.Option("--latex", help="Also write the tables for a paper, as .tex beside it.")
-    ] = False,
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or one model folder of `ggeur fit`.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Page to write; default: report.html.")] = None,
+    latex: Annotated[bool, typer.Option("--latex", help="Also write the tables as LaTeX (.tex).")] = False,
     contributions: Annotated[
         bool,
-        typer.Option("--contributions", help="Estimate what each site adds to the best one-shot classifier."),
+        typer.Option("--contributions", help="Estimate the contribution of each site."),
     ] = False,
     own: OwnMethod = False,
 ) -> None:
-    """Write one self-contained page about finished runs: tables, figures, costs, settings; or about a fitted model."""
+    """Write one self-contained page about finished runs or a model: tables, figures, costs, settings."""
     if out is not None:
         check_out_file(out)
     from ggeur.report.model_folder import is_model

@@ -1,4 +1,4 @@
-"""`ggeur reproduce`: a table of the paper, measured beside what was published."""
+"""`ggeur reproduce`: run a table of the paper and compare it with the published numbers."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,50 +23,44 @@ if TYPE_CHECKING:
     from ggeur.report.tables import Comparison, Number
     from ggeur.settings.grid import Experiment
 
-_WIDTH = 64  # letters for figures in a narrow terminal, beside which a row's name still fits
+_WIDTH = 64  # characters for numbers in a narrow terminal, beside a row's name
 
 
 def reproduce(
     table: Annotated[
         str | None,
-        typer.Argument(help="Table of the paper: table1 to table7, table10, table11, or standin7.", show_default=False),
+        typer.Argument(help="table1 to table7, table10, table11 or standin7.", show_default=False),
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Say which tables can run here, and stop.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the tables that can run here.")] = False,
     tables: Annotated[
         list[Path] | None,
-        typer.Option("--table", help="Embedding table (.npz) to use; may be repeated. Default: embed the dataset."),
+        typer.Option("--table", help="Embedding table (.npz); repeatable. Default: embed."),
     ] = None,
     data: Data = None,
-    rows: Annotated[
-        list[str] | None, typer.Option(help="Rows to run, as in 'FedAvg*'; may be repeated. Default: all.")
-    ] = None,
+    rows: Annotated[list[str] | None, typer.Option(help="Rows to run, as in 'FedAvg*'; repeatable.")] = None,
     seeds: Seeds = 3,
     rounds: Annotated[int | None, typer.Option(min=1, help="Rounds; default: the paper's.", show_default=False)] = None,
     protocol: Annotated[
         str,
-        typer.Option(help="paper (as written), released (as scripted), sound (ours) or tuned (numbers chosen fairly)."),
+        typer.Option(help="paper, released (its scripts), sound (ours) or tuned."),
     ] = "paper",
     only_changed: Annotated[
-        bool, typer.Option("--only-changed", help="Protocol tuned: leave out rows whose numbers stay the paper's.")
+        bool, typer.Option("--only-changed", help="Protocol tuned: run only rows that tuning changed.")
     ] = False,
     set_: Overrides = None,
-    encoder: Annotated[str, typer.Option(help="Encoder, where the dataset has to be embedded.")] = CLIP,
-    out: Annotated[Path | None, typer.Option("--out", help="Run folder; an unfinished one is gone on with.")] = None,
-    pixels: Annotated[
-        int | None, typer.Option(min=16, help="Rows (images): pixels a side; default: the benchmark's.")
-    ] = None,
-    network: Annotated[
-        str | None, typer.Option(help="Rows (images): simplecnn, resnet10, resnet18 or resnet34; default: the table's.")
-    ] = None,
+    encoder: Annotated[str, typer.Option(help="Encoder to embed the dataset with.")] = CLIP,
+    out: Annotated[Path | None, typer.Option("--out", help="Run folder; an unfinished one is resumed.")] = None,
+    pixels: Annotated[int | None, typer.Option(min=16, help="Image rows: pixels per side.")] = None,
+    network: Annotated[str | None, typer.Option(help="Image rows: simplecnn, resnet10, resnet18, resnet34.")] = None,
     quiet: Quiet = False,
     json_lines: JsonLines = False,
 ) -> None:
-    """Reproduce a table of the paper: measured beside published, with a report."""
+    """Reproduce a table of the paper and compare it with the published numbers, in a report."""
     if list_ or table is None:
         return _list(data)
     if only_changed and protocol != "tuned":
         raise GgeurError(
-            f"--only-changed is for --protocol tuned; under {protocol} no row has numbers of its own.",
+            f"--only-changed is for --protocol tuned; {protocol} tunes no hyperparameters.",
             code="option-conflict-protocol",
         )
     from ggeur.data.image_table import is_image_table
@@ -126,7 +120,7 @@ def _tuned(
     asked: "Mapping[str, Any]",
     only_changed: bool,
 ) -> "tuple[Experiment, Reproduction]":
-    """The experiment of a `table` whose numbers have been chosen, which is run first, into a folder beside `folder`."""
+    """Return the experiment of a `table` with tuned hyperparameters; their search runs first, beside `folder`."""
     from ggeur.paper.tuning import UNCHANGED, choose_hyperparameters, prepare_choice, prepare_tuned
 
     before = folder.with_name(f"{folder.name}.choosing")
@@ -134,7 +128,7 @@ def _tuned(
     told: list[ChosenNumbers] = []
     if (choosing := prepare_choice(table, sources, asked["rows"], asked["rounds"], asked["changes"])) is not None:
         n = len(choosing.experiment.points)
-        say(f"Choosing numbers for {len(choosing.candidates)} rows: {n} candidates, on training samples left out")
+        say(f"Tuning the hyperparameters of {len(choosing.candidates)} rows: {n} candidates, on a validation split")
         begun = (before / "config.toml").exists()
         found = run_with_progress(
             choosing.experiment, before, resume=begun, go_on=f" the same command and --out {folder}; so far:"
@@ -142,13 +136,13 @@ def _tuned(
         taken, told = choose_hyperparameters(choosing, found)
     for row in told:
         part = f"{row.part}: " if len(table.parts) > 1 else ""
-        gain = f", {row.expected - row.expected_printed:+.1f} on what was left out"
+        gain = f", {row.expected - row.expected_printed:+.1f} on the validation split"
         mark("chosen", f"{part}{row.row}: {row.numbers}{'' if row.numbers == UNCHANGED else gain}")
     return prepare_tuned(table, sources, taken, told, only_changed=only_changed, **asked)
 
 
 def _list(data: Path | None) -> None:
-    """Which tables can run with what is on this machine, and what is missing for the others."""
+    """Print which tables can run on this machine, and what is missing for the others."""
     from ggeur.paper.availability import part_states, runnable_rows
     from ggeur.paper.paper_tables import NAMES, STAND_INS, Table
 
@@ -168,14 +162,14 @@ def _list(data: Path | None) -> None:
 
 
 def comparison_screens(table: "Comparison", title: str) -> list[Screen]:
-    """A `table` as wide as a terminal, each part of it under the `title`: measured above printed.
+    """Return a `table` in parts as wide as a terminal, each under the `title`: measured above published.
 
     Mean and deviation over seeds come first, then the paper's figure and the difference from it.
     """
     n = len(table.columns)
     widest = max(7, *(len(word) for heading in table.headings or table.columns for word in heading.split()))
     parts = -(-n // max(1, _WIDTH // (widest + 3)))
-    each = -(-n // parts)  # columns, dealt out evenly
+    each = -(-n // parts)  # columns per part, evenly
     return [_screen(table, range(first, min(first + each, n)), title) for first in range(0, n, each)]
 
 
@@ -186,12 +180,12 @@ def _screen(table: "Comparison", columns: range, title: str) -> Screen:
     for i in columns:
         screen.add_column(escape((table.headings or table.columns)[i]), justify="right", min_width=7, overflow="fold")
     for line in table.lines:
-        trials = [_cell(line.numbers[i], table.leads(line, i)) for i in columns]
-        screen.add_row(escape(line.name), *trials)
+        texts = [_text(line.numbers[i], table.leads(line, i)) for i in columns]
+        screen.add_row(escape(line.name), *texts)
     return screen
 
 
-def _cell(number: "Number", best: bool) -> str:
+def _text(number: "Number", best: bool) -> str:
     if number.mean is None:
         lines = ["-"]
     else:

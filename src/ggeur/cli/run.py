@@ -1,4 +1,4 @@
-"""`ggeur run`: an experiment file, from start to table, or from where it stopped."""
+"""`ggeur run`: run an experiment file, or resume it."""
 
 import shlex
 import time
@@ -24,7 +24,7 @@ def run(
     quiet: Quiet = False,
     json_lines: JsonLines = False,
 ) -> None:
-    """Run an experiment file: every point of its grid, with every seed."""
+    """Run an experiment file: every point of its grid with every seed."""
     asked, folder = experiment_and_folder(experiment, out, resume, set_)
     title = experiment.stem if experiment is not None and resume is None else folder.name
     execute(asked, folder, title=title, resume=resume is not None)
@@ -33,10 +33,10 @@ def run(
 def experiment_and_folder(
     path: Path | None, out: Path | None, resume: Path | None, overrides: list[str] | None, *, real: bool = False
 ) -> tuple["Experiment", Path]:
-    """The experiment that a command line names, and its run folder.
+    """Return the experiment that a command line names, and its run folder.
 
-    `path` is the experiment file, `out` a new run folder, `resume` one to go on in, and `overrides` are of values. The
-    run is over `real` machines, or simulated.
+    `path` is the experiment file, `out` a new run folder, `resume` an earlier one, and `overrides` replace values. The
+    run is on `real` machines, or simulated.
     """
     from ggeur.runs.resuming import check_resumable
     from ggeur.settings.grid import Experiment
@@ -47,19 +47,19 @@ def experiment_and_folder(
         )
     if resume is not None:
         check_resumable(resume, real=real)
-        finished = (resume / "result.json").exists()  # then nothing of the user's own is needed
+        finished = (resume / "result.json").exists()  # then no custom code is needed
         return Experiment.load(path or resume / "config.toml", overrides or [], own=not finished), resume
     if path is None:
         raise GgeurError(
-            "Name an experiment file to run, or a run folder to go on in with --resume.", code="experiment-not-named"
+            "Name an experiment file to run, or a run folder to resume with --resume.", code="experiment-not-named"
         )
     return Experiment.load(path, overrides or []), out or default_folder(path.stem)
 
 
 def execute(experiment: "Experiment", out: Path, title: str, *, resume: bool = False) -> "Result":
-    """Run an `experiment` into the folder `out` with progress, print the table under its `title`, say where all is.
+    """Run an `experiment` into the folder `out` with progress, and print the table under its `title`.
 
-    `resume` goes on in a folder that has been begun.
+    `resume` continues in a folder of an earlier process.
     """
     result = run_with_progress(experiment, out, resume=resume, go_on=": ggeur run --resume")
     show_result(result, title)
@@ -68,7 +68,7 @@ def execute(experiment: "Experiment", out: Path, title: str, *, resume: bool = F
 
 
 def run_with_progress(experiment: "Experiment", out: Path, *, resume: bool, go_on: str) -> "Result":
-    """Run an `experiment` into the folder `out` with progress, or go on there with `resume`.
+    """Run an `experiment` into the folder `out` with progress, or continue there with `resume`.
 
     A user who stops it is told to "go on with" the folder, after the words `go_on`.
     """
@@ -93,6 +93,6 @@ def run_with_progress(experiment: "Experiment", out: Path, *, resume: bool, go_o
 
 
 def default_folder(name: str) -> Path:
-    """runs/<name>-<time>, so that no run overwrites another."""
+    """Return runs/<name>-<time>, so that no run overwrites another."""
     base = Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     return next(p for p in (base, *(Path(f"{base}-{i}") for i in range(2, 1000))) if not p.exists())

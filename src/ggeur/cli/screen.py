@@ -1,4 +1,4 @@
-"""The terminal: one console, our warnings as notes on it, the bar of a run and its table; or events for programs."""
+"""The terminal: a console, ggeur's warnings as notes, progress bars and result tables; or JSON events."""
 
 import json
 import warnings
@@ -29,7 +29,7 @@ console = Console(emoji=False)  # ":b:" in a name is no picture
 
 
 class Voice(Enum):
-    """In what form a command speaks."""
+    """The form of a command's output."""
 
     WORDS = "words"
     QUIET = "quiet"  # errors only
@@ -40,19 +40,19 @@ _voice = Voice.WORDS
 
 
 def voice() -> Voice:
-    """The form that was asked for."""
+    """Return the form of the output."""
     return _voice
 
 
 def speak(form: Voice) -> None:
-    """Speak in this `form` from now on."""
+    """Write output in this `form` from now on."""
     global _voice  # noqa: PLW0603
     _voice = form
     console.quiet = form is not Voice.WORDS
 
 
 def event(happened: str, **facts: Any) -> None:
-    """For programs, an object on a line of its own: what has `happened`, and the `facts` about it."""
+    """Print a JSON line for programs: what has `happened`, and the `facts` about it."""
     if _voice is Voice.EVENTS:
         print(json.dumps({"event": happened, **facts}, default=str), flush=True)
 
@@ -70,7 +70,7 @@ def mark(word: str, text: str, *, soft_wrap: bool = False) -> None:
 
 
 def tell_skipped(unreadable: Sequence[str]) -> str:
-    """Name the first pictures that could not be read; the end of a sentence that counts them."""
+    """Name the first unreadable pictures, and return the end of a sentence with their number."""
     for line in unreadable[:_LISTED]:
         mark("skipped", line, soft_wrap=True)
     if len(unreadable) > _LISTED:
@@ -80,7 +80,7 @@ def tell_skipped(unreadable: Sequence[str]) -> str:
 
 @contextmanager
 def notes() -> Iterator[None]:
-    """Within the block each of our warnings is printed once, as a note; those of libraries are not."""
+    """Print each of ggeur's warnings in the block once, as a note; those of libraries are dropped."""
     shown: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
@@ -95,18 +95,18 @@ def notes() -> Iterator[None]:
 
 
 def titled_table(title: str, *columns: Column | str, caption: str | None = None, **options: Any) -> Table:
-    """A table with these `columns` under its `title` and over its `caption`; `options` are rich's."""
+    """Return a table with these `columns`, `title` and `caption`; `options` are rich's."""
     return Table(*columns, title=title, title_justify="left", caption=caption, caption_justify="left", **options)
 
 
 class _Remaining(Protocol):
     @property
     def left(self) -> float | None:
-        """Seconds, where they can be estimated."""
+        """Return the remaining seconds, None where they cannot be estimated."""
 
 
 def progress_bar(job: _Remaining, *columns: "ProgressColumn") -> "Progress":
-    """A bar with what is going on and how far it is, then `columns` of its own, then the time the `job` has left."""
+    """Return a bar with description and progress, then `columns`, then the remaining time of the `job`."""
     from rich import progress as bars
     from rich.text import Text
 
@@ -123,9 +123,9 @@ def progress_bar(job: _Remaining, *columns: "ProgressColumn") -> "Progress":
 
 @contextmanager
 def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
-    """All rounds of all trials followed, with the time left and the newest accuracy; our warnings appear above.
+    """Show all rounds of all trials with the remaining time and the newest accuracy; warnings appear above.
 
-    Cells that the run folder has finished before count as done.
+    Trials that the run folder has finished count as done.
     """
     from rich import progress as bars
 
@@ -143,7 +143,7 @@ def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
     points = zip(experiment.points, experiment.varied, kinds, strict=True)
     names = [label(varied) or contestant({}, p.train.method, kind) for p, varied, kind in points]
     columns = bars.TextColumn("rounds"), bars.TimeElapsedColumn()
-    computed = 0  # here: of a trial that goes on, rounds before would flatter the pace
+    computed = 0  # by this process: earlier rounds of a resumed trial do not count for the rate
     with following("training", "rounds", sum(rounds), sum(done.values()), *columns) as follow, notes():
 
         def on_round(one: dict[str, Any]) -> None:
@@ -160,7 +160,7 @@ def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
 
 @contextmanager
 def embedding_bar(total: int) -> Iterator["OnBatch"]:
-    """A bar over so many pictures that are embedded; none where there are none."""
+    """Show a bar over `total` pictures while they are embedded; none for 0."""
     if not total:
         yield lambda done, computed: None
         return
@@ -168,7 +168,7 @@ def embedding_bar(total: int) -> Iterator["OnBatch"]:
     from rich.text import Text
 
     class Speed(bars.ProgressColumn):
-        """Images per second that the encoder really computed: those from the cache would flatter it."""
+        """Images per second without those from the cache."""
 
         def render(self, task: bars.Task) -> Text:
             computed = task.fields["computed"]
@@ -184,7 +184,7 @@ def embedding_bar(total: int) -> Iterator["OnBatch"]:
 
 @contextmanager
 def progress_of_heads(what: str) -> Iterator["OnHead"]:
-    """The heads followed that are solved to find out `what`; a bar appears once they have taken a second."""
+    """Show the number of heads computed for `what`; a bar appears after one second."""
     from ggeur.cli.following import following
 
     with following(what, "heads", None, begin=False) as follow:
@@ -192,7 +192,7 @@ def progress_of_heads(what: str) -> Iterator["OnHead"]:
 
 
 def show_result(result: "Result", title: str) -> None:
-    """The table of a run, and why trials did not finish, each reason once."""
+    """Print the table of a run, and each reason why trials did not finish once."""
     from ggeur.runs.privacy_statement import promised
 
     console.print()
@@ -206,7 +206,7 @@ def show_result(result: "Result", title: str) -> None:
 
 
 def result_table(result: "Result", title: str) -> Table:
-    """Accuracy by domain, AVG with its spread over seeds, and STD over domains; a block for each setting of a sweep.
+    """Return accuracy by domain, AVG with its spread over seeds, and STD over domains; a block per setting of a sweep.
 
     The best AVG of a block is in bold.
     """
@@ -220,7 +220,7 @@ def result_table(result: "Result", title: str) -> Table:
     widest = max((len(line.name) for line in shown.lines), default=0)
     tight = widest + sum(max(len(name), 6) + 3 for name in domains) + 32 > console.width  # 32: around and after
     for name in domains:
-        short = f"{name[:6]}…" if tight and len(name) > 7 else name  # room for what the rows are called
+        short = f"{name[:6]}…" if tight and len(name) > 7 else name  # room for the names of the rows
         table.add_column(escape(short), justify="right", min_width=6)
     for name in shown.columns[len(domains) :]:
         table.add_column(name, justify="right", no_wrap=True)
@@ -234,7 +234,7 @@ def result_table(result: "Result", title: str) -> Table:
 
 
 def _cells(line: "Line", avg: int, *, best: bool) -> list[str]:
-    """Of the column `avg`, which stands out where it is `best`, the spread over seeds is shown as well."""
+    """Return the texts of a line; the column `avg` has the spread over seeds and is bold where it is `best`."""
     name, texts = escape(line.name), ["-" if n.mean is None else f"{n.mean:.2f}" for n in line.numbers]
     if failed := [c for c in line.trials if c.status != "ok"]:
         name += f" [red]({len(failed)} of {len(line.trials)} {failed[0].status})[/]"

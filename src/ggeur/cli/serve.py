@@ -1,4 +1,4 @@
-"""`ggeur serve`: a page and an endpoint to try a model."""
+"""`ggeur serve`: serve a model as a local page and a JSON endpoint."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,16 +14,14 @@ from ggeur.core.errors import GgeurError
 def serve(
     model: Annotated[Path, typer.Argument(help="Model folder, run folder, or an exported model.")],
     encoder: PictureEncoder = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; any but loopback is open to others.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on; others reach all but loopback.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")] = 8000,
-    reject: Annotated[
-        float, typer.Option(min=0, max=1, help="Least probability of an answer; below it: I do not know.")
-    ] = 0.0,
+    reject: Annotated[float, typer.Option(min=0, max=1, help="Least probability of an answer.")] = 0.0,
     max_mb: Annotated[float, typer.Option(min=0.01, max=1000, help="Largest upload, in megabytes.")] = 10.0,
     trial: Trial = "last",
     own: MethodHead = False,
 ) -> None:
-    """Open a local page where one drops a photograph and sees the answer, and a JSON endpoint for programs."""
+    """Serve a local page that classifies dropped photographs, and a JSON endpoint."""
     from importlib.util import find_spec
 
     if not all(map(find_spec, ("fastapi", "python_multipart", "uvicorn"))):

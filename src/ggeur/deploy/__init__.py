@@ -1,1 +1,1 @@
-"""Real machines, over Flower: only subpackages live here, one for each party and one for what passes between them."""
+"""Real machines, over Flower: subpackages for the server, the sites, their messages, processes and the door."""

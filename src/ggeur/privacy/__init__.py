@@ -1,1 +1,1 @@
-"""What a message gives away and what keeps it from doing so, as functions on messages: attacks, thresholds."""
+"""What statistics reveal about samples and how to protect them: attacks, thresholds, noise, secure aggregation."""

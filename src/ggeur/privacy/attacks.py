@@ -1,7 +1,7 @@
-"""What follows from a message about the samples behind it: the samples themselves, their span, who was among them.
+"""Attacks on the statistics of a group: reconstruction of its samples, their span, and membership inference.
 
-A group is the samples of one class at one site. Each attack takes what a message says of a group and nothing else, so
-an attacker can do all of this; whoever holds the samples too can measure how well it works (`experiment/audit`).
+A group is the samples of one class at one site. Each attack uses only the statistics of a group, as an attacker would;
+`experiment/audit` has the samples too and measures how well the attacks work.
 """
 
 from dataclasses import replace
@@ -14,8 +14,8 @@ from ggeur.core.site_statistics import SiteStatistics
 from ggeur.core.types import Bool, Float
 
 _ZERO = 1e-10  # an eigenvalue over the largest, below which it is rounding
-_ROUNDING = 1e-14  # of a scatter, over the sum of squares that the mean's were taken off
-_INSIDE = 1e-6  # what may be left of a sample outside a span it is in, over the sample's distance from the mean
+_ROUNDING = 1e-14  # rounding in a scatter, over the sum of squares that the mean's were subtracted from
+_INSIDE = 1e-6  # the largest remainder outside its span of a sample in it, over the sample's distance from the mean
 _EQUAL = 1e-6  # how well three norms must agree to be called equal
 
 
@@ -27,7 +27,7 @@ class Spread(NamedTuple):
 
     @classmethod
     def of(cls, scatter: NDArray[Any], squares: float = 0.0) -> "Spread":
-        """Of a symmetric matrix (p, p), without directions of rounding alone; it was formed from sums of `squares`."""
+        """Return the spread of a symmetric `scatter` (p, p), from sums of `squares`, without directions of rounding."""
         values, vectors = np.linalg.eigh(np.asarray((scatter + scatter.T) / 2, np.float64))
         values, vectors = values[::-1], vectors[:, ::-1]
         kept = values > max(_ZERO * values[0], _ROUNDING * squares)
@@ -35,16 +35,18 @@ class Spread(NamedTuple):
 
 
 class Group(NamedTuple):
-    """What a message says of the samples of one class."""
+    """The statistics of the samples of one class."""
 
     n: int
     mean: Float  # (p,)
-    spread: Spread | None = None  # of these samples or, where moments are pooled, of all classes' about their own means
-    freedom: int = 0  # how many directions those samples can fill: their number less that of their classes
+    spread: Spread | None = (
+        None  # of these samples or, where the covariance is pooled, of all classes' about their means
+    )
+    freedom: int = 0  # the largest rank of their scatter: the number of samples less that of their classes
 
 
 def groups(message: SiteStatistics) -> dict[int, Group]:
-    """The groups of a `message`, by class."""
+    """Return the groups of a `message`, by class."""
     n = message.count.astype(int)
     pooled, freedom = None, int((n[n > 0] - 1).sum())
     if message.kind == "pooled" and freedom:
@@ -60,7 +62,7 @@ def groups(message: SiteStatistics) -> dict[int, Group]:
 
 
 def remainder(total: SiteStatistics, own: SiteStatistics) -> SiteStatistics:
-    """What is left of the `total` for a site that takes its `own` message off: with two sites, the other's message."""
+    """Return the `total` less a site's `own` statistics: with two sites, those of the other."""
     count = total.count - own.count
     return replace(
         total, count=count, sum=np.where(count[:, None] > 0, total.sum - own.sum, 0.0), second=total.second - own.second
@@ -68,18 +70,16 @@ def remainder(total: SiteStatistics, own: SiteStatistics) -> SiteStatistics:
 
 
 def recovered_rows(group: Group) -> Float | None:
-    """The very samples (n, p) of a `group`, in some order, where they follow from what is said of it; else None.
+    """Return the samples (n, p) of a `group`, in some order, where they follow from its statistics; else None.
 
-    One sample is its mean. Of two, x = mean +- sqrt(lambda) v with the one eigenpair of their covariance. Three lie on
-    an ellipse a third of a turn apart, and their norms, if they are equal, say where.
+    One sample is its mean. Two are mean +- sqrt(lambda) v with the one eigenpair of their covariance. Three lie on an
+    ellipse a third of a turn apart; equal norms determine where.
     """
     if group.n == 1:
         return group.mean[None]
     if group.spread is not None and not len(group.spread.values):  # all alike
         return np.repeat(group.mean[None], group.n, axis=0)
-    if (
-        group.spread is None or group.freedom != group.n - 1 or group.n > 3
-    ):  # pooled with other classes: not of these samples
+    if group.spread is None or group.freedom != group.n - 1 or group.n > 3:  # pooled with other classes
         return None
     if group.n == 2:
         step = np.sqrt(group.spread.values[0] / 2) * group.spread.vectors[:, 0]
@@ -88,7 +88,7 @@ def recovered_rows(group: Group) -> Float | None:
 
 
 def _three_rows(mean: Float, spread: Spread) -> Float | None:
-    """x_k = mean + sqrt(2/3) (sqrt(l1) cos t_k v1 + sqrt(l2) sin t_k v2) with t_k = t + 2 pi k / 3, for one t.
+    """Solve x_k = mean + sqrt(2/3) (sqrt(l1) cos t_k v1 + sqrt(l2) sin t_k v2), t_k = t + 2 pi k / 3, for t.
 
     Then |x_k|^2 is a constant + Re(a e^{i t_k} + c e^{2i t_k}), and the three are equal if a e^{it} + c e^{-2it} = 0.
     So 3t = arg(-c / a), and |a| = |c| tells whether the norms are equal at all.
@@ -105,7 +105,7 @@ def _three_rows(mean: Float, spread: Spread) -> Float | None:
 
 
 def in_span(mean: Float, spread: Spread, samples: NDArray[Any], inside: float = _INSIDE) -> Bool | None:
-    """Which of `samples` (m, p) can be among those behind `mean` and `spread`; None where the spread fills all space.
+    """Return which of `samples` (m, p) can belong to `mean` and `spread`; None where the spread fills the space.
 
     Up to p samples leave a direction in which none of them differs from the mean. Any other sample almost surely does.
     """
@@ -117,13 +117,12 @@ def in_span(mean: Float, spread: Spread, samples: NDArray[Any], inside: float = 
 
 
 def likelihood_ratio(group: Group, samples: NDArray[Any]) -> Float:
-    """(m,): scores that order `samples` by how much likelier the message is with the sample among the group's than
-    without.
+    """Return (m,): membership scores of `samples`, which order them as the likelihood ratio of the statistics does.
 
-    For Gaussian samples the scatter S is Wishart, and what is left of it without a sample z has about (1 - h) times its
-    determinant, h = (z - mean)' S^-1 (z - mean). The population's covariance is in the ratio too, but an attacker does
-    not know it, so h decides: below 1 for every sample behind S, and about p / n; about p / (n - p) for others. Without
-    second moments the covariance is taken to be round, and nearer to the mean is likelier.
+    For Gaussian samples the scatter S is Wishart, and without a sample z its determinant is about (1 - h) times as
+    large, h = (z - mean)' S^-1 (z - mean). The population's covariance is in the ratio too, but an attacker does not
+    know it, so h decides: below 1 and about p / n for every sample in S; about p / (n - p) for others. Without second
+    moments the covariance is taken as a multiple of the identity, and samples nearer to the mean are likelier.
     """
     z = np.asarray(samples, np.float64) - group.mean
     if group.spread is None or not len(group.spread.values):
@@ -132,12 +131,12 @@ def likelihood_ratio(group: Group, samples: NDArray[Any]) -> Float:
 
 
 def auc(members: Float, others: Float) -> float:
-    """How often a member scores above another sample, ties counted half: 0.5 is a coin, 1 tells them apart."""
+    """Return the AUC: how often a member scores above another sample, ties counted half; 0.5 is chance, 1 perfect."""
     ranked = np.sort(others)
     below, upto = np.searchsorted(ranked, members, "left"), np.searchsorted(ranked, members, "right")
     return float((below + upto).mean() / 2 / len(others))
 
 
 def chance(members: int, others: int) -> float:
-    """The standard deviation of the AUC of a coin, with so many members and others."""
+    """Return the standard deviation of a random score's AUC, with so many members and others."""
     return float(np.sqrt((members + others + 1) / (12 * members * others)))

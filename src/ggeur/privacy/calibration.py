@@ -1,10 +1,10 @@
-"""How much Gaussian noise makes a promise (epsilon, delta) true: the analytic Gaussian mechanism.
+"""Compute how much Gaussian noise (epsilon, delta)-privacy needs: the analytic Gaussian mechanism.
 
 Balle and Wang (ICML 2018): noise of standard deviation s times the sensitivity is (epsilon, delta)-private just if
 
     Phi(1/(2s) - epsilon s) - e^epsilon Phi(-1/(2s) - epsilon s) <= delta
 
-It is then mu-Gaussian private with mu = 1/s: who must tell whether one took part has to tell N(0, 1) from N(mu, 1).
+It is then mu-Gaussian private with mu = 1/s: membership is as hard to infer as N(0, 1) is to tell from N(mu, 1).
 """
 
 import numpy as np
@@ -13,16 +13,16 @@ from scipy.special import log_ndtr, ndtr
 
 from ggeur.core.errors import GgeurError
 
-_LEAST, _MOST = -30.0, 30.0  # log s: far beyond anything that anybody would ask for
+_LEAST, _MOST = -30.0, 30.0  # bounds of log s, far beyond practical values
 
 
 def spent_delta(s: float, epsilon: float) -> float:
-    """The smallest delta for which noise of `s` sensitivities is (`epsilon`, delta)-private."""
+    """Return the smallest delta for which noise of `s` sensitivities is (`epsilon`, delta)-private."""
     return float(ndtr(0.5 / s - epsilon * s) - np.exp(epsilon + log_ndtr(-0.5 / s - epsilon * s)))
 
 
 def gaussian_scale(epsilon: float, delta: float) -> float:
-    """s: how many sensitivities of noise make a message (`epsilon`, `delta`)-private, and no less would.
+    """Return s: the least noise, in sensitivities, that makes statistics (`epsilon`, `delta`)-private.
 
     >>> round(gaussian_scale(1.0, 1e-5), 2)
     3.73

@@ -1,11 +1,11 @@
-"""Gaussian noise on a message of samples in a ball: what one sample, or one client, adds cannot be told from the noise.
+"""Gaussian noise on the statistics of clipped samples, which hides what one sample, or one client, adds.
 
-A message is taken as one vector, (a n_c, sum_c / R, second / R^2) over all classes c. A sample of length up to R is of
-one class, so to add or remove it moves that vector by at most D = sqrt(a^2 + 1 + 1), without second moments sqrt(a^2 +
-1). The count has a smaller weight a than the others: heads need it least. Of a symmetric matrix, entries off the
-diagonal stand twice in its norm, so that they take noise a root of two smaller: a half of Z + Z'.
+Statistics are one vector, (a n_c, sum_c / R, second / R^2) over all classes c. A sample with a norm up to R has one
+class, so adding or removing it moves that vector by at most D = sqrt(a^2 + 1 + 1), without second moments sqrt(a^2 +
+1). The count has a smaller weight a than the others: heads need it least. Entries off the diagonal of a symmetric
+matrix count twice in its norm, so their noise is smaller by the root of two: (Z + Z') / 2.
 
-A client's whole message is scaled down to a length of at most `clip` samples, clip D, where a client is to be hidden.
+Where a whole client is to be hidden, its vector is scaled down to a norm of at most `clip` samples, clip D.
 """
 
 import math
@@ -28,48 +28,48 @@ Normals = Callable[[tuple[int, ...]], Float]  # a shape -> independent numbers o
 
 @dataclass(frozen=True)
 class Noise:
-    """Standard deviations of what was added to every count, sum and second moment (on its diagonal)."""
+    """Standard deviations of the noise in every count, sum and second moment (on its diagonal)."""
 
     count: float
     sum: float
     second: float
 
     def of_sum(self, messages: int) -> "Noise":
-        """That of the sum of so many messages, each with noise of its own."""
+        """Return the noise of the sum of `messages` statistics, each with independent noise."""
         return Noise(*(sd * float(np.sqrt(messages)) for sd in (self.count, self.sum, self.second)))
 
     def __add__(self, other: "Noise") -> "Noise":
-        """That of the sum of two messages."""
+        """Return the noise of the sum of two statistics."""
         return Noise(*map(math.hypot, (self.count, self.sum, self.second), (other.count, other.sum, other.second)))
 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """The promise: (epsilon, delta) for one more or one less of `unit`, of samples no longer than `radius`."""
+    """The (epsilon, delta)-private mechanism for one `unit` more or less, with sample norms up to `radius`."""
 
     epsilon: float
     delta: float
     radius: float
     unit: Literal["record", "client"] = "record"
-    clip: float | None = None  # samples' worth of a client's message, where a client is the unit
-    secure: bool = False  # sums are secure, so that only a total is ever seen
+    clip: float | None = None  # the largest norm of a client's statistics, in samples, where a client is the unit
+    secure: bool = False  # under secure aggregation only a total is ever seen
 
     @cached_property
     def scale(self) -> float:
-        """s: noise over sensitivity."""
+        """Return s: noise over sensitivity."""
         return gaussian_scale(self.epsilon, self.delta)
 
     def noise(self, kind: Covariance, clients: int) -> Noise:
-        """That of one message among those of so many `clients`.
+        """Return the noise of one client's statistics among those of so many `clients`.
 
-        Where only their total is seen, each adds its share. As a client knows its own, the others' must do alone.
+        Where only their total is seen, each adds a share. As a client knows its own, the others' shares must suffice.
         """
         share = 1 / np.sqrt(clients - 1) if self.secure else 1.0
-        sigma = float(self.scale * self._row(kind) * (self.clip or 1.0) * share)
+        sigma = float(self.scale * self._sensitivity(kind) * (self.clip or 1.0) * share)
         return Noise(sigma / COUNT, sigma * self.radius, 0.0 if kind == "none" else sigma * self.radius**2)
 
     def apply(self, message: SiteStatistics, clients: int, normals: Normals) -> SiteStatistics:
-        """The noisy `message` of one of so many `clients`; every class has noise, with samples of it or not."""
+        """Return the noisy `message` of one of so many `clients`; every class has noise, also without samples."""
         m, noise = self._clipped(message), self.noise(message.kind, clients)
         half = normals(m.second.shape) / 2
         return replace(
@@ -79,8 +79,8 @@ class Mechanism:
             second=m.second + noise.second * (half + half.swapaxes(1, 2)),
         )
 
-    def _row(self, kind: Covariance) -> float:
-        """D: how far one sample can move a message."""
+    def _sensitivity(self, kind: Covariance) -> float:
+        """Return D, the sensitivity: how far one sample can move the vector."""
         return float(np.sqrt(COUNT**2 + (1 if kind == "none" else 2)))
 
     def _clipped(self, m: SiteStatistics) -> SiteStatistics:
@@ -88,12 +88,12 @@ class Mechanism:
             return m
         parts = COUNT * m.count, m.sum / self.radius, m.second / self.radius**2
         length = np.sqrt(sum(float((part**2).sum()) for part in parts))
-        down = min(1.0, self.clip * self._row(m.kind) / max(length, 1e-300))
+        down = min(1.0, self.clip * self._sensitivity(m.kind) / max(length, 1e-300))
         return replace(m, count=m.count * down, sum=m.sum * down, second=m.second * down)
 
 
 def system_normals(shape: tuple[int, ...]) -> Float:
-    """From the operating system's randomness, which no seed gives away."""
+    """Return normal numbers from the operating system's randomness, which no seed reveals."""
     n = int(np.prod(shape))
     whole = np.frombuffer(secrets.token_bytes(8 * n), np.uint64) >> np.uint64(11)
     return np.asarray(ndtri((whole + 0.5) / 2.0**53).reshape(shape))

@@ -1,14 +1,13 @@
-"""A total with noise in it made a geometry again: from what is public, so that it costs no privacy.
+"""Turn a noisy total into valid statistics by post-processing, which costs no privacy.
 
-A class whose noisy count is below one, or below what is asked for, is left out. A mean that noise has carried out of
-the ball is brought back. A scatter is made symmetric, and its eigenvalues, which noise spreads by its spectral norm f,
-are set right:
+A class whose noisy count is below one, or below the threshold, is left out. A mean outside the ball is clipped to it. A
+scatter is made symmetric, and its eigenvalues, which noise spreads by its spectral norm f, are corrected:
 
-    levelled  max(lambda, f)    for what is solved: no head leans on a direction that noise has emptied
-    dropped   lambda if lambda > f, else 0    for what is drawn: no sample is drawn along a direction of noise
+    levelled  max(lambda, f)    for solvers: no head relies on a direction that noise has emptied
+    dropped   lambda if lambda > f, else 0    for augmentation: no sample is drawn along a direction of noise
 
-A scatter is about the classes' means; "levelled as one", a pooled one is about the mean of all, as ridge regression has
-it: class means, which are noisy too, then leave no mark on it.
+A scatter is about the classes' means. With "levelled as one" a pooled one is about the mean of all samples, as in
+ridge regression, so that the noise of class means does not enter it.
 """
 
 from dataclasses import replace
@@ -25,7 +24,7 @@ Under = Literal["levelled", "levelled as one", "dropped"]
 
 
 def repaired(total: M, noise: Noise, radius: float, min_count: int = 0, under: Under = "levelled") -> M:
-    """The `total`, in which there is that `noise`, as statistics that data in a ball of this `radius` could have."""
+    """Return the `total` with this `noise` as statistics that samples with norms up to `radius` could have."""
     here = total.count >= max(1.0, min_count)
     shown = total.only(here)
     length = np.linalg.norm(shown.sum, axis=1)
@@ -43,7 +42,7 @@ def repaired(total: M, noise: Noise, radius: float, min_count: int = 0, under: U
 
 
 def floor(noise: Noise, p: int) -> float:
-    """f: the spectral norm of the noise in a second moment, by the semicircle law."""
+    """Return f: the spectral norm of the noise in a second moment, by the semicircle law."""
     return float(noise.second * np.sqrt(2 * p))
 
 

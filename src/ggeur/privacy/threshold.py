@@ -1,4 +1,4 @@
-"""Cells too small to share: their samples take no part."""
+"""Leave out groups that are too small to share."""
 
 import numpy as np
 
@@ -6,8 +6,7 @@ from ggeur.core.types import Int
 
 
 def large_groups(y: Int, domains: Int, min_count: int) -> Int:
-    """Which of a site's samples are in groups of at least `min_count`, by number; `y` (n,) and `domains` (n,) say of
-    which.
+    """Return the indices of a site's samples in groups of at least `min_count`; `y` and `domains` (n,) define groups.
 
     >>> large_groups(np.array([0, 0, 1, 0]), np.array([0, 0, 0, 1]), 2)
     array([0, 1])

@@ -1,1 +1,1 @@
-"""What is on disk of a run: its folder, checkpoints, results, models, and the signals that must not cut them."""
+"""Files of a run: its folder, checkpoints, results and models, and signals that must not cut them."""

@@ -1,4 +1,4 @@
-"""`card.md`: what a model is, whose samples are in it and what it promises, for people who did not make it."""
+"""Write `card.md`: a model's classes, sites, accuracy and privacy, for people who did not make it."""
 
 import html
 import json
@@ -17,9 +17,9 @@ _ENCODER = (("Encoder:", "encoder"), ("weights", "weights"), ("preprocessing", "
 
 
 def card(model: Model, ledger: Ledger, history: Sequence[Mapping[str, Any]], *, statistics: bool = True) -> str:
-    """Return the card of a solved `model` of the sites in the `ledger`; `history` are its receipts.
+    """Return the card of a one-shot classifier `model` of the sites in the `ledger`; `history` are its receipts.
 
-    `statistics` says whether those of the sites lie beside it.
+    `statistics` says whether those of the sites are in the same folder.
     """
     a = model.algorithm
     constants = _pairs(a["constants"]) or "none"
@@ -28,7 +28,7 @@ def card(model: Model, ledger: Ledger, history: Sequence[Mapping[str, Any]], *, 
         "# Model card",
         "",
         f"A classifier of {len(model.class_names)} classes on frozen embeddings of {model.dimension} dimensions, "
-        f"solved by `ggeur fit` from sums that {many} sent once. {_privacy(model.privacy)}",
+        f"computed by `ggeur fit` from statistics that {many} sent once. {_privacy(model.privacy)}",
         "",
         f"- Classes: {_texts(model.class_names)}",
         _encoder(model),
@@ -56,8 +56,8 @@ def _encoder(model: Model) -> str:
 
 
 _FORGOTTEN = (
-    "After a site has been forgotten, the head equals, bit for bit and with the same constants, one that never saw it. "
-    "Copies made before are not reached by this."
+    "After a site is removed, the head is bit-identical to one fitted without it, with the same hyperparameters. "
+    "Copies made before are not changed."
 )
 _WITH_STATISTICS = (
     f"Sites can join and leave: `ggeur add`, `ggeur forget`. {_FORGOTTEN}",
@@ -69,27 +69,25 @@ _WITHOUT_STATISTICS = (
     "This copy holds no statistics of sites, neither of one nor their total. It predicts, exports and serves. Sites "
     f"join and leave the model where the statistics are, and this copy does not change with it. {_FORGOTTEN}",
 )
-_UNREAD = 4  # samples of a trial from which on none is known to follow from its sums
+_UNREAD = 4  # samples of a group from which on no attack on its statistics is known to recover one
 
 
 def _privacy(made: Mapping[str, Any]) -> str:
     if not made:
         return (
-            "Sums are not anonymous: of a class with one sample at a site they are that sample, and a head may show "
-            "it. "
-            "Nothing was promised of privacy."
+            "Statistics are not anonymous: those of a class with one sample at a site are that sample, and a head may "
+            "reveal it. The model has no privacy guarantee."
         )
     few = made.get("min_count", 0) < _UNREAD
-    so = "Samples of smaller trials can still be read off the sums" if few else "So no sample can be read off the sums"
+    so = "Samples of smaller groups still follow from the statistics" if few else "So no sample follows from them"
     return (
-        f"{' '.join(sentences(made))} {so}; who was among the samples still can be found out from them, and they are "
-        f"not "
+        f"{' '.join(sentences(made))} {so}; membership can still be inferred from the statistics, and they are not "
         "differentially private."
     )
 
 
 def _text(value: Any) -> str:
-    """What others named, as Markdown shows it: no table, link, tag or page of theirs comes of it."""
+    """Return others' `name` escaped for Markdown, without tables, links or tags."""
     plain = " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())
     plain = re.sub(r"[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", plain)
     return html.escape(plain, quote=False).replace("://", "&#58;//")
@@ -108,26 +106,26 @@ def _chosen_by(names: Sequence[str], ledger: Ledger) -> str:
 def _scores(metrics: Mapping[str, Any], changed: bool) -> list[str]:
     if not metrics and changed:
         return [
-            "No test samples were scored again since a site joined or left, so nothing says how well it does now.",
+            "No test samples were scored since a site joined or left, so the accuracy is unknown.",
             "",
         ]
     if not metrics:
-        return ["No test samples were given, so nothing says how well it does.", ""]
+        return ["No test samples were given, so the accuracy is unknown.", ""]
     samples = metrics.get("samples") or {
         d: sum(n for _, n in own.values()) for d, own in metrics.get("groups", {}).items()
     }
     scores = "; ".join(_score(name, value, samples.get(name, 0)) for name, value in metrics["domains"].items())
-    return [f"On test samples that were left out, percent right: {scores}; mean {metrics['avg']:.1f}.", ""]
+    return [f"Accuracy on test samples, in percent: {scores}; mean {metrics['avg']:.1f}.", ""]
 
 
 def _score(name: str, percent: float, samples: int) -> str:
-    """With the standard error that so many samples leave."""
+    """Return an accuracy with its standard error for so many samples."""
     spread = f" ± {np.sqrt(percent * (100 - percent) / samples):.1f} ({samples:,} samples)" if samples else ""
     return f"{_text(name)} {percent:.1f}{spread}"
 
 
 def calibration_words(said: Mapping[str, Any], why: str = "") -> list[str]:
-    """What is known of the probabilities, as a paragraph."""
+    """Return a paragraph about the calibration of the probabilities."""
     if "temperature" not in said:
         none = f"Its probabilities are uncalibrated{f' {why}' if why else ''}: take them as an order, not as chances."
         return [none, ""]
@@ -135,9 +133,8 @@ def calibration_words(said: Mapping[str, Any], why: str = "") -> list[str]:
     if (left := said.get("validation")) is None:
         return [f"{words}, and nothing says by which samples that was fitted.", ""]
     words += (
-        f", fitted on {left['samples']:,} answers of heads solved without the sample, which changes no answer. The "
-        f"expected "
-        f"calibration error there is {left['error']:.1f} points ({left['error_before']:.1f} before)"
+        f", fitted on {left['samples']:,} cross-validated answers, which changes no answer. The expected calibration "
+        f"error there is {left['error']:.1f} points ({left['error_before']:.1f} before)"
         + (f" at the temperature of those heads, {left['temperature']:.3g}" if "temperature" in left else "")
         + (", a rough guess, as there are fewer samples than dimensions" if said.get("rough") else "")
     )
@@ -147,7 +144,7 @@ def calibration_words(said: Mapping[str, Any], why: str = "") -> list[str]:
 
 
 def _not_for(model: Model) -> list[str]:
-    """What it may not be used for."""
+    """Return the uses that the model is not for."""
     few = _texts(model.metrics.get("domains", {})) or "none"
     return [
         "Not for:",
@@ -156,14 +153,13 @@ def _not_for(model: Model) -> list[str]:
         "- anything that is none of its classes: it names one all the same, unless a least probability is asked for "
         "(`--reject`);",
         "- decisions about people that nobody checks: nothing here was measured in use;",
-        "- handing out where its training samples may not be known: without a promise of privacy, a head may show "
-        "them.",
+        "- publishing where its training samples are secret: without a privacy guarantee, a head may reveal them.",
         "",
     ]
 
 
 def model_card(model: Model) -> str:
-    """The card of a model whose sites are not listed: that of a run's trial, or of one handed on."""
+    """Return the card of a model without a list of sites: that of a run's trial, or a copy without statistics."""
     a, kind = model.algorithm, "pictures" if model.head in IMAGES else "embeddings"
     said = {
         "Head": f"{model.head}, on {kind} of {model.takes} dimensions",
@@ -174,13 +170,12 @@ def model_card(model: Model) -> str:
         "Data": _text(model.settings.get("dataset", "")),
         "Skew": _pairs(model.settings.get("partition", {})),
         "Training": _pairs(model.settings.get("train", {})),
-        "Privacy": " ".join(sentences(model.privacy)) or "Nothing was promised of it.",
+        "Privacy": " ".join(sentences(model.privacy)) or "The model has no privacy guarantee.",
     }
     lines = [
         "# Model card",
         "",
-        f"A classifier of {len(model.class_names)} classes on {kind}, made by ggeur for sites whose samples did not "
-        f"move.",
+        f"A classifier of {len(model.class_names)} classes on {kind}, trained by ggeur without moving samples.",
         "",
         f"- Classes: {_texts(model.class_names)}",
         _encoder(model),
@@ -196,7 +191,7 @@ def model_card(model: Model) -> str:
 
 
 def hub_card(model: Model) -> str:
-    """The same as the hub wants it: after metadata in YAML, as which JSON can be read."""
+    """Return the card for the hub, after metadata in YAML, which JSON is a part of."""
     a, kind = model.metrics, "pictures" if model.head in IMAGES else "frozen-embeddings"
     about: dict[str, Any] = {
         "library_name": "ggeur",
@@ -219,12 +214,12 @@ def hub_card(model: Model) -> str:
 
 
 def _pairs(tree: Mapping[str, Any]) -> str:
-    """Keys that have a value, in a line."""
+    """Return keys that have a value, in a line."""
     return ", ".join(f"{_text(key)} = {_text(value)}" for key, value in tree.items() if value not in (None, "", [], {}))
 
 
 def _history(history: Sequence[Mapping[str, Any]], ledger: Ledger) -> list[str]:
-    """Without the names of those who have left: the card is handed on, the receipts, which have them, are not."""
+    """Return the changes of sites, without the names of sites that have left, since the card may be published."""
     said = []
     for r in history:
         site = _text(r["site"]) if r.get("site") in ledger.names else "a site that is no longer in"

@@ -1,7 +1,7 @@
-"""What survives a crash: finished trials, one file each, and the newest two states of the stack in flight.
+"""Checkpoints: finished trials, one file each, and the newest two states of the stack that is running.
 
-Every file begins with the SHA-256 of the rest; one that does not match is as good as absent, and the state before it is
-used. Nothing is unpickled: arrays are an .npz, the rest is JSON.
+Every file begins with the SHA-256 of the rest. A file that does not match counts as absent, and the state before it is
+used. Nothing is pickled: arrays are an .npz, the rest is JSON.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ class InFlight(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A stack after some round: which it is, the engine's state, and what its trials have so far."""
+    """A stack after some round: its number, the engine's state, and its trials' records so far."""
 
     stack: int  # counted over the whole experiment
     round: int
@@ -42,7 +42,7 @@ class Snapshot(NamedTuple):
     trials: list[InFlight]
 
     def state(self, template: State) -> State:
-        """The engine's state, in the shape of the one before round 1."""
+        """Return the engine's state, with the structure of `template`, the state before round 1."""
         leaves, structure = jax.tree.flatten(_body(template))
         if [np.shape(a) for a in leaves] != [a.shape for a in self.leaves]:
             raise GgeurError(
@@ -64,7 +64,7 @@ class Checkpoints:
         self._last: int | None = None  # the slot that was written last
 
     def save(self, stack: int, state: State, trials: Sequence[InFlight]) -> None:
-        """Keep this state and the one before it."""
+        """Save this state and keep the one before it."""
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(_body(state))]
         about = {
             "stack": stack,
@@ -77,7 +77,7 @@ class Checkpoints:
         _write(self._path / f"state-{self._slot()}", payload.getvalue())
 
     def _slot(self) -> int:
-        """The place of the older of the two states, so that the newer one stays until this one is whole."""
+        """Return the slot of the older state, so that the newer one stays until this one is complete."""
         if self._last is None:
             held = [_read_snapshot(self._path / f"state-{i}") for i in (0, 1)]
             at = [(-1, -1) if s is None else (s.stack, s.round) for s in held]
@@ -86,30 +86,30 @@ class Checkpoints:
         return self._last
 
     def newest(self) -> Snapshot | None:
-        """The furthest state that is whole."""
+        """Return the newest undamaged state."""
         found = [_read_snapshot(self._path / f"state-{i}") for i in (0, 1)]
         return max((s for s in found if s is not None), key=lambda s: (s.stack, s.round), default=None)
 
     def finish_cell(self, number: int, trial: Trial) -> None:
-        _write(self._cell(number), json.dumps(asdict(trial)).encode())
+        _write(self._file(number), json.dumps(asdict(trial)).encode())
 
     def finished_cells(self) -> dict[int, Trial]:
-        """The trials that need not be run again, by number."""
+        """Return the finished trials by number."""
         trials = {}
         for number in finished_numbers(self._path):
-            path = self._cell(number)
+            path = self._file(number)
             payload = _read(path)
             if payload is not None:
                 with _as_damaged(path):
                     trials[number] = read_cell(json.loads(payload))
         return trials
 
-    def _cell(self, number: int) -> Path:
+    def _file(self, number: int) -> Path:
         return self._path / f"trial-{number:05d}"
 
 
 def finished_numbers(folder: Path) -> list[int]:
-    """Of the trials that have a file in the `folder` of checkpoints."""
+    """Return the numbers of the trials that have a file in the `folder` of checkpoints."""
     names = [path.name.removeprefix("trial-") for path in folder.glob("trial-*")]
     return sorted(int(name) for name in names if name.isdecimal())
 
@@ -121,7 +121,7 @@ def _write(path: Path, payload: bytes) -> None:
 
 
 def _read(path: Path) -> bytes | None:
-    """The payload, or None for a file that is absent or damaged."""
+    """Return the payload; None for a file that is absent or damaged."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -149,7 +149,7 @@ def _read_snapshot(path: Path) -> Snapshot | None:
 
 @contextmanager
 def _as_damaged(path: Path) -> Iterator[None]:
-    """A file whose checksum holds but whose content is not ours was not written by us."""
+    """Raise GgeurError for a file whose checksum matches but whose content is not a checkpoint."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""JSON that notices bit rot: a file carries the SHA-256 of the rest of it, a line its CRC."""
+"""JSON with checksums against damage: the SHA-256 of a file, the CRC of a line."""
 
 import hashlib
 import json
@@ -18,15 +18,15 @@ def _digest(tree: Mapping[str, Any]) -> str:
 
 
 def sealed(tree: Mapping[str, Any]) -> bytes:
-    """`tree` as JSON with its own checksum; what JSON does not know, such as a date, becomes text."""
+    """Return `tree` as JSON with a checksum; values that JSON lacks, such as dates, become text."""
     plain = json.loads(json.dumps(tree, default=str))  # as it will be read: keys are text
     return json.dumps({**plain, _SEAL: _digest(plain)}, indent=1).encode()
 
 
 def unsealed(content: bytes, keys: set[str]) -> dict[str, Any]:
-    """The tree again, which has no other `keys`; ValueError where it is not what was written.
+    """Return the tree, which has no other keys than `keys`; raise ValueError where it was changed.
 
-    Files of earlier versions have no checksum, and pass.
+    Files of earlier versions without a checksum are accepted.
     """
     tree = json.loads(content)
     if not isinstance(tree, dict):
@@ -41,13 +41,13 @@ def unsealed(content: bytes, keys: set[str]) -> dict[str, Any]:
 
 
 def sealed_line(event: Mapping[str, Any]) -> bytes:
-    """One line of JSON with its own checksum."""
+    """Return one line of JSON with a checksum."""
     body = json.dumps(event).encode()[:-1]
     return body + f', "crc": {zlib.crc32(body)}}}\n'.encode()
 
 
 def unsealed_line(line: bytes) -> dict[str, Any]:
-    """The event again; ValueError where the line is not what was written. Earlier versions' lines have no checksum."""
+    """Return the event; raise ValueError where the line was changed. Earlier versions' lines have no checksum."""
     parts = _LINE.fullmatch(line)
     if parts is not None and zlib.crc32(parts[1]) != int(parts[2]):
         raise ValueError("its checksum does not match")

@@ -1,4 +1,4 @@
-"""Two rows of a result, seed by seed: all arms of a seed share split, partition and first head, so pair them."""
+"""Compare two rows of a result by seed: all arms of a seed share split, partition and first head."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from ggeur.runs.result import Row
 
 
 class Difference(NamedTuple):
-    """Mean of a - b over common seeds, its 95 % t-interval, and in how many of them a was above b."""
+    """The mean of a - b over common seeds, its 95 % t-interval, and the number of seeds in which a was above b."""
 
     mean: float
     low: float
@@ -23,9 +23,9 @@ class Difference(NamedTuple):
 
 
 def paired_difference(a: Row, b: Row, *, comparisons: int = 1) -> Difference:
-    """The AVG of row `a` less that of row `b`, paired by seeds, of which at least two must have finished in both.
+    """Return the difference of AVG between rows `a` and `b`, paired by seed; at least two must be finished in both.
 
-    Of several `comparisons` that are looked at together, all intervals hold at once in 95 % of cases (Bonferroni).
+    With several `comparisons`, all intervals hold at once in 95 % of cases (Bonferroni).
 
     >>> from ggeur.runs.result import Trial, Result
     >>> found = [("a", 0, 91), ("a", 1, 93), ("b", 0, 90), ("b", 1, 91)]

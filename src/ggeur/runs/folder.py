@@ -1,4 +1,4 @@
-"""The run folder: what was asked, every round, the result, the trained heads, and enough to go on after a crash."""
+"""The run folder: the experiment, the metrics of every round, the result, the models, and checkpoints."""
 
 import json
 import os
@@ -32,13 +32,13 @@ _NAMES = ("config.toml", VERSIONS, "inputs.json", "metrics.jsonl", ".lock", "che
 
 
 class RunFolder:
-    """A folder of one run, used by one process at a time; made new, or opened again to go on."""
+    """The folder of one run, used by one process at a time; made new, or opened again to resume."""
 
     def __init__(self, path: str | os.PathLike[str], experiment: Experiment, *, resume: bool = False) -> None:
         self.path = Path(path)
         self._made = not os.path.exists(self.path)
         self._resumed = resume
-        self._started = False  # whether there is anything of ours in the folder
+        self._started = False  # whether this process has written to the folder
         self._checkpoints = Checkpoints(self.path / "checkpoint")
         try:
             self._open(experiment)
@@ -75,7 +75,7 @@ class RunFolder:
                 known = dict(json.loads(path.read_text(encoding="utf-8")))
             except (OSError, ValueError, TypeError) as error:
                 raise GgeurError(
-                    f"{path} is gone or damaged ({error}), so nobody can tell whether the tables are those the run was "
+                    f"{path} is gone or damaged ({error}), so it is not known whether the tables are those the run was "
                     "started with; start a new run.",
                     code="run-inputs-unreadable",
                 ) from error
@@ -89,11 +89,11 @@ class RunFolder:
         write_bytes(path, json.dumps(dict(prints), indent=1).encode())
 
     def record(self, event: Mapping[str, Any]) -> None:
-        """One line of `metrics.jsonl`."""
+        """Append one line to `metrics.jsonl`."""
         self._kept(lambda: (self._metrics.write(sealed_line(event)), self._metrics.flush()))
 
     def checkpoint(self, stack: int, state: State, trials: Sequence[InFlight]) -> None:
-        """Keep the stack's state after a round, whatever signal comes meanwhile."""
+        """Save the stack's state after a round; signals wait until it is written."""
         with uninterrupted():
             self._kept(lambda: os.fsync(self._metrics.fileno()))
             self._checkpoints.save(stack, state, trials)
@@ -107,7 +107,7 @@ class RunFolder:
             ) from error
 
     def snapshot_of(self, stack: int, trials: Sequence[int], todo: Sequence[int]) -> Snapshot | None:
-        """Where an earlier process stopped in this stack, if it did; one that stacked trials otherwise is forgotten."""
+        """Return where an earlier process stopped in this stack, if it did; a snapshot of other stacks is dropped."""
         found = self.snapshot
         if found is None:
             return None
@@ -132,7 +132,7 @@ class RunFolder:
         scored: Mapping[str, float] | None = None,
         test_samples: Mapping[str, int] | None = None,
     ) -> None:
-        """Keep the trial, and its head under `model/` with what is needed to use it (`model_of_cell`), and a card."""
+        """Save the trial, and its model (`model_of_cell`) with a card below `model/`."""
         with uninterrupted():
             if params is not None:
                 model = model_of_cell(trial, params, point, table, units, solved, scored, test_samples)
@@ -142,11 +142,11 @@ class RunFolder:
 
     @property
     def real(self) -> bool:
-        """Whether the run is over real machines, whose journal lies here then."""
+        """Return whether the run is on real machines, whose journal is then in the folder."""
         return (self.path / "federation.jsonl").exists()
 
     def finish(self, result: Result) -> None:
-        """Write the result; the checkpoints have served."""
+        """Write the result and remove the checkpoints."""
         with uninterrupted():
             self._metrics.close()
             write_bytes(self.path / "result.json", result.to_json().encode())
@@ -154,13 +154,13 @@ class RunFolder:
             self._lock.close()
 
     def sums(self, number: int) -> Path:
-        """Where a server keeps what sites sent it for the trial of this `number`, until that is done; for it alone."""
+        """Return the folder of sites' statistics for the unfinished trial `number`; only its user can read it."""
         path = self.path / "checkpoint" / f"sums-{number:05d}"
         path.mkdir(mode=0o700, exist_ok=True)
         return path
 
     def abandon(self) -> bool:
-        """After an error or an interruption: leave nothing behind unless there is something to go on from; is there?"""
+        """Remove the folder after an error or an interruption unless it can be resumed; return whether it can."""
         with suppress(OSError):
             self._metrics.close()
         self._lock.close()
@@ -172,7 +172,7 @@ class RunFolder:
         return False
 
     def _clear(self) -> None:
-        """Take away what this process made, and nothing else."""
+        """Remove what this process made, and nothing else."""
         if not self._started:
             return
         with suppress(OSError):
@@ -186,7 +186,7 @@ class RunFolder:
                 self.path.rmdir()
 
     def _finished_cells(self) -> dict[int, Trial]:
-        """Those that need not be run again; one whose head is gone must be."""
+        """Return the finished trials that still have their heads."""
         trials = self._checkpoints.finished_cells()
         gone = [n for n, trial in trials.items() if trial.recall and not (self._model(n) / "head.npz").exists()]
         if gone:
@@ -202,7 +202,7 @@ class RunFolder:
         return self.path / "model" / f"trial-{number:03d}"
 
     def _open_metrics(self) -> IO[bytes]:
-        """Open the metrics to append, keeping of an earlier process what its checkpoints stand behind."""
+        """Open the metrics to append, after the lines of an earlier process that its checkpoints cover."""
         path = self.path / "metrics.jsonl"
         if self._resumed and path.exists():
             kept = lines_kept(path, self.finished, self.snapshot)
@@ -212,14 +212,14 @@ class RunFolder:
 
 @contextmanager
 def run_folder(path: str | os.PathLike[str], experiment: Experiment, *, resume: bool) -> Iterator[RunFolder]:
-    """A run folder for the block, which `finish`es it; if the block fails, only what can be gone on from is left."""
+    """Yield a run folder to the block, which `finish`es it; if the block fails, only a resumable folder is left."""
     folder = RunFolder(path, experiment, resume=resume)
     try:
         yield folder
     except CannotWrite as error:
         if folder.abandon():
             raise CannotWrite(
-                f"{error} Mend that, then go on with `ggeur run --resume {folder.path}`.", code="run-not-finished"
+                f"{error} Repair that, then resume with `ggeur run --resume {folder.path}`.", code="run-not-finished"
             ) from error
         raise
     except BaseException:
@@ -228,9 +228,11 @@ def run_folder(path: str | os.PathLike[str], experiment: Experiment, *, resume: 
 
 
 def finished_result(path: str | os.PathLike[str], experiment: Experiment) -> Result | None:
-    """The result of a run that is asked to go on but has nothing left to do."""
+    """Return the result of a run that is finished; None if it can be resumed."""
     if not os.path.exists(Path(path) / "result.json"):
         return None
     check_same(Path(path), experiment)
-    shutil.rmtree(Path(path) / "checkpoint", ignore_errors=True)  # a process may have ended while it removed them
+    shutil.rmtree(
+        Path(path) / "checkpoint", ignore_errors=True
+    )  # an earlier process may have ended while removing them
     return Result.load(path)

@@ -11,13 +11,13 @@ _asked: list[int] = []
 
 
 def _stop(number: int, frame: Any) -> None:
-    """Raised inside a callback of a library the exception would be swallowed, so the wish is also noted."""
+    """Note the signal and raise; a library's callback may swallow the exception."""
     _asked.append(number)
     raise KeyboardInterrupt
 
 
 def stop_on_signals() -> None:
-    """From now on SIGTERM raises KeyboardInterrupt as SIGINT does, and `check` raises it again if it got lost."""
+    """Raise KeyboardInterrupt on SIGTERM as on SIGINT from now on; `check` raises it again if it was swallowed."""
     _asked.clear()
     for number in _SIGNALS:
         signal.signal(number, _stop)
@@ -31,7 +31,7 @@ def check() -> None:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """A signal that comes during the block takes effect after it."""
+    """Delay signals that come during the block until after it."""
     if threading.current_thread() is not threading.main_thread():  # only the main thread is ever interrupted
         yield
         return

@@ -1,4 +1,4 @@
-"""A trained head with what is needed to use it: its classes and the encoder that made its embeddings."""
+"""A model: a head with its classes and the encoder of its embeddings."""
 
 from __future__ import annotations
 
@@ -35,13 +35,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """`params` are those of the head `head`, built with `parameters`; `encoder` is what a table's meta says of it.
+    """A head of type `head` with `params`, built with `parameters`; `encoder` is the meta of a table.
 
-    `units` are those of the samples that it takes, where they are not the encoder's; samples are brought to them here.
-    `algorithm` is the head's method, with its augmentation or constants and the seed, `settings` what was asked for,
-    and `metrics` what its test samples say. `privacy` is what was promised of its samples, and `ball` what samples are
-    brought into first. `calibration` has the temperature that logits are divided by, where one was fitted, and by which
-    samples.
+    `units` are those of the head's samples, where they are not the encoder's; samples are converted here. `algorithm`
+    is the head's method, with its augmentation or hyperparameters and the seed, `settings` are the experiment's, and
+    `metrics` are scores on test samples. `privacy` is the guarantee for its samples, and `ball` clips and projects
+    samples first. `calibration` has the temperature that divides logits, where one was fitted, and its samples.
 
     >>> params = {"W": np.eye(2, dtype=np.float32), "b": np.zeros(2, np.float32)}
     >>> model = Model(params, "linear", 2, ("left", "right"), {})
@@ -78,7 +77,7 @@ class Model:
 
     @cached_property
     def _sizes(self) -> dict[str, Any]:
-        """The parameters of the head, or those that its numbers show; whether these are its own is seen here, once."""
+        """Return the parameters of the head, given or read off its weights, and check that the weights fit."""
         numbers = {name: np.asarray(leaf) for name, leaf in by_path(self.params).items()}
         found = built(self.head, self.parameters, numbers, self.dimension, len(self.class_names))
         if found.params is None:
@@ -91,27 +90,27 @@ class Model:
 
     @property
     def temperature(self) -> float:
-        """What logits are divided by."""
+        """Return the temperature that divides logits."""
         return float(self.calibration.get("temperature", 1.0))
 
     @property
     def takes(self) -> int:
-        """How many dimensions the encoder's samples have; the head may see fewer, of a public projection."""
+        """Return the dimension of the encoder's samples; the head may see fewer, after a public projection."""
         projected = self.ball is not None and self.ball.projection is not None
         return int(self.encoder.get("dimension", self.dimension)) if projected else self.dimension
 
     def probabilities(self, table: EmbeddingTable) -> NDArray[np.float32]:
-        """(N, C) class probabilities of the samples of `table`, as they come from the model's encoder."""
+        """Return (N, C): class probabilities of the samples of `table`, embedded by the model's encoder."""
         check_is("table", table, EmbeddingTable, "an EmbeddingTable")
         self.check_encoder("The table", table.dimension, table.meta)
         return self.probabilities_of(table.x)
 
     def probabilities_of(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        """(N, C) class probabilities of the samples `x` (N, p) that the model's encoder gave."""
+        """Return (N, C): class probabilities of the samples `x` (N, p), embedded by the model's encoder."""
         return np.asarray(softmax(self.logits_of(x) / self.temperature, axis=1), np.float32)
 
     def logits_of(self, x: NDArray[Any]) -> NDArray[Any]:
-        """(N, C): what the head says of the samples `x` (N, p), before the temperature."""
+        """Return (N, C): logits of the samples `x` (N, p), before the temperature."""
         head = resolve_head(self.head, **self._sizes)
         x = x if self.ball is None else self.ball.apply(x)
         x = x if self.units is None else self.units.apply(x)
@@ -122,7 +121,7 @@ class Model:
         return np.asarray(logits)
 
     def check_encoder(self, what: str, dimension: int, meta: Mapping[str, Any]) -> None:
-        """GgeurError unless `what`, whose samples have this `dimension` and `meta`, is of the model's encoder."""
+        """Raise GgeurError unless `what`, with samples of this `dimension` and `meta`, is of the model's encoder."""
         if dimension != self.takes:
             raise GgeurError(
                 f"{what} has {dimension} dimensions and the model {self.takes}: use one encoder for both.",
@@ -152,7 +151,7 @@ class Model:
         skip_unreadable: bool = False,
         on_batch: OnBatch | None = None,
     ) -> Answers:
-        """What is in pictures, or of which class samples are, with probabilities.
+        """Return the classes of pictures or samples, with probabilities.
 
         Parameters
         ----------
@@ -173,20 +172,20 @@ class Model:
         return answers(self, given, reject, encoder=encoder, skip_unreadable=skip_unreadable, on_batch=on_batch)
 
     def to_sklearn(self) -> Any:
-        """The head as an object of scikit-learn, which takes embeddings: `predict` and `predict_proba`.
+        """Return the head as a scikit-learn classifier of embeddings: `predict` and `predict_proba`.
 
-        A linear head is a LogisticRegression, in a Pipeline where samples are changed first; it needs no ggeur.
+        A linear head is a LogisticRegression, in a Pipeline where samples are transformed first; it needs no ggeur.
         """
         from ggeur.runs.exports.scikit import to_sklearn
 
         return to_sklearn(self)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write `head.npz` and `model.json` to `folder`, which is made where it is not there."""
+        """Write `head.npz` and `model.json` to `folder`, which is made if it is missing."""
         write_model(check_path("folder", folder), self.params, self.about())
 
     def about(self) -> dict[str, Any]:
-        """All but the numbers of the head, as model.json has it."""
+        """Return all fields but the weights, as in model.json."""
         about: dict[str, Any] = {
             "head": self.head,
             "parameters": dict(self.parameters),
@@ -208,20 +207,20 @@ class Model:
         """Read the model in the folder `path`, an exported one, or one of a run folder's: that of its `trial`.
 
         A trial is a number, the name of an arm (its last seed's), or "last": a rule that looks at no test sample, since
-        a head that is chosen by its test accuracy has none to report. `own` allows a head that model.json names as
-        package.module:name. Its module is then imported, which runs code: say so only of a model that you trust.
-        Without its `numbers` it is of no use but to say what it is, and is read even where they are damaged.
+        a head that is chosen by its test accuracy has none to report. `own` allows a custom head, which model.json
+        names as package.module:name. Its module is then imported, which runs code: set it only for a model that you
+        trust. Without its `numbers` the model only describes itself, and is read even where they are damaged.
         """
         folder = model_folder(check_path("path", path), trial).folder
-        # Both from before a change of the folder, or both from after it.
+        # Both from before or both from after a change of the folder.
         return cls(**settled(folder, ("model.json", "head.npz"), lambda: read_model(folder, own, numbers)))
 
 
 def load_model(path: str | os.PathLike[str], *, trial: int | str = "last", own: bool = False) -> Model:
-    """The model at `path`, to be asked with `predict`: a model folder, one exported for the hub or torch, or a run's.
+    """Load the model at `path` for `predict`: a model folder, an export for the hub or torch, or a run folder.
 
-    Of a run folder it is that of the `trial`: a number, the name of an arm, or "last", which looks at no test sample.
-    `own` allows a head that is a user's own, whose module is imported: say so only of a model that you trust.
+    In a run folder `trial` selects it: a number, the name of an arm, or "last", which looks at no test sample.
+    `own` allows a custom head, whose module is imported: set it only for a model that you trust.
 
     >>> import tempfile
     >>> params = {"W": np.eye(2, dtype=np.float32), "b": np.zeros(2, np.float32)}

@@ -1,4 +1,4 @@
-"""The encoder that a model was made with, found again by what the model says of it."""
+"""Load the encoder that a model was made with, from the model's description of it."""
 
 import json
 from functools import lru_cache
@@ -9,11 +9,11 @@ from ggeur.core.errors import GgeurError
 from ggeur.encode.encoder import Encoder, about, is_custom_encoder, load_encoder
 from ggeur.runs.model import Model
 
-_UNIT = ", embeddings of unit length"  # what an encoder that scales them says at the end of its preprocessing
+_UNIT = ", embeddings of unit length"  # the end of the preprocessing of an encoder that scales embeddings
 
 
 def encoder_of(model: Model, given: str | None = None) -> Encoder:
-    """The encoder of `model`, or the one `given` by name, which must be the same: weights and preprocessing."""
+    """Return the encoder of `model`, or the one `given` by name, whose weights and preprocessing must be the same."""
     name, said = given or str(model.encoder.get("encoder", "")), str(model.encoder.get("preprocessing", ""))
     if not name:
         raise GgeurError(
@@ -28,21 +28,21 @@ def encoder_of(model: Model, given: str | None = None) -> Encoder:
 
 
 def _check_findable(name: str) -> None:
-    """GgeurError where a model's word is not enough to go by."""
+    """Raise GgeurError where the user must name the encoder."""
     if name.startswith("onnx:") and not Path(name.removeprefix("onnx:")).is_file():
         file = name.removeprefix("onnx:")
         raise GgeurError(
             f"The model's pictures are embedded by the ONNX file {file}: say where it is (--encoder onnx:PATH).",
             code="model-encoder-file-missing",
         )
-    if is_custom_encoder(name):  # to load it is to import that module, on the word of whoever wrote the model
+    if is_custom_encoder(name):  # loading it would import a module named by whoever wrote the model
         raise GgeurError(
-            f"The model's encoder is '{name}', a user's own: if you trust it, name it (--encoder {name}).",
+            f"The model has the custom encoder '{name}': if you trust it, name it (--encoder {name}).",
             code="model-custom-untrusted",
         )
 
 
-@lru_cache(maxsize=1)  # as answers may be asked for one by one
+@lru_cache(maxsize=1)  # for predictions one by one
 def _loaded(name: str, said: str) -> Encoder:
     unit = said.endswith(_UNIT)
     shape: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""A model on disk: `head.npz` and `model.json`, or as it was exported; read without trust."""
+"""Write and read a model: `head.npz` and `model.json`, or an export; files are not trusted."""
 
 import zipfile
 from collections.abc import Mapping
@@ -25,25 +25,25 @@ from ggeur.runs.checksums import sealed, unsealed
 from ggeur.runs.places import CONFIG, WEIGHTS, is_export, read_config, read_weights
 from ggeur.runs.transaction import current
 
-MORE = ("algorithm", "settings", "metrics", "privacy", "calibration")  # which older models do not say
+MORE = ("algorithm", "settings", "metrics", "privacy", "calibration")  # older models lack it
 _KEYS = {"head", "parameters", "dimension", "class_names", "encoder", "units", "ball", *MORE}
 
 
 def write_model(folder: Path, params: Params, about: dict[str, Any]) -> None:
-    """Write the numbers of a head and what model.json says `about` it to `folder`, which is made if need be."""
+    """Write the weights of a head and `about`, its model.json, to `folder`, which is made if it is missing."""
     with cannot(f"write {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-    # As np.savez, which would take an array called "file" for an argument of its own.
+    # Like np.savez, which would take an array called "file" for its own argument.
     with write_atomically(folder / "head.npz") as file, zipfile.ZipFile(file, "w") as archive:
         for name, leaf in by_path(params).items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 npy.write_array(member, np.asarray(leaf), allow_pickle=False)
     with write_atomically(folder / "model.json") as file:
-        file.write(sealed(about))  # a date as text, which a date is read from
+        file.write(sealed(about))  # dates become text
 
 
 def read_model(folder: Path, own: bool, numbers: bool) -> dict[str, Any]:
-    """The fields of the model in `folder`; the rest is explained at `Model.load`."""
+    """Return the fields of the model in `folder`; see `Model.load` for the parameters."""
     exported = is_export(folder)
     try:
         about = read_config(folder) if exported else unsealed(current(folder, "model.json").read_bytes(), _KEYS)
@@ -81,7 +81,7 @@ def read_model(folder: Path, own: bool, numbers: bool) -> dict[str, Any]:
 
 
 def _check_words(more: Mapping[str, Any], encoder: Mapping[str, Any]) -> None:
-    """Raise where what cards say of a model, and predictions ask of its encoder, is not of the type that it has."""
+    """Raise where fields of a model that cards or predictions use have the wrong type."""
     metrics, privacy, said = more["metrics"], more["privacy"], more["calibration"]
     numbers = [encoder.get("dimension", 1), *(privacy.get(name, 0) for name in ("epsilon", "delta", "mu", "radius"))]
     if metrics:
@@ -95,17 +95,17 @@ def _check_words(more: Mapping[str, Any], encoder: Mapping[str, Any]) -> None:
 
 
 class Built(NamedTuple):
-    """The parameters of a head, and its numbers as the tree that it takes; None where they are not its."""
+    """The parameters of a head, and its weights as a tree; None where they do not fit."""
 
     parameters: dict[str, Any]
     params: Params
 
 
 def built(kind: str, parameters: Mapping[str, Any], arrays: Mapping[str, Any], dimension: int, classes: int) -> Built:
-    """The head `kind` of so many dimensions and classes, whose numbers are the `arrays`, by path."""
+    """Build the head `kind` of so many dimensions and classes from its weights, `arrays` by path."""
     known = dict(parameters)
-    if not known:  # older models do not say
-        with suppress(KeyError):  # of an array that is not there, which is seen below
+    if not known:  # older models lack them
+        with suppress(KeyError):  # a missing array, which is found below
             known = sizes(kind, arrays)
     head, key = resolve_head(kind, **known), jax.random.key(0)
     expected = build_custom(kind, "head", lambda: jax.eval_shape(lambda key: head.init(key, dimension, classes), key))
@@ -118,7 +118,7 @@ def built(kind: str, parameters: Mapping[str, Any], arrays: Mapping[str, Any], d
 
 
 def _units(about: Mapping[str, Any], dimension: int) -> Units:
-    """As model.json has them."""
+    """Return the units in model.json."""
     units = Units(np.array(about["shift"], np.float64), float(about["scale"]))
     if units.shift.shape != (dimension,) or not np.isfinite(units.shift).all() or not 0 < units.scale < np.inf:
         raise ValueError("its units are not a shift and a scale")
@@ -126,7 +126,7 @@ def _units(about: Mapping[str, Any], dimension: int) -> Units:
 
 
 def _ball(about: Mapping[str, Any], dimension: int) -> BoundedNorm:
-    """As model.json has it."""
+    """Return the clipping and projection in model.json."""
     radius, projection = about["radius"], about["projection"]
     if not (radius is None or 0 < float(radius) < np.inf) or projection not in (None, dimension):
         raise ValueError("its ball is not a radius and a projection")
@@ -134,7 +134,7 @@ def _ball(about: Mapping[str, Any], dimension: int) -> BoundedNorm:
 
 
 def by_path(tree: Tree) -> dict[str, Any]:
-    """The leaves by where they are: those of {"W": w, "deep": [{"b": b}]} are "W" and "deep/0/b"."""
+    """Return the leaves of a tree by path: those of {"W": w, "deep": [{"b": b}]} are "W" and "deep/0/b"."""
 
     def name(step: Any) -> str:
         return keystr((step,), simple=True).replace("~", "~0").replace("/", "~1")  # as in a JSON pointer: no two alike

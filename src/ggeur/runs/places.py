@@ -1,4 +1,4 @@
-"""Where a model lies: in a folder of its own, as a trial of a run, or exported; and why that one."""
+"""Find a model: in its own folder, as a trial of a run, or exported; and say why that one."""
 
 import json
 import os
@@ -27,14 +27,14 @@ _INSIDE = ("head.npz", "model.json", "card.md", CONFIG, WEIGHTS)
 
 
 class Place(NamedTuple):
-    """The folder of a model; of a run, which of its heads it is and why."""
+    """The folder of a model, and for a run which of its heads it is and why."""
 
     folder: Path
     why: str = ""
 
 
 def model_folder(path: str | os.PathLike[str], trial: int | str = "last") -> Place:
-    """Where the model at `path` lies: there, or in a run folder that of its `trial` (a number, an arm, or "last")."""
+    """Return where the model at `path` is: there, or in a run folder by `trial` (a number, an arm, or "last")."""
     folder = Path(path)
     trial = int(trial) if isinstance(trial, np.integer) else trial
     check_is("trial", trial, int | str, "a trial's number, an arm's name, or last")
@@ -43,7 +43,7 @@ def model_folder(path: str | os.PathLike[str], trial: int | str = "last") -> Pla
         advice = f"name the folder {inside}" if inside else "name a folder"
         raise GgeurError(f"{folder} is a file, and a model is a folder: {advice}.", code="folder-is-file")
     if (folder / "result.json").exists():
-        return _of_cell(folder, trial)
+        return _of_trial(folder, trial)
     if trial != "last" and folder.is_dir():
         raise GgeurError(
             f"{folder} is a model and not a run, so it has no trial {trial!r}: leave --trial out.",
@@ -52,8 +52,8 @@ def model_folder(path: str | os.PathLike[str], trial: int | str = "last") -> Pla
     return Place(folder)
 
 
-def _of_cell(run: Path, trial: int | str) -> Place:
-    """That of a trial; the bound `local` and trials that did not finish have none."""
+def _of_trial(run: Path, trial: int | str) -> Place:
+    """Return the place of a trial's model; the bound `local` and unfinished trials have none."""
     trials = list(enumerate(Result.load(run).trials))
     if isinstance(trial, int):
         numbers = [number for number, _ in trials if number == trial]
@@ -81,18 +81,18 @@ def _of_cell(run: Path, trial: int | str) -> Place:
 
 
 def trial_folder(run: Path, number: int) -> Path:
-    """The folder of a trial's model in a run folder; before 0.3 trials were called cells."""
+    """Return the folder of a trial's model in a run folder; before 0.3 trials were called cells."""
     before = run / "model" / f"cell-{number:03d}"
     return before if before.is_dir() else run / "model" / f"trial-{number:03d}"
 
 
 def is_export(folder: Path) -> bool:
-    """Whether a model was exported to it: for the hub, or for torch."""
+    """Return whether `folder` holds a model exported for the hub or for torch."""
     return (folder / CONFIG).is_file() and (folder / WEIGHTS).is_file()
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """What an exported model says of itself, as model.json has it; ValueError where that cannot be."""
+    """Return an exported model's description in the form of model.json; raise ValueError where it is not valid."""
     about = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     if not isinstance(about, dict) or about.get("model_type") != "ggeur":
         raise ValueError("it does not describe a model of ggeur")
@@ -100,7 +100,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_weights(folder: Path) -> dict[str, NDArray[Any]]:
-    """The numbers of an exported head, by name."""
+    """Return the weights of an exported head, by name."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 

@@ -1,6 +1,4 @@
-"""What a model answers: whatever is given is brought to samples of its encoder, and samples to names with
-probabilities.
-"""
+"""Predict: embed the input by the model's encoder, and name classes with probabilities."""
 
 import os
 import reprlib
@@ -31,10 +29,9 @@ from ggeur.runs.model_encoder import encoder_of
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Of N pictures or samples: `names` where they have any, `probabilities` (N, C), and what was left out as
-    unreadable.
+    """Predictions for N pictures or samples: `names` if any, `probabilities` (N, C), and unreadable pictures.
 
-    An answer below `reject` is None. `truth` are the labels that the samples brought, to compare with.
+    An answer below `reject` is None. `truth` are the labels of the samples, to compare with.
 
     >>> answers = Answers(("a.jpg",), ("cat", "dog"), np.array([[0.25, 0.75]]))
     >>> answers.labels, answers.top(2)
@@ -54,22 +51,22 @@ class Answers:
 
     @property
     def best(self) -> NDArray[np.int64]:
-        """(N,): the number of the likeliest class."""
+        """Return (N,): the index of the likeliest class."""
         return np.asarray(self.probabilities.argmax(axis=1))
 
     @property
     def confidence(self) -> NDArray[Any]:
-        """(N,): the probability of the likeliest class."""
+        """Return (N,): the probability of the likeliest class."""
         return np.asarray(self.probabilities.max(axis=1))
 
     @property
     def labels(self) -> list[str | None]:
-        """The likeliest class of each, or None where it is not likely enough."""
+        """Return the likeliest class of each, or None where its probability is below `reject`."""
         pairs = zip(self.best.tolist(), (self.confidence >= self.reject).tolist(), strict=True)
         return [self.class_names[c] if sure else None for c, sure in pairs]
 
     def top(self, k: int) -> list[list[tuple[str, float]]]:
-        """The `k` likeliest classes of each with their probabilities, the likeliest first."""
+        """Return the `k` likeliest classes of each with their probabilities, the likeliest first."""
         check_whole("k", k)
         order = np.argsort(-self.probabilities, axis=1, kind="stable")[:, :k]
         sure = np.take_along_axis(self.probabilities, order, axis=1)
@@ -80,7 +77,7 @@ class Answers:
 
 
 def answers(model: Model, given: Any, reject: float, **embedding: Any) -> Answers:
-    """The answers of `model`; the rest is explained at `Model.predict`."""
+    """Return the answers of `model`; see `Model.predict` for the parameters."""
     if not isinstance(reject, Real) or not 0 <= float(reject) <= 1:
         raise GgeurError(
             f"The least probability of an answer is {reject}; it must be between 0 and 1.",
@@ -115,8 +112,8 @@ def _rows(
             f"encoder is {reprlib.repr(encoder)}; it must be an encoder or the name of one.", code="argument-type"
         )
     tower = encoder if encoder is not None and not isinstance(encoder, str) else encoder_of(model, encoder)
-    model.check_encoder("The picture", tower.dimension, about(tower))  # before any of them is read
-    # A folder that takes a while goes on where it stopped; a few pictures leave no trace.
+    model.check_encoder("The picture", tower.dimension, about(tower))  # before any picture is read
+    # Embeddings of a folder are cached, so that it can be resumed; those of a few pictures are not.
     store = EmbeddingCache(tower) if kept and len(items) > BATCH else Unkept()
     found = encode_items(items, tower, store, skip_unreadable=skip_unreadable, on_batch=on_batch)
     names = tuple(items[i].where for i in found.samples.tolist())
@@ -124,32 +121,32 @@ def _rows(
 
 
 def _are_rows(model: Model, given: Any) -> bool:
-    """Whether bytes are samples of an image table, laid flat, for a network that takes such."""
+    """Return whether bytes are flattened samples of an image table, for a network on images."""
     flat = isinstance(given, np.ndarray) and given.ndim == 2 and given.shape[1] == model.takes
     return flat and model.head in IMAGES
 
 
 def _folders(names: Sequence[str], classes: Sequence[str]) -> tuple[str, ...]:
-    """The folders in which the pictures lie, where every one is called as a class is."""
+    """Return the folders of the pictures, if each has the name of a class."""
     folders = tuple(Path(name).parent.name for name in names)
     return folders if set(folders) <= set(classes) else ()
 
 
 def _plain(given: Any) -> Any:
-    """`given`, where it has an array to give (a frame of pandas, a tensor of torch) as one of NumPy's, or as names."""
+    """Return `given` as a NumPy array where it converts to one (a frame of pandas, a tensor of torch), or as names."""
     if isinstance(given, np.ndarray) or hasattr(given, "convert") or not hasattr(given, "__array__"):
         return given
     try:
         array = np.asarray(given)
     except Exception as error:  # each library has its own: a tensor on a device, or one that a gradient is asked of
         raise GgeurError(
-            f"What is given cannot become an array of NumPy: {one_line(error)}.", code="prediction-input-type"
+            f"The input cannot be converted to a NumPy array: {one_line(error)}.", code="prediction-input-type"
         ) from error
     return array.tolist() if array.dtype.kind in "OU" else array
 
 
 def _pictures(given: Any) -> tuple[list[Item] | None, bool]:
-    """The pictures that are `given`, and whether they are files; None where it is samples of numbers."""
+    """Return the pictures `given`, and whether they are files; None where `given` are embeddings."""
     if isinstance(given, str | os.PathLike):
         return unlabelled(Path(given)), True
     if isinstance(given, bytes) or hasattr(given, "convert"):  # a file's content, or Pillow's image
@@ -161,7 +158,7 @@ def _pictures(given: Any) -> tuple[list[Item] | None, bool]:
         given = list(given) if given.ndim == 4 else [given]
     if not isinstance(given, Sequence) or not given:
         raise GgeurError(
-            "There is nothing to label: give a picture, a folder, a table or embeddings (N, p).",
+            "There is nothing to predict: give a picture, a folder, a table or embeddings (N, p).",
             code="prediction-input-empty",
         )
     if all(isinstance(one, str | os.PathLike) for one in given):
@@ -176,7 +173,7 @@ def _is_picture(one: Any) -> bool:
 
 
 def _content(one: Any) -> Any:
-    """As an item is read: bytes, or pixels."""
+    """Return the content of a picture: bytes, or pixels."""
     if hasattr(one, "convert"):
         return rgb(one)
     if not isinstance(one, bytes):
@@ -185,7 +182,7 @@ def _content(one: Any) -> Any:
 
 
 def _check_pixels(array: NDArray[np.uint8], *, several: bool = False) -> None:
-    """Refuse what may be one picture or many, or has colours that are not three."""
+    """Refuse an array that may be one picture or several, or has other than three colours."""
     form, coloured = array.shape, array.ndim == 3 or (several and array.ndim == 4)
     if not (array.ndim == 2 or (coloured and form[-1] == 3)):
         raise GgeurError(

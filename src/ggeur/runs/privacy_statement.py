@@ -1,4 +1,4 @@
-"""What [privacy] promises of a model, as model.json keeps it and as people are told."""
+"""The privacy guarantee of a model, as model.json keeps it and in sentences."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from ggeur.methods.algorithm import ClosedForm, Reference, Selection, ZeroShot
 from ggeur.runs.result import Trial
 from ggeur.settings.schema import Settings
 
-_MOST = 2  # promises that a page or a screen says in full
+_MOST = 2  # guarantees that a page or a screen states in full
 _NEIGHBOURS = {
     "record": "one record more or less, at whichever client",
     "client": "one client more or less, with all its records",
@@ -16,7 +16,7 @@ _NEIGHBOURS = {
 
 
 def promise(point: Settings, *, simulated: bool) -> dict[str, Any]:
-    """The promise of a trial with these settings; nothing, where there is none."""
+    """Return the privacy guarantee of a trial with these settings; empty where there is none."""
     p, kind = point.privacy, kind_of(point.train.method)
     made: dict[str, Any] = {"min_count": p.min_count or None, "radius": p.radius, "projection": p.projection}
     if kind in (Reference, ZeroShot):  # nobody sends anything
@@ -33,15 +33,15 @@ def promise(point: Settings, *, simulated: bool) -> dict[str, Any]:
 
 
 def promised(trials: Iterable[Trial]) -> list[str]:
-    """What was promised of several `trials`, in words, each sentence once; of very different ones, that it differs."""
+    """Return the guarantees of several `trials` in sentences, each once; if there are many, that they differ."""
     each = list({repr(sorted(trial.privacy.items())): trial.privacy for trial in trials if trial.privacy}.values())
     if len(each) > _MOST:
-        return ["Samples differ in what they promise of privacy; the model.json of each says what."]
+        return ["Trials differ in their privacy guarantees; the model.json of each has its own."]
     return list(dict.fromkeys(sentence for made in each for sentence in sentences(made)))
 
 
 def sentences(made: Mapping[str, Any]) -> list[str]:
-    """A promise in words."""
+    """Return a guarantee in sentences."""
     said = []
     if made.get("covers") == "nothing":
         said.append("A bound is trained on samples as they are: nothing of [privacy] but their clipping covers it.")
@@ -52,28 +52,27 @@ def sentences(made: Mapping[str, Any]) -> list[str]:
             f"(mu = {made['mu']:.3g})."
         )
         said.append(
-            "It covers everything that is made of the statistics, this model included; accuracies that sites report "
-            "of their test samples are outside it."
+            "It covers everything that is computed from the statistics, this model included, but not the accuracies "
+            "that sites report on their test samples."
             if made["covers"] == "everything"
-            else "It covers the statistics alone: clients then train on their own samples, and what they send in "
-            "rounds, "
-            "this model included, is outside it."
+            else "It covers only the statistics: clients then train on their own samples, and it covers neither what "
+            "they send in rounds nor this model."
         )
         if made["noise"] == "simulated":
-            said.append("The noise came from the run's seed: it shows what privacy costs, and protects nobody.")
+            said.append("The noise came from the run's seed: it shows the cost of privacy and protects nobody.")
     if "radius" in made:
         said.append(f"Samples longer than {made['radius']:g} are scaled down to that, also when the model is used.")
     if "projection" in made:
-        said.append(f"Samples are first taken to a public subspace of {made['projection']} dimensions.")
+        said.append(f"Samples are first projected to a public subspace of {made['projection']} dimensions.")
     if "min_count" in made:
         what = "a noisy total of" if "epsilon" in made else ""
         few = f"{what} fewer than {made['min_count']} samples".strip()
         said.append(f"Classes with {few} took no part" + ("." if "epsilon" in made else " at that site."))
     if "secure_aggregation" in made:
         said.append(
-            "Sums were secure: the server saw the total of all sites, and no site's own. No single site "
-            "can join the model or be forgotten."
+            "Secure aggregation: the server saw only the total of all sites. No single site can join the model or be "
+            "removed."
             if made["secure_aggregation"] is True
-            else "Sums were taken as secure ones would be; a simulation masks nothing."
+            else "Statistics were added as under secure aggregation; a simulation masks nothing."
         )
     return said

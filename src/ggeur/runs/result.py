@@ -1,4 +1,4 @@
-"""The result of a run: one record per trial, in `result.json`, and tables over seeds read off it."""
+"""The result of a run: one record per trial, in `result.json`, and rows that average over seeds."""
 
 import json
 import os
@@ -33,29 +33,29 @@ class Trial:
     avg: float | None = None
     std: float | None = None
     rounds: list[float] = field(default_factory=list)  # avg after each round
-    seconds: float = 0.0  # of all of it, set-up, compilation and scoring included
-    round_seconds: float | None = None  # of a round's training and aggregation, mean of those after the first
+    seconds: float = 0.0  # the whole trial, with set-up, compilation and scoring
+    round_seconds: float | None = None  # mean training and aggregation of a round after the first
     message: str = ""
     missing: dict[int, list[int]] = field(default_factory=dict)  # client -> rounds, on real machines
-    same_data: bool = False  # every seed trains and tests on the same rows: its spread is of head, batches and noise
+    same_data: bool = False  # all seeds share their samples: spread is of head, batches and noise
     test_deviation: float | None = None  # of avg, over bootstrap redraws of the test samples
     recall: list[float | None] = field(default_factory=list)
     macro_f1: float | None = None
     local_steps: list[int] = field(default_factory=list)  # per client and round
     bytes_up: int = 0  # per client, whole run; 0 for the bounds, which are no federations
     bytes_down: int = 0
-    bytes_first: int | None = None  # of both, those before the first round; None where nobody counted them apart
+    bytes_first: int | None = None  # the part of both before the first round; None where it is not known
     rounds_to_95: int | None = None
     start_avg: float | None = None  # of the head that training starts from, where it was solved
-    taken: str = ""  # which of several heads was chosen
+    taken: str = ""  # the selected solver
     expected: dict[str, float] = field(
         default_factory=dict
-    )  # points of each behind the first in its ranking; of before 0.3, percent
-    privacy: dict[str, Any] = field(default_factory=dict)  # what was promised of the rows
+    )  # points behind the first in the ranking; before 0.3, percent
+    privacy: dict[str, Any] = field(default_factory=dict)  # the guarantee for the samples
 
 
 class Row(NamedTuple):
-    """Cells that differ by the seed alone; spread is the sample deviation over seeds."""
+    """Trials that differ only by the seed; spread is the sample standard deviation over seeds."""
 
     settings: dict[str, Any]
     trials: list[Trial]
@@ -66,17 +66,17 @@ class Row(NamedTuple):
 
 
 def what_seeds_vary(trials: Sequence[Trial]) -> str:
-    """What to say where the seeds of `trials` do not vary the data; nothing where they do, or there is one."""
+    """Return a caveat where several seeds of `trials` share the data, else an empty string."""
     if len({trial.seed for trial in trials}) < 2 or not all(trial.same_data for trial in trials):
         return ""
     moves = [trial.test_deviation for trial in trials if trial.test_deviation is not None]
     redrawn = f"; redrawing the test samples would move AVG by ± {max(moves):.2f} (bootstrap)" if moves else ""
-    return f"Every seed has the same rows, so spread and intervals cover head, batches and noise only{redrawn}."
+    return f"All seeds have the same samples, so spread and intervals cover head, batches and noise only{redrawn}."
 
 
 @dataclass
 class Result:
-    """What a run found: its trials, in the order of points and seeds.
+    """The trials of a run, in the order of points and seeds.
 
     >>> trials = [Trial("fedavg", "none", seed, {"train.learning_rate": 0.1}, avg=90.0 + seed) for seed in (0, 1)]
     >>> (row,) = Result(trials).rows()
@@ -89,18 +89,18 @@ class Result:
 
     @property
     def caveat(self) -> str:
-        """What to say where the seeds do not vary the data."""
+        """Return a caveat where the seeds do not vary the data."""
         return what_seeds_vary(self.trials)
 
     def rows(self) -> list[Row]:
-        """One row per point of the grid, over its seeds; trials that did not finish are left out of the means."""
+        """Return one row per point of the grid, over its seeds; means leave out unfinished trials."""
         points: dict[str, list[Trial]] = {}
         for trial in self.trials:
             points.setdefault(json.dumps(trial.settings, sort_keys=True), []).append(trial)
         return [_row(trials) for trials in points.values()]
 
     def to_json(self) -> str:
-        """As `load` reads it back."""
+        """Return the result as JSON that `load` reads back."""
         return sealed({"schema": self.schema, "trials": [asdict(c) for c in self.trials]}).decode()
 
     @classmethod
@@ -120,9 +120,7 @@ class Result:
                 f"There is no result at {path}; run the experiment first.", code="result-missing"
             ) from error
         except UnicodeDecodeError as error:
-            raise GgeurError(
-                f"{path} is not a run of ggeur: it holds bytes that are no text.", code="file-not-text"
-            ) from error
+            raise GgeurError(f"{path} is not a run of ggeur: it is not UTF-8 text.", code="file-not-text") from error
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise GgeurError(f"{path} is not a result of ggeur: {one_line(error)}.", code="file-not-result") from error
 
@@ -133,7 +131,7 @@ def _cell_reader() -> TypeAdapter[Trial]:
 
 
 def read_cell(data: Any) -> Trial:
-    """A trial from JSON, every value checked; ValueError where it is not one."""
+    """Return a trial from JSON; raise ValueError where a value is not valid."""
     if not isinstance(data, dict) or not data.keys() <= {f.name for f in fields(Trial)}:
         raise ValueError("a trial must hold the keys of a trial and no others")
     try:

@@ -1,4 +1,4 @@
-"""What must hold before a run is begun or gone on with, and what is kept of an earlier process."""
+"""Checks before a run starts or resumes, and the metrics kept from an earlier process."""
 
 import os
 import warnings
@@ -30,7 +30,7 @@ def check_same(path: Path, experiment: Experiment) -> None:
 
 
 def check_resumable(path: Path, *, real: bool) -> None:
-    """Raise unless `path` holds a run that can be gone on with: over `real` machines, or simulated."""
+    """Raise unless `path` holds a run to resume: on `real` machines, or simulated."""
     if not os.path.exists(path / "config.toml"):
         raise GgeurError(
             f"There is no run in {path} to resume; start one with `ggeur run EXPERIMENT --out {path}`.",
@@ -48,7 +48,7 @@ def check_resumable(path: Path, *, real: bool) -> None:
 
 
 def check_startable(path: Path) -> None:
-    """Raise unless a run can be started in the folder `path`, which need not be there."""
+    """Raise unless a run can start in the folder `path`, which need not exist."""
     if os.path.exists(path) and not path.is_dir():
         raise GgeurError(f"{path} is a file; name a new folder with --out.", code="folder-is-file")
     if path.is_dir() and not startable(path):
@@ -56,7 +56,7 @@ def check_startable(path: Path) -> None:
 
 
 def startable(path: Path) -> bool:
-    """Whether a folder is empty, or holds only what a process left that ended before it had begun."""
+    """Return whether a folder is empty, or holds only files of a process that ended before its run began."""
     there = {entry.name for entry in path.iterdir()}
     return there <= {".lock", "checkpoint", VERSIONS} and not any((path / "checkpoint").glob("*"))
 
@@ -68,18 +68,16 @@ def not_empty(path: Path) -> str:
 
 
 def note_other_versions(path: Path) -> None:
-    """Say so where the run in `path` was begun with other versions of what numbers depend on."""
+    """Warn where the run in `path` was started with other versions of packages that numbers depend on."""
     before, now = read_versions(path), installed_versions()
     other = [f"{name} {was} (now {now[name]})" for name, was in before.items() if now.get(name, was) != was]
     if other:
-        words = (
-            f"{path} was begun with {', '.join(other)}; what is computed from here on may differ in the last digits."
-        )
+        words = f"{path} was started with {', '.join(other)}; numbers from here on may differ in the last digits."
         warnings.warn(words, GgeurWarning, stacklevel=3)
 
 
 def lines_kept(path: Path, finished: Mapping[int, Any], snapshot: Snapshot | None) -> list[bytes]:
-    """Each round once: all of a finished trial, and of a trial in flight those up to its checkpoint."""
+    """Return the lines of each round once: all of a finished trial, and of a running one up to its checkpoint."""
     upto = {} if snapshot is None else {trial.number: snapshot.round for trial in snapshot.trials}
     kept: dict[tuple[int, int], bytes] = {}
     lines = path.read_bytes().splitlines(keepends=True)
@@ -89,7 +87,7 @@ def lines_kept(path: Path, finished: Mapping[int, Any], snapshot: Snapshot | Non
             trial, round_ = int(event["trial"]), int(event["round"])
         except (ValueError, KeyError, TypeError) as error:
             if number == len(lines):
-                break  # torn by a crash, to be written again
+                break  # cut by a crash, to be written again
             raise GgeurError(
                 f"{path} is damaged in line {number} ({error}); take it out to go on.", code="file-line-damaged"
             ) from error

@@ -1,4 +1,4 @@
-"""What lies beside a solved model: every site's sums, the ledger of who is in, and receipts."""
+"""Files beside a one-shot classifier: every site's statistics, the ledger of its sites, and receipts."""
 
 import json
 import re
@@ -29,7 +29,7 @@ _SCHEMA = 2  # the first had no facts about encoders
 
 
 def load_ledger(folder: Path, *, sealed_too: bool = False) -> Ledger:
-    """Return who is in the model at `folder`; GgeurError where nobody can tell.
+    """Return the ledger of the model at `folder`; raise GgeurError where it is missing or damaged.
 
     A model that ggeur 0.2 sealed is refused, unless `sealed_too` says that its sites' statistics are not needed.
     """
@@ -40,7 +40,7 @@ def load_ledger(folder: Path, *, sealed_too: bool = False) -> Ledger:
         if tree["schema"] not in (1, _SCHEMA):
             raise ValueError(f"its schema is {tree['schema']}, and this version of ggeur reads {_SCHEMA}")
         entries = [Entry(**{**one, "class_names": tuple(map(str, one["class_names"]))}) for one in tree["sites"]]
-        if not all(_is_file_name(e.name) for e in entries):  # the file of who is forgotten is deleted
+        if not all(_is_file_name(e.name) for e in entries):  # a removed site's file is deleted
             raise ValueError("the name of a site is not that of a file")
         if (
             not entries
@@ -53,13 +53,13 @@ def load_ledger(folder: Path, *, sealed_too: bool = False) -> Ledger:
         total = bool(tree["total"])  # its hash, where the model is sealed
     except FileNotFoundError as error:
         raise GgeurError(
-            f"The model at {folder} keeps no sums: a head that was trained cannot add or forget a site; train it again "
-            "without, or solve one with `ggeur fit`.",
+            f"The model at {folder} keeps no statistics: a trained head cannot add or forget a site; train it again "
+            "without, or compute one with `ggeur fit`.",
             code="model-without-statistics",
         ) from error
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise GgeurError(
-            f"{path} is damaged, so nobody can tell who is in the model: {one_line(error)}.", code="ledger-damaged"
+            f"{path} is damaged, so the sites of the model are not known: {one_line(error)}.", code="ledger-damaged"
         ) from error
     if total and not sealed_too:
         raise GgeurError(
@@ -77,14 +77,14 @@ def save_ledger(folder: Path, ledger: Ledger) -> None:
 
 
 def save_sums(folder: Path, sums: StoredStatistics) -> None:
-    """Write the sums of a site to a file of its name; `folder` is the model's."""
+    """Write the statistics of a site to a file with its name; `folder` is the model's."""
     check_site_name(sums.name)
     (folder / SUMS).mkdir(parents=True, exist_ok=True)
     _write(folder / SUMS / f"{sums.name}.npz", sums.class_names, list(sums.messages), list(sums.messages.values()))
 
 
 def check_site_name(name: str) -> None:
-    """GgeurError where no file can have the `name` of a site, as that of its sums has."""
+    """Raise GgeurError where the `name` of a site cannot be that of a file."""
     if not _is_file_name(name):
         raise GgeurError(f"The site '{name}' cannot be a file's name; give it another.", code="site-name-invalid")
 
@@ -96,7 +96,7 @@ def _is_file_name(name: Any) -> bool:
 
 
 def load_sums(folder: Path, entry: Entry) -> StoredStatistics:
-    """The sums of the site with that `entry`; GgeurError where they are not what it sent."""
+    """Return the statistics of the site with that `entry`; raise GgeurError where they were changed."""
     path = current(folder, f"{SUMS}/{entry.name}.npz")
     names, domains, messages = _read(path)
     sums = StoredStatistics(entry.name, names, entry.kind, dict(zip(domains, messages, strict=True)))
@@ -109,9 +109,9 @@ def load_sums(folder: Path, entry: Entry) -> StoredStatistics:
 
 
 def settle(folder: Path) -> Command | None:
-    """Bring the model in `folder`, which is locked, to rest: end a change that was cut short, which is then returned.
+    """Finish a change of the model in `folder`, which is locked, that was interrupted, and return it.
 
-    What a process that was killed has left goes too, above all sums of sites that the ledger does not know.
+    Files of a killed process are removed too, above all statistics of sites that the ledger does not have.
     """
     with cannot(f"write {folder}", CannotWrite):
         clear(folder / PART)
@@ -121,7 +121,7 @@ def settle(folder: Path) -> Command | None:
                 CONTRIBUTIONS,
                 _BEFORE,
                 PAGE,
-            ):  # they speak of the sites as they were
+            ):  # it describes the former sites
                 (folder / stale).unlink(missing_ok=True)
             land(folder)
         _sweep(folder, load_ledger(folder))
@@ -130,7 +130,7 @@ def settle(folder: Path) -> Command | None:
 
 
 def _sweep(folder: Path, ledger: Ledger) -> None:
-    # By what they are and not by how they are listed: some file systems spell an accent in their own way.
+    # Compare files and not names: some file systems change the spelling of accents.
     known = [folder / SUMS / f"{name}.npz" for name in ledger.names]
     known = [path for path in known if path.exists()]
     stray = [path for path, _ in (*temporaries(folder / SUMS), *temporaries(folder / RECEIPTS))]
@@ -143,9 +143,9 @@ def _sweep(folder: Path, ledger: Ledger) -> None:
 
 
 def write_receipt(folder: Path, new: Path, what: str, site: str, ledger: Ledger, more: Mapping[str, Any]) -> str:
-    """A dated file that says `what` became of `site` and what remains; `more` is what else there is to say.
+    """Write a dated receipt of `what` was done with `site` and which sites remain, with `more` facts; return its name.
 
-    It is written to `new`, with the number that is next in `folder`; the name there.
+    It is written to `new`, with the next number in `folder`.
     """
     (new / RECEIPTS).mkdir(parents=True, exist_ok=True)
     numbers = [_number(path) for path in _receipts(folder)]
@@ -163,7 +163,7 @@ def write_receipt(folder: Path, new: Path, what: str, site: str, ledger: Ledger,
 
 
 def read_receipts(folder: Path) -> list[dict[str, Any]]:
-    """All receipts that can be read, the oldest first."""
+    """Return all readable receipts, the oldest first."""
     found = []
     for path in _receipts(folder):
         with suppress(OSError, ValueError, RecursionError):
@@ -174,7 +174,7 @@ def read_receipts(folder: Path) -> list[dict[str, Any]]:
 
 
 def _receipts(folder: Path) -> list[Path]:
-    """Return their files, by number."""
+    """Return the files of receipts, by number."""
     there = [*(folder / RECEIPTS).glob("*.json"), *(folder / NEXT / RECEIPTS).glob("*.json")]
     return sorted(there, key=lambda path: (_number(path), path.name))
 
@@ -202,11 +202,11 @@ def _read(path: Path) -> tuple[tuple[str, ...], list[str], list[SiteStatistics]]
             raise ValueError("its arrays do not go together")
         return names, domains, messages
     except (KeyError, TypeError, ValueError) as error:
-        raise GgeurError(f"{path} does not hold sums: {one_line(error)}.", code="file-not-statistics") from error
+        raise GgeurError(f"{path} does not hold statistics: {one_line(error)}.", code="file-not-statistics") from error
 
 
 def _is_sound(m: SiteStatistics, n_classes: int) -> bool:
-    """Whether these are the arrays of a message of so many classes."""
+    """Return whether these are valid statistics of so many classes."""
     (p,) = m.center.shape
     shapes = m.count.shape == (n_classes,) and m.sum.shape == (n_classes, p) and m.second.shape[1:] == (p, p)
     arrays = (m.count, m.sum, m.second, m.center)

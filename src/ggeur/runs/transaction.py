@@ -1,8 +1,8 @@
-"""A change of a model folder that is there whole or not at all, however the process that makes it ends.
+"""Change a model folder atomically, however the process ends.
 
-New files are written to `.next.part`, which one rename makes `.next`: from then on the change is made, and what lies
-in `.next` counts before what lies beside it. The files then move to their places; whoever is killed on the way leaves
-a `.next` that readers understand and that the next one to change the folder clears.
+New files are written to `.next.part`, which one rename makes `.next`: this commits the change, and files in `.next`
+take precedence over those beside it. The files then move to their places. A process that is killed meanwhile leaves a
+`.next` that readers understand and that the next change of the folder finishes.
 """
 
 import json
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class Command(NamedTuple):
-    """What a change was asked for by, and the receipt of it, which lies in the folder."""
+    """The command of a change, and the name of its receipt in the folder."""
 
     what: str
     site: str = ""
@@ -31,24 +31,24 @@ class Command(NamedTuple):
     receipt: str = ""
 
     def is_for(self, what: str, site: str, choose_again: bool) -> bool:
-        """Whether it is that command."""
+        """Return whether it is that command."""
         return self[:3] == (what, site, choose_again)
 
 
 def locked(folder: Path) -> ExitStack:
-    """Two that change a model at once would each lose what the other did."""
+    """Lock a model folder, since two simultaneous changes would overwrite each other."""
     with cannot(f"write {folder}", CannotWrite):
         return lock_file(folder / LOCK, f"Another process is changing the model at {folder}.")
 
 
 def current(folder: Path, name: str) -> Path:
-    """Where the file `name` of the model in `folder` lies now."""
+    """Return where the file `name` of the model in `folder` is now."""
     new = folder / NEXT / name
     return new if new.exists() else folder / name
 
 
 def settled(folder: Path, names: Sequence[str], read: Callable[[], _T]) -> _T:
-    """What `read` gives of the files `names`, read again where one was changed or moved meanwhile."""
+    """Return what `read` returns of the files `names`, read again if one was changed or moved meanwhile."""
     for _ in range(9):
         before = _stamp(folder, names)
         try:
@@ -74,18 +74,18 @@ def _stamp(folder: Path, names: Sequence[str]) -> list[Any]:
 
 
 def pending(folder: Path) -> Command | None:
-    """The change that was made and whose files are still on their way, if any."""
+    """Return the committed change whose files have not all moved yet, if any."""
     path = folder / NEXT / PLAN
     if not path.exists():
         return None
     with suppress(OSError, ValueError, TypeError, RecursionError):
         return Command(*json.loads(path.read_bytes()))
-    return Command("")  # that it lies there is what counts
+    return Command("")  # its existence is what counts
 
 
 @contextmanager
 def staged(folder: Path, command: Callable[[], Command]) -> Iterator[Path]:
-    """A folder for new files, which become the model's, all at once, when the block ends well."""
+    """Yield a folder for new files, which become the model's atomically when the block succeeds."""
     part = folder / PART
     clear(part)
     part.mkdir(parents=True)
@@ -108,7 +108,7 @@ def land(folder: Path) -> None:
 
 
 def close(folder: Path) -> None:
-    """End a change whose files have all landed; the plan goes last, since without it nobody would know of the rest."""
+    """End a change whose files have all moved; remove the plan last, since it names the rest."""
     new = folder / NEXT
     if not new.exists():
         return
@@ -120,7 +120,7 @@ def close(folder: Path) -> None:
 
 
 def drop(folder: Path, names: Sequence[str]) -> None:
-    """Undo a change that began in an empty folder, whose files are those of `names`, wherever they are by now."""
+    """Undo a change of an empty folder, whose files are `names`, wherever they are by now."""
     for name in names:
         path = folder / name
         clear(path) if path.is_dir() else path.unlink(missing_ok=True)
@@ -131,13 +131,13 @@ def drop(folder: Path, names: Sequence[str]) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Remove a folder of ours, whether it is there or not."""
+    """Remove a folder if it exists."""
     if folder.exists():
         shutil.rmtree(folder)
 
 
 def temporaries(folder: Path) -> list[tuple[Path, str]]:
-    """Files that were being written to `folder` by processes that were killed, and what they were to be called."""
+    """Return temporary files in `folder` of killed processes, and their final names."""
     if not folder.is_dir():
         return []
     found = [(path, _TEMPORARY.fullmatch(path.name)) for path in sorted(folder.iterdir())]

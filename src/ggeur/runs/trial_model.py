@@ -1,4 +1,4 @@
-"""The model that a trial of a run comes to: its head, with what is needed to use it and what it says of itself."""
+"""Build the model of a trial: its head with its classes, encoder, scores and settings."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,10 +24,10 @@ def model_of_cell(
     scored: Mapping[str, float] | None,
     test_samples: Mapping[str, int] | None,
 ) -> Model:
-    """The model of the head `params` that the `trial` with these settings ended with, on rows of `table` in `units`.
+    """Return the model of the final head `params` of a `trial` with these settings, on samples of `table` in `units`.
 
-    `solved` is the kind of head that was solved for, if not trained as [train] says; `scored` is how it does on each
-    domain, of so many `test_samples`. It names no path of the machine that it was made on.
+    `solved` is the type of a head computed in closed form, if not that of [train]; `scored` is its accuracy by domain,
+    on so many `test_samples`. It names no path of the machine that it was made on.
     """
     head = solved or point.train.head
     tree = point.model_dump(mode="json", exclude_none=True)

@@ -1,4 +1,4 @@
-"""What a run was made with, kept beside its result: another version of a library may give other numbers."""
+"""Versions of a run's packages, kept beside its result, since other versions may give other numbers."""
 
 import json
 import platform
@@ -10,12 +10,12 @@ _PACKAGES = ("ggeur", "numpy", "scipy", "jax", "optax", "scikit-learn")
 
 
 def installed_versions() -> dict[str, str]:
-    """Python's version and those of the packages that numbers depend on."""
+    """Return Python's version and those of the packages that numbers depend on."""
     return {"Python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
 
 
 def read_versions(folder: Path) -> dict[str, str]:
-    """Those that a run folder keeps; nothing if it keeps none that can be read."""
+    """Return the versions that a run folder keeps; empty if there are none that can be read."""
     try:
         kept = json.loads((folder / FILE).read_text(encoding="utf-8"))
         return {str(name): str(found) for name, found in kept.items()}

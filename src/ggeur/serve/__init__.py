@@ -1,1 +1,1 @@
-"""A model behind a page and an endpoint: one drops a photograph and sees the answer; needs the extra `serve`."""
+"""Serve a model as a page that classifies dropped photographs and as an endpoint; needs the extra `serve`."""

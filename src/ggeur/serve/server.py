@@ -28,7 +28,7 @@ def serve(service: Service, host: str, port: int, on_ready: Callable[[str], None
     """Answer on `host` and `port` (0: any free one) until interrupted; `on_ready` receives the address."""
     import uvicorn
 
-    # About damaged uploads their senders hear, not this terminal.
+    # The senders of damaged uploads are told, not this terminal.
     warnings.filterwarnings("ignore", module="PIL")
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
     try:

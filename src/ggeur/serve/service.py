@@ -1,4 +1,4 @@
-"""Check a request, ask the model and return its answers; the shapes that travel are pydantic's, for the description."""
+"""Check a request, ask the model and return its answers, as pydantic types that the API description uses."""
 
 from dataclasses import dataclass
 from importlib.metadata import version

@@ -1,4 +1,4 @@
-"""Keys that take one of our names or a user's own, and [head.NAME]: what a head is built with."""
+"""Keys that take a built-in or a custom name, and [head.NAME], the parameters of a head."""
 
 import os
 from collections.abc import Iterable
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def is_path(value: object) -> bool:
-    """Whether `value` is meant as the path of a folder, and not as a name: it has a separator, or begins with a dot."""
+    """Return whether `value` is the path of a folder and not a name: it has a separator, or begins with a dot."""
     return isinstance(value, str) and (os.path.dirname(value) != "" or value.startswith("."))
 
 
 def _one_of(what: str, ours: Iterable[str], *, or_path: str = "") -> Any:
-    """The type of a key that takes one of `ours`, or a user's own, or the path of a folder, if `or_path` says of what.
+    """Return the type of a key that takes one of `ours`, a custom name, or a folder if `or_path` describes one.
 
-    Nothing is imported here: a site validates settings before it has agreed to import anything.
+    Nothing is imported: a site validates settings before it has agreed to import anything.
     """
 
     def check(value: object) -> object:
@@ -46,5 +46,5 @@ StartName = Annotated[
 
 
 def of_train(head: str, train: "Train") -> dict[str, Any]:
-    """The parameters of `head` that [train] gives."""
+    """Return the parameters of `head` that [train] gives."""
     return {key: value for key in OF_TRAIN.get(head, ()) if (value := getattr(train, key)) is not None}

@@ -1,7 +1,7 @@
-"""An experiment: a TOML file whose lists span a grid of settings, and overrides from the command line.
+"""An experiment: a TOML file whose lists span a grid of settings, with overrides from the command line.
 
-Values that belong together are an arm: each `[[arm]]` has a `name` and overrides in sections of its own, and the grid
-is arms times lists.
+Values that belong together are an arm: each `[[arm]]` has a `name` and sections of overrides, and the grid is arms
+times lists.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Experiment:
 
     @classmethod
     def of(cls, tree: Mapping[str, Any], *, own: bool = True) -> Self:
-        """Expand the lists of `tree` and check every point; a relative table is one of the current folder.
+        """Expand the lists of `tree` and check every point; relative paths are in the current folder.
 
-        With `own` false nothing of the user's own is imported, as suits an experiment that has been run.
+        With `own` false no custom code is imported, as for an experiment that has been run.
         """
         if not isinstance(tree, Mapping):
             raise GgeurError(
@@ -91,7 +91,7 @@ class Experiment:
         return self.points[0].run.seeds
 
     def to_toml(self) -> str:
-        """The experiment as a file that `load` reads back."""
+        """Return the experiment as text that `load` reads back."""
         return to_toml(self.tree)
 
 
@@ -101,9 +101,7 @@ def _read(path: Path) -> Sections:
     except FileNotFoundError as error:
         raise GgeurError(f"There is no experiment file {path}.", code="file-missing") from error
     except UnicodeDecodeError as error:
-        raise GgeurError(
-            f"{path} is not an experiment file: it holds bytes that are no text.", code="file-not-text"
-        ) from error
+        raise GgeurError(f"{path} is not an experiment file: it is not UTF-8 text.", code="file-not-text") from error
     except OSError as error:
         raise GgeurError(f"Cannot read {path}: {error.strerror or error}.", code="file-unreadable") from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -115,7 +113,7 @@ def _read(path: Path) -> Sections:
 
 
 def _plain(value: Any) -> Any:
-    """`value` as TOML has it: NumPy's numbers become Python's, and None, which means the default, is left out."""
+    """Return `value` for TOML: NumPy's numbers become Python's, and None, which means the default, is left out."""
     if isinstance(value, Mapping):
         return {name: _plain(part) for name, part in value.items() if part is not None}
     if isinstance(value, list):
@@ -124,7 +122,7 @@ def _plain(value: Any) -> Any:
 
 
 def _anchor(tree: Mapping[str, Any], folder: Path) -> None:
-    """Make paths absolute: a file names what lies beside it relative to itself, and runs from anywhere."""
+    """Make paths absolute: those in a file are relative to the file's `folder`."""
     arms = tree.get("arm")
     for part in (tree, *(arms if isinstance(arms, list) else [])):
         for *sections, key in _PATHS:
@@ -151,7 +149,7 @@ def _anchored(key: str, given: Any, folder: Path) -> Any:
 
 
 def override(tree: Mapping[str, Any], assignments: Sequence[str]) -> Sections:
-    """`tree` with "section.key=value" put in; a value is read as TOML and, failing that, as text."""
+    """Return `tree` with "section.key=value" applied; a value is read as TOML and, failing that, as text."""
     result: Sections = {name: dict(part) if isinstance(part, Mapping) else part for name, part in tree.items()}
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
@@ -166,7 +164,7 @@ def override(tree: Mapping[str, Any], assignments: Sequence[str]) -> Sections:
         for section in sections:
             if not isinstance(place.get(section, {}), Mapping):
                 raise GgeurError(
-                    f"--set {assignment}: {section} is not a section with keys of its own.", code="option-set-section"
+                    f"--set {assignment}: {section} is not a section with keys.", code="option-set-section"
                 )
             place[section] = dict(place.get(section, {}))
             place = place[section]
@@ -175,14 +173,14 @@ def override(tree: Mapping[str, Any], assignments: Sequence[str]) -> Sections:
 
 
 def _is_value(path: tuple[str, ...], given: list[Any]) -> bool:
-    """Whether a list is one value, and spans no grid; a list of candidates' lists does."""
+    """Return whether a list is a single value and spans no grid; a list of lists of candidates does."""
     if path == ("run", "seeds"):
         return True
     return path == ("method", "auto", "candidates") and not all(isinstance(one, list) for one in given)
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
-    """Where two experiments differ, in words; empty if they do not."""
+    """Return the differences of two experiments in words; empty if there are none."""
     of_a, of_b = ({".".join(path): value for path, value in flat(tree)} for tree in (a, b))
     keys = dict.fromkeys([*of_a, *of_b])
     return [
@@ -193,13 +191,11 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
 
 
 def _arms(tree: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The tree once per `[[arm]]`, overlaid with it; the name of the arm stays under "arm"."""
+    """Yield the tree once per `[[arm]]`, overlaid with it; the name of the arm stays under "arm"."""
     shared = {name: section for name, section in tree.items() if name != "arm"}
     for name, section in shared.items():
         if not isinstance(section, Mapping):
-            raise GgeurError(
-                f"'{name}' must be a section, [{name}], with keys of its own.", code="experiment-section-form"
-            )
+            raise GgeurError(f"'{name}' must be a section, [{name}], with keys.", code="experiment-section-form")
     arms = tree.get("arm", [{}])
     if not isinstance(arms, list) or not arms or not all(isinstance(arm, Mapping) for arm in arms):
         raise GgeurError("'arm' must be given as [[arm]], once for each arm.", code="experiment-arm-form")
@@ -222,7 +218,7 @@ def _arms(tree: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _overlay(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """`below` with the values of `above`, also within sections of sections."""
+    """Return `below` with the values of `above`, also within sections of sections."""
     return {
         **below,
         **{
@@ -235,7 +231,7 @@ def _overlay(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, An
 
 
 def _product(tree: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Every point of the grid as a tree without lists, and the values that make it that point."""
+    """Yield every point of the grid as a tree without lists, with its values of the varied keys."""
     lists = {path: v for path, v in flat(tree) if isinstance(v, list) and not _is_value(path, v)}
     for path, values in lists.items():
         if not values:
@@ -244,7 +240,7 @@ def _product(tree: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str
             )
         if any(value in values[:i] for i, value in enumerate(values)):
             raise GgeurError(
-                f"The list {'.'.join(path)} holds a value twice; a trial would be run twice.",
+                f"The list {'.'.join(path)} holds a value twice; give each value once.",
                 code="experiment-list-repeated",
             )
     for combination in itertools.product(*lists.values()):

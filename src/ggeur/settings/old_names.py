@@ -1,4 +1,4 @@
-"""What 0.2 and earlier called things, so that their models and run folders load.
+"""Old names of 0.2 and earlier, so that their models and run folders load.
 
 Experiment files are not translated: an old key there ends in a sentence that names the new one (`renamed`).
 """

@@ -26,18 +26,18 @@ Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
 
 
 def _a_list(value: object) -> object:
-    if isinstance(value, int):  # three seeds, or seed 3?
+    if isinstance(value, int):  # three seeds or seed 3 is ambiguous
         raise ValueError(f"it is a list, such as [{value}] for that seed alone or [0, 1, 2] for three")
     return value
 
 
 def _no_bool(value: object) -> object:
-    if isinstance(value, bool):  # which Python takes for 0 or 1
+    if isinstance(value, bool):  # Python takes these for 0 or 1
         raise ValueError("it is a number, 1 or 2")
     return value
 
 
-# Choices on which the paper as written, its released scripts and we differ; a file's own values go before these.
+# Choices on which the paper as written, its released scripts and ggeur differ; a file's values override these.
 PROTOCOLS: dict[str, dict[str, dict[str, Any]]] = {
     "paper": {"augment": {"scale": "eigenvalue"}},
     "released": {
@@ -45,17 +45,17 @@ PROTOCOLS: dict[str, dict[str, dict[str, Any]]] = {
         "train": {"optimiser": "adam", "weight_decay": 0.0, "weights": "equal", "broadcast": False, "softmax": True},
     },
     "sound": {},
-    "tuned": {},  # sound, with numbers that were chosen on training samples left out
+    "tuned": {},  # sound, with hyperparameters tuned on a validation split
 }
 
 
 class Data(Section):
-    """Where the embeddings come from: a table, or a dataset and the encoder to embed it with."""
+    """The source of the embeddings: a table, or a dataset and its encoder."""
 
     table: str | None = None
     dataset: str | None = None
     encoder: str | None = None
-    standardise: bool = False  # samples about the federation's mean, in units of its spread
+    standardise: bool = False  # standardise samples by the federation's mean and spread
     svhn: Literal["correct", "as-benchmark"] = "correct"  # how its pictures are read
 
     @model_validator(mode="after")
@@ -75,9 +75,7 @@ class Partition(Section):
     beta: Above = 0.1
     min_per_class: Annotated[int, Field(strict=True, ge=0)] = 1
     share: Share = 1.0
-    validation: bool = (
-        False  # train without some of the training samples, and score on these instead of the test samples
-    )
+    validation: bool = False  # score on a validation split of the training samples instead of the test samples
 
 
 PARTITION_KEYS = {
@@ -98,12 +96,12 @@ class Augment(Section):
     scale: Scale = "sqrt-eigenvalue"
     guided: Share = 1.0
     empty_group: Literal["all", "first"] = "all"
-    bank_mib: Size = BANK_BYTES // 2**20  # of noise vectors; what exceeds it is shared between clients
-    pictures: Literal["auto", "none", "crop", "crop-flip", "photo"] = "auto"  # how a step changes them at random
-    parameters: dict[str, Any] = Field({})  # of `expected`, or of one's own kind
+    bank_mib: Size = BANK_BYTES // 2**20  # memory for noise vectors; beyond it clients share them
+    pictures: Literal["auto", "none", "crop", "crop-flip", "photo"] = "auto"  # random augmentation of images in a step
+    parameters: dict[str, Any] = Field({})  # of `expected`, or of a custom kind
 
     def build(self) -> Augmentation:
-        """The augmentation that this names."""
+        """Return the augmentation that `kind` names."""
         shared = self.model_dump(exclude={"kind", "parameters", "pictures"})
         return build_augmentation(self.kind, shared, self.parameters)
 
@@ -129,12 +127,12 @@ class Train(Section):
 
     @property
     def solver(self) -> str | None:
-        """What solves the head that rounds start from; None where it is random or a model's."""
+        """Return the solver of the head that rounds start from; None where it is random or a model's."""
         return None if self.start == RANDOM or self.model else self.start
 
     @property
     def model(self) -> str | None:
-        """The folder of the model that rounds start from, where it is one."""
+        """Return the folder of the model that rounds start from, if any."""
         return self.start if is_path(self.start) else None
 
     @model_validator(mode="after")
@@ -145,7 +143,7 @@ class Train(Section):
 
 
 class Federate(Section):
-    """Real machines: how many sites there are, and how long and for how many of them to wait."""
+    """Real machines: the number of sites, and how long and for how many of them to wait."""
 
     sites: Size | None = None
     min_sites: Size = 2  # with fewer the run stops, and can be resumed
@@ -176,7 +174,7 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def settle(self) -> Self:
-        """Defaults that depend on other values."""
+        """Set defaults that depend on other values."""
         a = self.augment
         single = self.partition.kind == "dirichlet"
         allowed = steps_of(a.kind)
@@ -191,20 +189,20 @@ class Settings(Section):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All that may be a user's own: methods, heads, the augmentation."""
+        """Return all names that may be custom: methods, heads, the augmentation."""
         t = self.train
         return (t.method, t.start, t.head, self.augment.kind, *self.method, *self.head)
 
     @property
     def head_parameters(self) -> dict[str, Any]:
-        """What is given for [train] head."""
+        """Return the parameters given for [train] head."""
         return of_train(self.train.head, self.train) | self.head.get(self.train.head, {})
 
 
 def settings(tree: Mapping[str, Any], *, own: bool = True) -> Settings:
     """Check one point of the grid; the first thing wrong becomes one sentence.
 
-    Without `own`, what it names of a user's own is not imported, and so not checked: for what has been run.
+    Without `own`, custom code is not imported, and so not checked, as for an experiment that has been run.
     """
     merged: dict[str, Any] = {name: dict(part) if isinstance(part, dict) else part for name, part in tree.items()}
     run = merged.get("run")
@@ -215,7 +213,7 @@ def settings(tree: Mapping[str, Any], *, own: bool = True) -> Settings:
     data, given = merged.get("data"), merged.setdefault("partition", {})
     dataset = data.get("dataset") if isinstance(data, dict) else None
     if isinstance(dataset, str) and isinstance(given, dict) and "kind" not in given:
-        merged["partition"] = paper_partition(dataset) | given  # as the paper deals it out
+        merged["partition"] = paper_partition(dataset) | given  # the paper's partition
     train, augment = (merged.setdefault(section, {}) for section in ("train", "augment"))
     if isinstance(train, dict) and train.get("head") in IMAGES and isinstance(augment, dict):
         merged["augment"] = {"kind": "none"} | augment  # samples are no embeddings
@@ -225,7 +223,9 @@ def settings(tree: Mapping[str, Any], *, own: bool = True) -> Settings:
         raise GgeurError(_sentence(error), code="settings-invalid") from error
     if not own and any(map(is_custom, result.names)):
         return result
-    if result.augment.kind not in AUGMENTATIONS or result.augment.parameters:  # ours is checked by its keys' types
+    if (
+        result.augment.kind not in AUGMENTATIONS or result.augment.parameters
+    ):  # built-in ones are checked by their keys' types
         result.augment.build()
     factory(result.train.method)  # raises for an unknown name
     for name, values in result.method.items():
@@ -252,4 +252,4 @@ def _sentence(error: ValidationError) -> str:
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "value_error":
         return f"{place}: {message}."
-    return f"{place} = {first['input']!r} will not do: {message[0].lower()}{message[1:]}."
+    return f"{place} = {first['input']!r} is not valid: {message[0].lower()}{message[1:]}."

@@ -1,11 +1,11 @@
-"""What every section of the experiment file shares."""
+"""The base of all sections of the experiment file."""
 
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 # Numbers are strict: `true` is not 1, and "3" is not 3.
-Size = Annotated[int, Field(strict=True, gt=0, le=10**7)]  # past which memory would run out, not sense begin
+Size = Annotated[int, Field(strict=True, gt=0, le=10**7)]  # larger values would run out of memory
 Share = Annotated[float, Field(strict=True, gt=0, le=1)]
 Above = Annotated[float, Field(strict=True, gt=0)]
 
@@ -15,5 +15,5 @@ class Section(BaseModel):
 
     @property
     def key(self) -> str:
-        """Equal for sections that say the same; parameters of a user's own need not be hashable."""
-        return repr(self.model_dump())  # not JSON, to which inf and nan are one
+        """Return a key that is equal for equal sections; custom parameters need not be hashable."""
+        return repr(self.model_dump())  # not JSON, in which inf and nan are the same

@@ -1,4 +1,4 @@
-"""A tree of sections as TOML text, which the standard library reads but does not write."""
+"""Write a tree of sections as TOML, which the standard library reads but does not write."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from ggeur.core.errors import GgeurError
 
 
 def to_toml(tree: Mapping[str, Any]) -> str:
-    """`tree`, whose values are those that TOML knows, as text that reads back the same; its arms as [[arm]]."""
+    """Return `tree`, whose values TOML can hold, as TOML text; its arms become [[arm]]."""
     given = tree.get("arm")
     arms = given if isinstance(given, list) and all(isinstance(arm, Mapping) for arm in given) else []
     try:
@@ -24,7 +24,7 @@ def to_toml(tree: Mapping[str, Any]) -> str:
 
 
 def flat(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every value of a tree of sections with its path, which begins with `path`."""
+    """Yield every value of a tree of sections with its path, which begins with `path`."""
     for name, value in tree.items():
         if isinstance(value, Mapping) and value:
             yield from flat(value, (*path, name))

@@ -1,4 +1,4 @@
-"""`ggeur federate`: the same experiment on real machines, one module per command."""
+"""`ggeur federate`: run an experiment on real machines; one module per command."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""`ggeur federate admit`: a certificate for a site."""
+"""`ggeur federate admit`: make a certificate for a site."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,10 +11,10 @@ from ggeur.cli.screen import say
 def admit(
     certificates: Annotated[Path, typer.Argument(help="Folder that `ggeur federate certificates` wrote.")],
     public_key: Annotated[Path, typer.Argument(help="The node's public key, which the site sent.")],
-    name: Annotated[str, typer.Option(help="Name of the site, its own in the federation.")],
+    name: Annotated[str, typer.Option(help="Name of the site, unique in the federation.")],
     days: Annotated[int, typer.Option(min=1, help="How long the certificate is valid.")] = 365,
 ) -> None:
-    """Make the certificate by which the server's door knows a site."""
+    """Make the certificate that a site shows to the server."""
     from ggeur.deploy.machines.certificates import AUTHORITY, make_site_certificate
     from ggeur.deploy.machines.processes import require_flower
 

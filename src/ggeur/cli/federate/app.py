@@ -1,4 +1,4 @@
-"""`ggeur federate app`: an experiment as an app that Flower runs."""
+"""`ggeur federate app`: write an experiment as a Flower app."""
 
 import shlex
 from pathlib import Path

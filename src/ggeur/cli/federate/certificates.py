@@ -1,4 +1,4 @@
-"""`ggeur federate certificates`: by which nodes know their server."""
+"""`ggeur federate certificates`: make the federation's authority and the server's TLS certificate."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +10,7 @@ from ggeur.cli.screen import say
 
 def certificates(
     folder: Annotated[Path, typer.Argument(help="Folder to write them to.")],
-    host: Annotated[list[str], typer.Option(help="Name or address by which nodes reach the server; may be repeated.")],
+    host: Annotated[list[str], typer.Option(help="Host name or address of the server; repeatable.")],
     days: Annotated[int, typer.Option(min=1, help="How long they are valid.")] = 365,
 ) -> None:
     """Make the federation's authority, and a TLS certificate for its server."""

@@ -1,4 +1,4 @@
-"""`ggeur federate key`: by which a server knows its nodes."""
+"""`ggeur federate key`: make a node's key pair."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +11,7 @@ from ggeur.cli.screen import say
 def key(
     path: Annotated[Path, typer.Argument(help="File for the node's private key; .pub is written beside it.")],
 ) -> None:
-    """Make the key by which a node proves who it is."""
+    """Make the key pair that authenticates a node."""
     from ggeur.deploy.machines.certificates import make_node_key
     from ggeur.deploy.machines.processes import require_flower
 

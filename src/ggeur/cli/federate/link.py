@@ -1,4 +1,4 @@
-"""`ggeur federate link`: the federation's server."""
+"""`ggeur federate link`: run the federation's server."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +16,7 @@ def link(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")] = 8000,
     fresh: Annotated[bool, typer.Option("--fresh", help="Delete the state: registered sites, runs, messages.")] = False,
 ) -> None:
-    """Run a SuperLink on loopback, and before it a door for sites with a certificate."""
+    """Run a SuperLink on loopback behind a proxy (the door) that admits sites by certificate."""
     from ggeur.deploy.machines.certificates import AUTHORITY, SERVER, SERVER_KEY
     from ggeur.deploy.machines.processes import Machines, require_flower
 

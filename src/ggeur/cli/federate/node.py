@@ -1,4 +1,4 @@
-"""`ggeur federate node`: a site."""
+"""`ggeur federate node`: run a site's SuperNode."""
 
 import os
 from contextlib import ExitStack
@@ -15,34 +15,30 @@ def node(
     superlink: Annotated[str, typer.Argument(help="HOST:PORT of the federation's server.")],
     authority: Annotated[Path, typer.Option("--ca", help="The federation's ca.crt.")],
     key: Annotated[Path, typer.Option("--key", help="This node's private key.")],
-    partition: Annotated[int, typer.Option(min=0, help="This site's number, from 0 on, its own in the federation.")],
-    certificate: Annotated[
-        Path | None, typer.Option(help="This site's certificate; default: that beside the key, KEY.crt.")
-    ] = None,
+    partition: Annotated[int, typer.Option(min=0, help="This site's number from 0, unique in the federation.")],
+    certificate: Annotated[Path | None, typer.Option(help="This site's certificate; default: KEY.crt.")] = None,
     table: Annotated[Path | None, typer.Option(help="Embedding table (.npz) of this site.")] = None,
-    images: Annotated[Path | None, typer.Option(help="Or a folder of images, embedded here.")] = None,
+    images: Annotated[Path | None, typer.Option(help="Image folder of this site, embedded locally.")] = None,
     encoder: Annotated[str | None, typer.Option(help="Encoder for images; default: the experiment's.")] = None,
-    domain: Annotated[str | None, typer.Option(help="Name of this site's domain, where its table names none.")] = None,
-    store: Annotated[Path | None, typer.Option(help="Folder for its training set; default: in the cache.")] = None,
+    domain: Annotated[str | None, typer.Option(help="This site's domain, if its table names none.")] = None,
+    store: Annotated[Path | None, typer.Option(help="Folder for the training set; default: in the cache.")] = None,
     roster: Annotated[
         Path | None,
-        typer.Option(help="All sites' public keys, for secure aggregation; it then answers under those alone."),
+        typer.Option(help="All sites' public keys; then require secure aggregation."),
     ] = None,
-    min_count: Annotated[
-        int, typer.Option(min=0, help="Answer only where [privacy] min_count keeps trials of fewer rows here.")
-    ] = 0,
+    min_count: Annotated[int, typer.Option(min=0, help="Reject requests with a lower [privacy] min_count.")] = 0,
     epsilon: Annotated[
         float | None,
-        typer.Option(help="Or only under [privacy] epsilon: what all messages of this site, run after run, may spend."),
+        typer.Option(help="Privacy budget of this site over all runs."),
     ] = None,
-    delta: Annotated[float, typer.Option(help="The delta of that budget.")] = 1e-5,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Loopback port for the node's own processes.")] = 9094,
+    delta: Annotated[float, typer.Option(help="Delta of the privacy budget.")] = 1e-5,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Loopback port of the node's processes.")] = 9094,
     custom_methods: Annotated[
         bool,
-        typer.Option("--custom-methods", help='Allow methods named "package.module:name", which are imported here.'),
+        typer.Option("--custom-methods", help='Allow imports of custom methods ("package.module:name").'),
     ] = False,
     trusted: Annotated[
-        Path | None, typer.Option("--trusted-entities", help="Run only apps signed by a key in this file of Flower's.")
+        Path | None, typer.Option("--trusted-entities", help="Flower's file of keys; run only apps signed by these.")
     ] = None,
 ) -> None:
     """Run a SuperNode for this site's data, over TLS, without telemetry."""
@@ -56,8 +52,7 @@ def node(
             raise GgeurError(f"There is no file {path}.", code="file-missing")
     if not certificate.exists():
         raise GgeurError(
-            f"There is no file {certificate}; the federation's server makes it of {key.name}.pub with `ggeur federate "
-            "admit`.",
+            f"There is no file {certificate}; the server makes it from {key.name}.pub with `ggeur federate admit`.",
             code="certificate-missing",
         )
     from ggeur.deploy.site.data import SiteData
@@ -70,7 +65,7 @@ def node(
     config |= {"min-count": min_count} if min_count else {}
     config |= {"epsilon": repr(epsilon), "delta": repr(delta)} if epsilon is not None else {}
     config |= {"roster": str(roster.absolute()), "key": str(key)} if roster is not None else {}
-    site = SiteData(config)  # better now than at the first message
+    site = SiteData(config)  # now rather than at the first request
     if roster is not None:
         site.check_roster()
     data = Path(config.get("table") or config["images"])
@@ -89,7 +84,7 @@ def node(
     identity = Identity(authority, key, certificate)
     with (
         lock_file(folder / ".lock", f"Another node of partition {partition} uses {site.root}; end it first."),
-        ExitStack() as door,  # which the node still leaves by
+        ExitStack() as door,  # the node still needs it while it ends
         Machines() as machines,
     ):
         door.enter_context(running_node(machines, "node", identity, folder, superlink, config, port, notice, trusted))

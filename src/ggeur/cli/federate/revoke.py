@@ -1,4 +1,4 @@
-"""`ggeur federate revoke`: a site's certificate ends now."""
+"""`ggeur federate revoke`: revoke a site's certificate."""
 
 from pathlib import Path
 from typing import Annotated

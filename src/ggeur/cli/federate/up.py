@@ -1,4 +1,4 @@
-"""`ggeur federate up`: a whole federation on this machine, of real processes."""
+"""`ggeur federate up`: run a whole federation as processes on this machine."""
 
 import shlex
 from pathlib import Path
@@ -12,31 +12,33 @@ from ggeur.cli.run import experiment_and_folder
 from ggeur.cli.screen import console, progress, say, show_result
 from ggeur.core.errors import GgeurError
 
-_JOURNAL_LINES = {  # what of the journal is worth a line
-    "joined": "client {client} is there (node {node})",
+_JOURNAL_LINES = {  # the events of the journal that are printed
+    "joined": "client {client} has joined (node {node})",
     "returned": "[green]client {client} is back[/] (node {node})",
     "left": "[yellow]client {client} has left[/] (node {node}, round {round})",
     "refused": "[red]refused[/] node {node} (client {client}, round {round}): {why}",
     "missing": "[yellow]missing[/] client {client} in round {round}: {why}",
     "silent": "[yellow]no greeting[/] from node {node}: {why}",
-    "resumed": "going on after round {round}",
-    "summed": "secure aggregation of {what}: opened, of sites {sites}",
-    "restarted": "[yellow]secure aggregation of {what}: begun again with new keys[/]",
+    "resumed": "resuming after round {round}",
+    "summed": "secure aggregation of {what}: total of sites {sites} opened",
+    "restarted": "[yellow]secure aggregation of {what}: restarted with new keys[/]",
     "note": "[yellow]note:[/] {why}",
 }
 
 
 def up(
     experiment: ExperimentFile = None,
-    sites: Annotated[int | None, typer.Option(min=1, help="Nodes; as many as the partition makes clients.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Run folder to write; it must not exist.")] = None,
+    sites: Annotated[
+        int | None, typer.Option(min=1, help="Number of nodes; default: clients of the partition.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="New run folder to write.")] = None,
     resume: Resume = None,
     reopen: Annotated[
-        bool, typer.Option("--reopen", help="With --resume: add nodes that a finished run's one-shot classifiers lack.")
+        bool, typer.Option("--reopen", help="With --resume: add sites missing from a finished run.")
     ] = False,
     set_: Overrides = None,
 ) -> None:
-    """Start a SuperLink and SuperNodes on this machine, with TLS and keys, and run an experiment over them."""
+    """Start a SuperLink and SuperNodes here, with TLS and keys, and run an experiment."""
     from ggeur.deploy.machines.processes import require_flower
 
     require_flower()
@@ -47,7 +49,7 @@ def up(
 
     if reopen and resume is None:
         raise GgeurError(
-            "--reopen is of a finished run: name its folder with --resume.", code="option-reopen-without-run"
+            "--reopen needs a finished run: name its folder with --resume.", code="option-reopen-without-run"
         )
     asked, folder = experiment_and_folder(experiment, out, resume, set_, real=True)
     if resume is None:

@@ -1,1 +1,1 @@
-"""The door: what stands between the network and Flower. It passes the calls that sites need, and nothing else."""
+"""The door: a proxy between the network and Flower that passes the calls sites need, and nothing else."""

@@ -1,4 +1,4 @@
-"""The two doors: before a SuperLink, which only sites pass, and at a site, whose own node goes out by it."""
+"""The two doors: the front door before a SuperLink admits sites only; a site's back door is for its own node."""
 
 import ssl
 import tempfile
@@ -59,7 +59,7 @@ def front_door(
 def back_door(
     certificate: Path, key: Path, superlink: str, trust: ssl.SSLContext, notice: Notice, bounds: Bounds | None = None
 ) -> Listening:
-    """Return a site's door on loopback, by which its node reaches `superlink` with the site's certificate, in `trust`.
+    """Return a site's door on loopback, through which its node reaches `superlink` with the site's certificate.
 
     Flower's nodes cannot present a certificate of their own.
     """
@@ -78,7 +78,7 @@ def back_door(
 
 
 def _no_cookies() -> CookieJar:
-    """Return a jar that stays empty: sites share the connections, and what one is told is not sent for another."""
+    """Return a jar that stays empty: sites share connections, and one site's cookies must not be sent for another."""
     return CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
 
 
@@ -106,7 +106,8 @@ def site_context(authority: Path, key: Path, certificate: Path) -> ssl.SSLContex
         own.verify_directly_issued_by(trusted)
     except (ValueError, TypeError, InvalidSignature) as error:
         raise GgeurError(
-            f"{certificate} is not of the authority {authority}; ask for both anew.", code="certificate-other-authority"
+            f"{certificate} is not of the authority {authority}; ask for both again.",
+            code="certificate-other-authority",
         ) from error
     if own.not_valid_after_utc < datetime.now(UTC):
         raise GgeurError(

@@ -1,4 +1,4 @@
-"""A listening socket with TLS, served in a thread of its own: connections are few, known and never idle for long."""
+"""Serve a TLS socket in a thread: connections are few, known and never idle for long."""
 
 import asyncio
 import logging
@@ -19,14 +19,14 @@ from ggeur.core.errors import GgeurError
 from ggeur.deploy.door.own_user import can_tell, is_ours
 from ggeur.deploy.door.visitors import Visitor
 
-_HANDSHAKE = 10.0  # seconds for TLS, before which a stranger holds no more than a socket
+_HANDSHAKE = 10.0  # seconds for the TLS handshake, before which a stranger holds only a socket
 _HEADERS = 10.0  # seconds from the first byte of a request to the last of its headers
 _IDLE = 75  # seconds between two requests; nodes ask every 3
 _CONNECTIONS = 64  # of one certificate
 _SOCKETS = 65536
 _CLOSING = 3.0  # seconds for calls under way, when the door is closed
 
-_SILENT = logging.getLogger("ggeur.door")  # strangers' mistakes are no news
+_SILENT = logging.getLogger("ggeur.door")  # mistakes of strangers are not logged
 _SILENT.setLevel(logging.CRITICAL)
 Application = Callable[..., Any]
 Opening = Callable[[], AbstractAsyncContextManager[Application]]
@@ -37,7 +37,7 @@ def server_context(certificate: Path, key: Path, sites: Path | None) -> ssl.SSLC
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.load_cert_chain(certificate, key)
-    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION  # each connection shows its certificate anew
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION  # each connection shows its certificate again
     context.num_tickets = 0
     if sites is not None:
         context.load_verify_locations(sites)
@@ -46,7 +46,7 @@ def server_context(certificate: Path, key: Path, sites: Path | None) -> ssl.SSLC
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Return a socket at `host` and `port`, on which nobody is heard yet."""
+    """Return a socket bound to `host` and `port`, which does not listen yet."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         made = socket.socket(family, socket.SOCK_STREAM)
@@ -96,7 +96,7 @@ class Listening:
     def _run(self) -> None:
         try:
             self._loop.run_until_complete(self._serve())
-        except BaseException as error:  # whoever opens the door is to know, whatever it is
+        except BaseException as error:  # passed on to whoever opens the door
             self._failure = error
         finally:
             self._ready.set()
@@ -139,7 +139,7 @@ def _allow_many_sockets() -> None:
 
 
 class Connection(H11Protocol):
-    """HTTP/1.1 as uvicorn has it, over a connection that knows whose certificate it is, and ends when it dawdles."""
+    """Uvicorn's HTTP/1.1 over a connection that knows its client certificate and ends when it is too slow."""
 
     def __init__(self, config: Config, state: ServerState, open_connections: Counter[str], own_user: bool) -> None:
         super().__init__(config, state, {})
@@ -150,7 +150,7 @@ class Connection(H11Protocol):
         self._clock: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Learn who is there, and start the clock."""
+        """Read the client certificate and start the timeout."""
         super().connection_made(transport)
         der = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
         visitor = Visitor.of(der) if der else None
@@ -176,7 +176,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Start the clock with the first bytes of a request, and stop it with the last of its headers."""
+        """Start the timeout with the first bytes of a request, and stop it with the last of its headers."""
         before = self.cycle
         if self._clock is None and (before is None or before.response_complete):
             self._clock = self.loop.call_later(_HEADERS, self._abort)
@@ -185,7 +185,7 @@ class Connection(H11Protocol):
             self._stop_clock()
 
     def send_400_response(self, msg: str) -> None:
-        """Hang up on what cannot be read as HTTP; half an answer may be on its way already."""
+        """Close a connection that does not send HTTP; half an answer may have been sent already."""
         self._abort()
 
     def _abort(self) -> None:

@@ -1,7 +1,7 @@
-"""What passes the door: the calls of Flower's nodes, from sites that may make them, bounded in size, time and number.
+"""Pass the calls of Flower's nodes, from admitted sites, bounded in size, time and number.
 
-A request is read whole and written anew for the other side, with a path from a list and a few headers. So nothing of
-how its sender spelled it reaches Flower.
+A request is read whole and written again for the other side, with a path from a list and a few headers. So its
+sender's spelling never reaches Flower.
 """
 
 import asyncio
@@ -31,18 +31,18 @@ _CALLS = (
 PATHS = {f"/v1/fleet/{call}".encode(): f"/v1/fleet/{call}" for call in _CALLS}
 _PUSH = "/v1/fleet/push-messages"
 NODE_KEY = b"flwr-public-key"
-REFUSED = "ggeur-door"  # header of an answer that is the door's own, and not Flower's
+REFUSED = "ggeur-door"  # header of answers by the door itself
 _PLAIN_HEADERS = (b"content-type", b"accept")
 _FLOWER = b"flwr-"  # Flower's own headers: signature, time, version
-# By 403 a node understands that a run has ended, and waits for another. These end it, with a code and a message.
+# A node takes 403 for the end of a run and waits for another. These end the node, with a code and a message.
 _ACTIVATION, _ENDS_ACTIVATION, _ENDS_NODE = "/v1/fleet/activate-node", 400, 401
-_TOLD = (_ENDS_ACTIVATION, _ENDS_NODE, 503)  # statuses that are told where they come about
+_TOLD = (_ENDS_ACTIVATION, _ENDS_NODE, 503)  # statuses that are reported elsewhere
 _AGAIN = 60.0  # seconds before the same notice is given again
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """How much one call may ask of the door. Flower sends large messages in pieces of 5 MiB, eight at a time."""
+    """Limits of a call. Flower sends large messages in pieces of 5 MiB, eight at a time."""
 
     body: int = 16 * 2**20  # bytes
     seconds: float = 300.0  # for one call, from its headers to the last byte of its answer
@@ -50,7 +50,7 @@ class Bounds:
 
 
 class Refused(Exception):
-    """The door answers by itself: with a status, and a sentence that says why."""
+    """The door refuses a call, with a status and a sentence that says why."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -58,7 +58,7 @@ class Refused(Exception):
 
 
 class Admission:
-    """Admit sites whose certificate the federation's authority made for the very node key that they come with."""
+    """Admit sites whose certificate the federation's authority made for the node key that they use."""
 
     def __init__(self, revoked: RevocationList) -> None:
         self._revoked = revoked
@@ -82,7 +82,7 @@ class Admission:
 class FleetCalls:
     """An ASGI application that passes the calls of nodes on to `upstream` and refuses everything else.
 
-    Without an `admission` it asks nobody who they are, as at a site, where it listens on loopback for the own node.
+    Without an `admission` it checks no certificates, as at a site, where it listens on loopback for the site's node.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class FleetCalls:
         await self._pass(path, headers, body, send)
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        """Return the whole body of a request; Refused where it is too large."""
+        """Return the whole body of a request; raise Refused where it is too large."""
         too_large = Refused(413, f"A call may bring {self._bounds.body} bytes at most.")
         claimed = dict(scope["headers"]).get(b"content-length", b"0")
         if int(claimed) > self._bounds.body:
@@ -152,7 +152,7 @@ class FleetCalls:
                 return bytes(body)
 
     async def _pass(self, path: str, headers: Headers, body: bytes, send: Send) -> None:
-        """Make the call at the other side and hand its answer back as it comes."""
+        """Make the call at the other side and stream its answer back."""
         import httpx
 
         sent = [*headers, (b"accept-encoding", b"identity")]
@@ -177,17 +177,17 @@ class FleetCalls:
             raise Refused(503, "The other side does not answer; try again.") from error
 
     def _tell(self, sentence: str) -> None:
-        """Give a notice, the same one once in a while and not once for each of a stranger's tries."""
+        """Give a notice; repeat the same one only once in a while."""
         now = time.monotonic()
         if now - self._noticed.get(sentence, -_AGAIN) >= _AGAIN:
-            if len(self._noticed) > 1000:  # addresses of strangers; no memory of theirs is kept for good
+            if len(self._noticed) > 1000:  # bounded, since strangers could fill it
                 self._noticed.clear()
             self._noticed[sentence] = now
             self._notice(sentence)
 
 
 def check_sender(body: bytes) -> None:
-    """Raise Refused where a node pushes a message in another's name; Flower checks who calls, and not who signs."""
+    """Raise Refused where a node pushes a message in another's name; Flower checks the caller, not the signer."""
     from flwr.proto.fleet_pb2 import PushMessagesRequest
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
@@ -200,7 +200,7 @@ def check_sender(body: bytes) -> None:
 
 
 def passed(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Return the headers that go on to Flower, each of which may be given once."""
+    """Return the headers passed on to Flower; raise Refused where one is given twice."""
     kept = [(name, value) for name, value in headers if name in _PLAIN_HEADERS or name.startswith(_FLOWER)]
     if len({name for name, _ in kept}) < len(kept):
         raise Refused(403, "A header is given twice.")
@@ -213,7 +213,7 @@ def _passed_back(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
 
 
 async def _say(send: Send, refused: Refused) -> None:
-    """Answer with a sentence, and end the connection, whose request may not have been read."""
+    """Answer with a sentence, and close the connection, whose request may not have been read."""
     body = refused.why.encode()
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(body))]
     headers += [(b"connection", b"close"), (REFUSED.encode(), _printed(refused.why).encode())]

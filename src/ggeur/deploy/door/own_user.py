@@ -1,6 +1,6 @@
-"""Whose process is at the other end of a connection on this machine: Linux lists sockets with their users.
+"""Find the user at the other end of a local connection: Linux lists sockets with their users.
 
-Flower asks nobody who they are on loopback, where every user of the machine can connect.
+Flower does not authenticate connections on loopback, where every user of the machine can connect.
 """
 
 import ipaddress
@@ -23,7 +23,7 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 @cache
 def can_tell() -> bool:
-    """Return whether this system lists sockets with their users, tried once with a connection of our own."""
+    """Return whether this system lists sockets with their users, tested once with a connection to itself."""
     with (
         suppress(OSError, ValueError),
         socket.create_server(("127.0.0.1", 0)) as server,
@@ -34,7 +34,7 @@ def can_tell() -> bool:
 
 
 def user_of(client: Address, server: Address) -> int | None:
-    """Return the user whose open socket is `client` in a connection to `server`; None where nobody's is found.
+    """Return the user of the open socket `client` in a connection to `server`; None where it is not found.
 
     A socket that its process has closed has no user: the table then shows that of root, and no inode.
     """
@@ -65,7 +65,7 @@ def _spelled(address: Address, wide: bool) -> str:
 
 
 def _is_ours(scope: MutableMapping[str, Any]) -> bool:
-    """Return whether a request is ours; one that names another sender, whom uvicorn then takes for its own, is not."""
+    """Return whether a request comes from this user; False where it names another sender for uvicorn to believe."""
     if not scope.get("client") or not scope.get("server"):
         return False
     forwarded = any(name.startswith((b"x-forwarded", b"forwarded")) for name, _ in scope.get("headers", ()))
@@ -73,7 +73,7 @@ def _is_ours(scope: MutableMapping[str, Any]) -> bool:
 
 
 class OwnUserOnly:
-    """Around an ASGI application: 403 to every process of this machine that is another user's."""
+    """ASGI middleware that answers 403 to processes of other users of this machine."""
 
     def __init__(self, app: Application) -> None:
         self._app = app

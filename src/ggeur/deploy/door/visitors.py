@@ -1,4 +1,4 @@
-"""Who is behind a client certificate, and which certificates the federation has revoked."""
+"""Client certificates: the site behind one, and the federation's list of revoked ones."""
 
 import base64
 from dataclasses import dataclass
@@ -36,15 +36,15 @@ class Visitor:
 
     @property
     def expired(self) -> bool:
-        """Whether the certificate is out of date; TLS asks only once, when a connection begins."""
+        """Return whether the certificate has expired; TLS checks only when a connection begins."""
         return datetime.now(UTC) > self.expires
 
 
 class RevocationList:
     """A text file with the serial number or the name of a revoked certificate at the beginning of each line.
 
-    It is read again when it has changed. No file means that nothing is revoked; a file that cannot be read stops
-    everybody, since nobody can know whom it names.
+    It is read again when it has changed. No file means that nothing is revoked; an unreadable file stops everybody,
+    since it may name anybody.
     """
 
     def __init__(self, path: Path) -> None:

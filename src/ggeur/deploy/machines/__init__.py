@@ -1,1 +1,1 @@
-"""What starts processes and writes what they start with: keys, certificates, Flower's app. Nothing that learns."""
+"""Processes and their inputs: keys, certificates and Flower's app. Nothing here learns."""

@@ -1,4 +1,4 @@
-"""TLS certificates and node keys: an authority of the federation's own, the server and the sites it vouches for."""
+"""TLS certificates and node keys: the federation's authority certifies its server and sites."""
 
 import ipaddress
 import os
@@ -53,7 +53,7 @@ def make_certificates(folder: Path, hosts: Sequence[str], days: int = VALID_DAYS
 
 
 def make_site_certificate(folder: Path, public_key: Path, name: str, days: int = VALID_DAYS) -> Path:
-    """Write sites/`name`.crt, by which the door of the federation in `folder` knows the site with this node key.
+    """Write sites/`name`.crt, which a site with this node key shows to the door of the federation in `folder`.
 
     It is made for the key itself, `public_key` as `make_node_key` wrote it, so no other node can use it.
     """
@@ -76,8 +76,7 @@ def make_site_certificate(folder: Path, public_key: Path, name: str, days: int =
         key = s.load_ssh_public_key(public_key.read_bytes())
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise GgeurError(
-            f"Cannot read {public_key} or {authority_key}; the first is a node's public key, as `ggeur federate key` "
-            "writes it.",
+            f"Cannot read {public_key} or {authority_key}; the first is a public key of `ggeur federate key`.",
             code="node-key-unreadable",
         ) from error
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(signer, ec.EllipticCurvePrivateKey):
@@ -97,7 +96,7 @@ def make_site_certificate(folder: Path, public_key: Path, name: str, days: int =
 
 
 def revoke_site(folder: Path, name: str) -> str:
-    """Add the certificate of the site `name` to the list of revoked ones, and return its serial number."""
+    """Add the certificate of the site `name` to the revocation list, and return its serial number."""
     from cryptography import x509
 
     check_site_name(name)
@@ -121,7 +120,7 @@ def revoke_site(folder: Path, name: str) -> str:
 
 
 def check_site_name(name: str) -> None:
-    """Raise unless `name` can be that of a file and a certificate."""
+    """Raise unless `name` is valid for a file and a certificate."""
     if not _SITE.fullmatch(name):
         raise GgeurError(
             f"{name!r} is no name for a site: use up to 63 letters, digits, dots, dashes and underscores.",
@@ -205,7 +204,7 @@ def _host(text: str) -> Any:
 
 
 def _refuse_existing(*paths: Path) -> None:
-    """Before the first file is written, so that none is left beside others that it does not belong to."""
+    """Refuse existing `paths` before the first file is written, so that files of two runs do not mix."""
     for path in paths:
         if path.exists():
             raise GgeurError(
@@ -215,7 +214,7 @@ def _refuse_existing(*paths: Path) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a secret: never readable by others, not even for a moment, and never over another."""
+    """Write a secret that only its user can ever read, and overwrite nothing."""
     _write(path, content, private=True)
 
 

@@ -1,4 +1,4 @@
-"""The thin Flower app: a folder that `flwr run` takes, with an experiment file and two imports of ours."""
+"""The Flower app of an experiment: a folder for `flwr run` with the experiment file and two imports of ggeur."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -10,9 +10,9 @@ from ggeur.settings.toml import to_toml
 
 
 def write_app(folder: Path, experiment: Experiment, out: Path, *, resume: bool = False) -> None:
-    """Write to `folder` an app that runs `experiment` into the run folder `out`, on the machine of the SuperLink.
+    """Write an app to `folder` that runs `experiment` into the run folder `out`, on the machine of the SuperLink.
 
-    With `resume` it goes on with the run that is there.
+    With `resume` it continues the run in `out`.
     """
     check_deployable(experiment)
     texts = {

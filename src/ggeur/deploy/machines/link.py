@@ -20,7 +20,7 @@ STATE = "state.db"  # registered nodes, runs, and what sites have sent, until a 
 
 @dataclass(frozen=True)
 class Link:
-    """A server that runs."""
+    """A running server."""
 
     address: str  # of the SuperLink, on loopback, where `flwr` reaches it
     home: Path  # FLWR_HOME, whose configuration says so
@@ -33,8 +33,8 @@ def running_link(
 ) -> Iterator[Link]:
     """Run a server with the `certificates` of its federation; its door is at the bound socket `made`.
 
-    What it needs on this machine is made in `folder`, which only its user can read. `flwr` knows it by `name`. The
-    SuperLink's state stays there: one that is started again knows its sites.
+    Its local files are made in `folder`, which only its user can read. `flwr` knows it by `name`. The SuperLink's
+    state stays there: one that is started again knows its sites.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.chmod(folder, 0o700)

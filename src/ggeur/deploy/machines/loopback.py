@@ -1,6 +1,6 @@
-"""What Flower's processes on one machine need to trust each other: a certificate for loopback and a shared secret.
+"""A certificate for loopback and a shared secret, by which Flower's processes on one machine trust each other.
 
-Both are made anew at every start, in a folder that only their user can read.
+Both are new at every start, in a folder that only their user can read.
 """
 
 import os
@@ -25,7 +25,7 @@ class Loopback:
 
     @classmethod
     def make(cls, folder: Path) -> "Loopback":
-        """Make the folder anew."""
+        """Make the folder with a new certificate and secret."""
         with cannot(f"write {folder}"):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True, mode=0o700)
@@ -36,26 +36,26 @@ class Loopback:
 
     @property
     def authority(self) -> Path:
-        """The certificate by which clients on this machine know its servers."""
+        """Return the certificate by which clients on this machine verify its servers."""
         return self.folder / AUTHORITY
 
     @property
     def certificate(self) -> Path:
-        """The servers' certificate."""
+        """Return the servers' certificate."""
         return self.folder / SERVER
 
     @property
     def key(self) -> Path:
-        """The servers' key."""
+        """Return the servers' key."""
         return self.folder / SERVER_KEY
 
     @property
     def secret(self) -> Path:
-        """The file by which a SuperExec proves that it may take tasks."""
+        """Return the file by which a SuperExec proves that it may take tasks."""
         return self.folder / "secret"
 
     def options(self) -> list[str]:
-        """Return the options by which Flower's servers speak TLS and hand tasks to their own SuperExec alone."""
+        """Return the options by which Flower's servers use TLS and give tasks to their own SuperExec only."""
         words = ["--ssl-ca-certfile", str(self.authority), "--ssl-certfile", str(self.certificate)]
         words += ["--ssl-keyfile", str(self.key), "--isolation", "process"]
         return [*words, "--superexec-auth-secret-file", str(self.secret)]

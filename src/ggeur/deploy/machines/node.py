@@ -1,4 +1,4 @@
-"""A site: its SuperNode and SuperExec on loopback, and the door by which they reach the federation's server."""
+"""A site: its SuperNode and SuperExec on loopback, and the door through which they reach the federation's server."""
 
 import shutil
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from ggeur.deploy.machines.processes import Machines
 
 @dataclass(frozen=True)
 class Identity:
-    """The files by which a site and its server know each other."""
+    """The files by which a site and its server authenticate each other."""
 
     authority: Path  # the federation's ca.crt
     key: Path  # the node's private key
@@ -38,9 +38,9 @@ def running_node(
 ) -> Iterator[None]:
     """Run the node `name` for the server whose door is at `superlink`; its own processes meet at `port` of loopback.
 
-    What they need is made in `folder` and removed at the end, before which `machines` are to end. `config` is what only
-    this site knows: its partition, its data. With `trusted`, Flower's file of public keys, it runs only apps that one
-    of them has signed.
+    Their files are made in `folder` and removed at the end; `machines` must end first. `config` is known to this site
+    only: its partition, its data. With `trusted`, Flower's file of public keys, it runs only apps that one of them has
+    signed.
     """
     host, colon, number = superlink.rpartition(":")
     if not (host and colon and number.isdigit()):

@@ -1,4 +1,4 @@
-"""Flower's SuperLink and SuperNodes as processes: how they are started, on real machines or all on loopback.
+"""Start Flower's SuperLink and SuperNodes as processes, on real machines or all on loopback.
 
 Telemetry, update checks and installing packages at run time are off.
 """
@@ -45,7 +45,7 @@ _GRACE = 5.0  # seconds between asking a process to end and ending it
 
 
 def require_flower() -> None:
-    """Raise, in a sentence, where the extra is not installed."""
+    """Raise GgeurError where the extra is not installed."""
     from importlib.util import find_spec
 
     if find_spec("flwr") is None:
@@ -53,7 +53,7 @@ def require_flower() -> None:
 
 
 def program(name: str) -> str:
-    """The path of Flower's command `name`, from the environment that runs us."""
+    """Return the path of Flower's command `name` in this environment."""
     beside = Path(sys.executable).with_name(name)
     found = str(beside) if beside.exists() else shutil.which(name)
     if found is None:
@@ -62,7 +62,7 @@ def program(name: str) -> str:
 
 
 def environment(home: Path | None = None) -> dict[str, str]:
-    """The variables that Flower's processes get; `home` is where they keep their own things."""
+    """Return the environment variables of Flower's processes; `home` is the folder of their own files."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     own = {} if home is None else {"FLWR_HOME": str(home)}
     for name in ("NO_PROXY", "no_proxy"):  # of the machine's processes among each other
@@ -93,9 +93,9 @@ def superlink_command(loopback: Loopback, port: int, database: Path) -> list[str
 def supernode_command(
     loopback: Loopback, key: Path, door: str, config: Mapping[str, Any], port: int, trusted: Path | None = None
 ) -> list[str]:
-    """Return the command of a SuperNode, which proves by `key` who it is, and goes out by the site's own `door`.
+    """Return the command of a SuperNode that authenticates with `key` and connects through the site's `door`.
 
-    `config` is what only this site knows: its partition, its data. `port` of loopback is for the node's own processes.
+    `config` is known to this site only: its partition, its data. `port` of loopback is for the node's own processes.
     With `trusted`, Flower's file of public keys, it runs only apps that were signed by one of them.
     """
     pairs = " ".join(f"{name}={_toml_value(value)}" for name, value in config.items())
@@ -117,7 +117,7 @@ def _toml_value(value: Any) -> str:
         return str(value).lower()  # true, as TOML has it
     if set("'\"\n\\") & set(str(value)):
         raise GgeurError(
-            f"Flower cannot be told {value!r}: quotes and backslashes are not allowed in paths here.",
+            f"Flower cannot take {value!r}: quotes and backslashes are not allowed in paths here.",
             code="process-value-quotes",
         )
     return f'"{value}"'
@@ -131,14 +131,14 @@ def write_connection(home: Path, name: str, address: str, authority: Path) -> No
 
 
 def free_ports(n: int) -> list[int]:
-    """`n` ports of loopback that nobody uses at the moment."""
+    """Return `n` free ports of loopback."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server((LOOPBACK, 0))) for _ in range(n)]
         return [int(one.getsockname()[1]) for one in sockets]
 
 
 def end_with_parent() -> None:
-    """End this process soon after the one that started it: Flower's way out may wait for a SuperLink that is gone."""
+    """End this process soon after its parent: Flower's exit may wait for a SuperLink that has ended."""
 
     def watch(parent: int) -> None:
         while os.getppid() == parent:
@@ -152,8 +152,8 @@ def end_with_parent() -> None:
 class Machines:
     """Processes that end with the block, however it ends, and with this process, even if it is killed.
 
-    What they say is in the folder `logs`, a file for each, or where this process says it. Files that they write are
-    for their user alone.
+    Their output goes to the folder `logs`, a file for each, or to this process's own. Only their user can read the
+    files that they write.
     """
 
     def __init__(self, logs: Path | None = None) -> None:
@@ -167,7 +167,7 @@ class Machines:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Ask all processes to end, and end those that do not."""
+        """Ask all processes to end, and kill those that do not."""
         with uninterrupted():  # a second Ctrl-C does not leave half of them running
             for sign in (signal.SIGTERM, signal.SIGKILL):
                 for process in self.running.values():
@@ -208,7 +208,7 @@ class Machines:
         return True
 
     def watch(self, vital: str, kept: str, notice: Callable[[str], None]) -> NoReturn:
-        """Until the process `vital` has ended, which is a GgeurError, start `kept` again whenever it ends."""
+        """Restart the process `kept` whenever it ends; raise GgeurError once the process `vital` has ended."""
         while not self.ended(vital):
             check()
             if self.keep(kept):
@@ -217,7 +217,7 @@ class Machines:
         raise GgeurError(f"The {vital} has ended{self.last_words(vital)}", code="process-ended")
 
     def run(self, jobs: Mapping[str, Sequence[str]], env: Mapping[str, str], patience: float = 2 * _PATIENCE) -> None:
-        """Run the commands of `jobs`, by name, side by side to their end; a GgeurError if one fails.
+        """Run the commands of `jobs`, by name, in parallel to their end; raise GgeurError if one fails.
 
         They get the variables `env`, and `patience` seconds, five more for each.
         """
@@ -234,9 +234,9 @@ class Machines:
                 raise GgeurError(f"'{name}' failed{self.last_words(name)}", code="process-failed")
 
     def last_words(self, name: str) -> str:
-        """The end of a sentence: the last line with words in the log of `name`, free of frames, and where that is."""
+        """Return the end of a sentence: the last line with words in the log of `name`, and the log's path."""
         if self._logs is None:
-            return "; what it said is above."
+            return "; its output is above."
         path = self._logs / f"{name}.log"
         text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
         lines = [line.strip(_FRAME) for line in _COLOUR.sub("", text).splitlines()]
@@ -244,7 +244,7 @@ class Machines:
         return f': "{last}" is the last line of {path}.' if last else f"; {path} is empty."
 
     def wait_for_port(self, name: str, port: int) -> None:
-        """Until the process `name` listens at `port`."""
+        """Wait until the process `name` listens at `port`."""
         end = time.monotonic() + _PATIENCE
         while time.monotonic() < end and self.running[name].poll() is None:
             try:

@@ -1,8 +1,8 @@
-"""Flower's SuperExec, started so that the tokens of tasks do not stand on command lines, which every user can read.
+"""Start Flower's SuperExec so that the tokens of tasks do not appear on command lines, which every user can read.
 
     python -m ggeur.deploy.machines.superexec OPTIONS     as flower-superexec OPTIONS
 
-A token is the right to act as a task: with the ServerApp's, somebody else is the server of the run. Flower starts
+A token is the right to act as a task: whoever has the ServerApp's can act as the server of the run. Flower starts
 tasks with `--token TOKEN`; here the token is in a file without a name that the task inherits, `--token-file /dev/fd/N`.
 """
 

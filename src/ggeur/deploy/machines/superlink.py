@@ -1,4 +1,4 @@
-"""Flower's SuperLink, started so that it answers only processes of its own user.
+"""Start Flower's SuperLink so that it answers only processes of its own user.
 
     python -m ggeur.deploy.machines.superlink OPTIONS     as flower-superlink OPTIONS
 

@@ -1,4 +1,4 @@
-"""A whole federation on this machine: a SuperLink and a SuperNode per client, with TLS and keys, for one experiment."""
+"""Run a whole federation on this machine: a SuperLink and a SuperNode per client, with TLS and keys."""
 
 import os
 import shutil
@@ -44,10 +44,9 @@ _LOOK = 0.3  # seconds between two looks at what the server has written
 
 
 def node_tables(table: EmbeddingTable, point: Settings, seed: int) -> list[EmbeddingTable]:
-    """What each node holds of `table`: its client's training samples, as `point` and `seed` deal them, and some test
-    samples.
+    """Return each node's table: its client's training samples, as `point` and `seed` partition them, and test samples.
 
-    Where clients are domains a node has its domain's test samples; otherwise they are dealt in turn. Scores add up.
+    Where clients are domains a node has its domain's test samples; otherwise they are divided evenly. Scores add up.
     """
     table = table.split(seed)
     parts = partition_rows(table, point.partition, seed)
@@ -59,7 +58,7 @@ def node_tables(table: EmbeddingTable, point: Settings, seed: int) -> list[Embed
 
 
 def with_nodes(experiment: Experiment, sites: int | None) -> Experiment:
-    """`experiment` for as many nodes as its partition makes clients; `sites` is how many somebody expects."""
+    """Return `experiment` with one node per client of its partition; raise where `sites` is another number."""
     point, seed = experiment.points[0], experiment.seeds[0]
     if point.partition.validation:
         raise GgeurError(
@@ -77,7 +76,7 @@ def with_nodes(experiment: Experiment, sites: int | None) -> Experiment:
 
 
 def private_folder(out: Path) -> Path:
-    """Beside the run folder `out`: what the nodes hold, keys, logs. It goes when the run is finished."""
+    """Return the folder beside `out` for the nodes' data, keys and logs, which is removed when the run is finished."""
     whole = Path(os.path.abspath(out))  # `..` has no name to go by
     return whole.with_name(f"{whole.name}.federation")
 
@@ -91,7 +90,7 @@ def up(
     on_round: OnRound = lambda event: None,
     on_event: OnEvent = lambda event: None,
 ) -> Result:
-    """Run `experiment` over real nodes on loopback, into `out`, and return its result; with `resume`, go on there.
+    """Run `experiment` over real nodes on loopback, into `out`, and return its result; with `resume`, continue there.
 
     `again` reopens a finished run, to add nodes that its one-shot classifiers lack. `on_round` is given each line of
     the metrics, and `on_event` each of the journal. At the end everything is stopped, and removed unless it can be
@@ -101,7 +100,7 @@ def up(
     if not resume:
         check_new_run(out)
     else:
-        check_same(out, experiment)  # now, not when everything has been started
+        check_same(out, experiment)  # before everything is started
         if again:
             reopen(out, experiment)
         if (out / "result.json").exists():
@@ -111,7 +110,7 @@ def up(
     _, seen = journal.read_events(out)  # what an earlier process wrote is no news
     write_app(private / "app", experiment, out, resume=resume)  # refuses what cannot be deployed, first of all
     os.chmod(private, 0o700)
-    # Another process of ours would have its keys and its nodes' tables taken from under it.
+    # Otherwise another process would lose its keys and its nodes' tables.
     lock = lock_file(private / ".lock", f"Another process is running in {out}.")
     try:
         with ExitStack() as doors, Machines(private / "logs") as machines:  # nodes leave by doors that are still open
@@ -143,7 +142,7 @@ def check_new_run(out: Path) -> None:
 
 
 def _start(machines: Machines, doors: ExitStack, experiment: Experiment, private: Path) -> None:
-    """Keys and certificates, the server, registration, nodes, and the app that is in `private`.
+    """Make keys and certificates, start the server, register and start nodes, and run the app in `private`.
 
     Nodes go through a site's door and the server's, as on real machines; these threads end with `doors`.
     """
@@ -187,7 +186,7 @@ def _start(machines: Machines, doors: ExitStack, experiment: Experiment, private
 
 
 def _follow(machines: Machines, out: Path, seen: int, on_round: OnRound, on_event: OnEvent) -> None:
-    """Pass on what the server writes until its run ends; a GgeurError if it did not end well."""
+    """Pass on the server's metrics and journal until its run ends; raise GgeurError if it failed."""
     lines = 0
     while True:
         check()
@@ -213,7 +212,7 @@ def _follow(machines: Machines, out: Path, seen: int, on_round: OnRound, on_even
 
 
 def _tidy(out: Path, private: Path) -> None:
-    """Keys go always; what nodes hold and the logs stay while there is something to resume or to look into."""
+    """Remove the keys; keep the nodes' data and the logs while the run can be resumed or has failed."""
     unneeded = [private / "keys", private / "link", private / "app"]
     unneeded += [*private.glob("node-*/home"), *private.glob("node-*/loopback")]
     if (out / "result.json").exists():

@@ -1,1 +1,1 @@
-"""What runs at the server: who is there, round 0, rounds, scores and the journal of a run."""
+"""The server: the roster of sites, round 0, rounds, scores and the journal of a run."""

@@ -1,4 +1,4 @@
-"""Before anything is computed, sites say what they hold, and those that do not fit the others are refused."""
+"""Collect what each site holds before anything is computed, and refuse sites that do not fit the others."""
 
 import unicodedata
 from collections import Counter
@@ -30,25 +30,23 @@ def _with_text(encoder: dict[str, Any]) -> dict[str, Any]:
     return encoder
 
 
-MergedStatistics = Annotated[int, Field(strict=True, ge=0, lt=2**40)]
+Count = Annotated[int, Field(strict=True, ge=0, lt=2**40)]
 Names = Annotated[tuple[str, ...], AfterValidator(_plain)]
 
 
 class Hello(BaseModel):
-    """What a site says of itself; a GgeurError ends a sentence about one that cannot be."""
+    """A site's description of itself; validation raises GgeurError with the end of a sentence."""
 
     model_config = ConfigDict(frozen=True)
 
-    partition: MergedStatistics
+    partition: Count
     classes: Names
     domains: Names
-    dimension: MergedStatistics
+    dimension: Count
     encoder: Annotated[dict[str, Any], AfterValidator(_with_text)]
-    count: tuple[
-        tuple[MergedStatistics, ...], ...
-    ]  # training samples: of each of its own domains, of each of its own classes
+    count: tuple[tuple[Count, ...], ...]  # training samples, by its own domains and classes
     fingerprint: str
-    test: MergedStatistics  # samples it scores heads on
+    test: Count  # samples it scores heads on
     text: Names = ()  # the prompts by which its table has text embeddings of its classes
 
     @model_validator(mode="after")
@@ -65,27 +63,27 @@ class Hello(BaseModel):
 
     @property
     def samples(self) -> int:
-        """Its training samples."""
+        """Return the number of its training samples."""
         return sum(map(sum, self.count))
 
 
 @dataclass
 class Client:
-    """A site as the server knows it, by its partition index."""
+    """A site at the server, identified by its partition index."""
 
     hello: Hello
     node: int | None = None  # Flower's id of the node that holds it now; None while it is away
     ready: bool = False  # it has its training set of this run
-    has_constants: bool = False  # it has what the method sends once
+    has_constants: bool = False  # it has the method's constant inputs
 
     @property
     def index(self) -> int:
-        """Its number, which is its name in the federation."""
+        """Return its number, which identifies it in the federation."""
         return self.hello.partition
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], node: int, n_nodes: int) -> "Client":
-        """From the `facts` with which Flower's node `node` said hello to a federation of `n_nodes`.
+        """Return the client whose node `node` sent `facts` as its greeting to a federation of `n_nodes`.
 
         A GgeurError ends a sentence about it.
         """
@@ -107,9 +105,9 @@ class Client:
 
 
 def check_version(facts: Mapping[str, Any]) -> None:
-    """Raise, with half a sentence, unless a message with these `facts` comes from a site with our ggeur.
+    """Raise, with half a sentence, unless a message with these `facts` comes from a site with the same version.
 
-    Another one might take other defaults, or compute something else under the same name.
+    Another version might have other defaults, or compute something else under the same name.
     """
     if facts.get("ggeur") != VERSION:
         theirs = repr(facts.get("ggeur", "unknown"))[:40]
@@ -121,7 +119,7 @@ def check_version(facts: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Agreement:
-    """What all sites of a run have in common."""
+    """The classes, domains, dimension and encoder that all sites of a run share."""
 
     classes: tuple[str, ...]
     domains: tuple[str, ...]
@@ -130,7 +128,7 @@ class Agreement:
 
     @classmethod
     def of(cls, clients: Sequence[Client]) -> "Agreement":
-        """All classes and domains there are, in the order in which the tables of `clients` name them."""
+        """Return all classes and domains, in the order in which the tables of `clients` name them."""
         hellos = [client.hello for client in clients]
         encoder = next((h.encoder for h in hellos if h.encoder.get("weights")), hellos[0].encoder)
         classes = dict.fromkeys(name for hello in hellos for name in hello.classes)
@@ -139,7 +137,7 @@ class Agreement:
 
     @classmethod
     def of_most(cls, clients: Sequence[Client]) -> "Agreement":
-        """What most `clients` embed with, so that one odd site, whatever its index, is not everybody's measure."""
+        """Return the agreement by the encoder of most `clients`, so that one odd site does not decide for all."""
         dimension = Counter(client.hello.dimension for client in clients).most_common(1)[0][0]
         alike = [client for client in clients if client.hello.dimension == dimension]
         named = [weights for client in alike if (weights := client.hello.encoder.get("weights"))]
@@ -163,18 +161,18 @@ class Agreement:
             )
 
     def groups(self, client: Client) -> Int:
-        """(D, C): the training samples that `client` has of the federation's domains and classes."""
+        """Return (D, C): the number of training samples of `client` by the federation's domains and classes."""
         table = np.zeros((len(self.domains), len(self.classes)), np.int64)
         hello = client.hello
         table[np.ix_(_places(hello.domains, self.domains), _places(hello.classes, self.classes))] = hello.count
         return table
 
     def counts(self, clients: Sequence[Client]) -> Int:
-        """(K, C): the training samples that `clients` have of the federation's classes."""
+        """Return (K, C): the number of training samples of `clients` by the federation's classes."""
         return np.stack([self.groups(client).sum(axis=0) for client in clients])
 
     def homes(self, clients: Sequence[Client]) -> list[int | None]:
-        """The domain of the training samples of each of `clients`; None where they mix, or there are none."""
+        """Return the domain of each client's training samples; None where they mix, or there are none."""
         held = [np.flatnonzero(self.groups(client).any(axis=1)).tolist() for client in clients]
         return [domains[0] if len(domains) == 1 else None for domains in held]
 

@@ -1,4 +1,4 @@
-"""How what sites have to add comes to the server: each site's by itself; under masks, as `secure_spool` has it."""
+"""Collect sites' statistics one by one; `secure_statistics` collects them by secure aggregation."""
 
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -13,19 +13,19 @@ from ggeur.deploy.wire.requested import RequestedStatistics
 
 
 class Collector(Protocol):
-    """How what sites have to add comes to the server: each site's by itself, or added up under masks."""
+    """Collects sites' statistics, one by one or by secure aggregation."""
 
     def units(self, agreement: Agreement) -> Units:
-        """Of all sites' training samples."""
+        """Return the units of all sites' training samples."""
 
     def statistics(
         self, agreement: Agreement, wanted: RequestedStatistics, folder: Path, units: Units | None
     ) -> ReceivedStatistics:
-        """Of their samples in `units`, what is `wanted`, kept in `folder`."""
+        """Collect the `wanted` statistics of samples in `units` into `folder`."""
 
 
 class EachSite(NamedTuple):
-    """Every site of `roster` sends its own, which is checked by itself."""
+    """Collect the statistics of each site of `roster`, checked one by one."""
 
     roster: Roster
 

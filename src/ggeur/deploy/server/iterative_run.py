@@ -1,4 +1,4 @@
-"""One trial whose head is trained on real machines, from hello to the last score."""
+"""Run one trial of an iterative method on real machines."""
 
 import tempfile
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from ggeur.runs.result import Trial
 
 
 class IterativeRun(TrialRun):
-    """A trial of rounds."""
+    """A trial of an iterative method."""
 
     def __init__(self, grid: Grid, folder: RunFolder, journal: Journal, tracker: Tracker) -> None:
         super().__init__(grid, folder, journal, tracker)
@@ -41,7 +41,7 @@ class IterativeRun(TrialRun):
         self._path = folder.path / "checkpoint" / f"plan-{tracker.number:05d}.npz"
 
     def run(self) -> Trial:
-        """From hello, or from where an earlier process stopped, to the end."""
+        """Run the trial from the greetings, or from the last checkpoint, to the end."""
         snapshot, tracker = self._folder.snapshot, self._tracker
         if snapshot is not None and snapshot.stack == tracker.number and self._path.exists():
             rounds, state, scores = self._resume(snapshot)
@@ -68,7 +68,7 @@ class IterativeRun(TrialRun):
         return state
 
     def _open(self) -> tuple[Rounds, State, LateScores]:
-        """Round 0: statistics, layout, training sets, and the server's first state."""
+        """Run round 0: statistics, layout, training sets, and the server's first state."""
         roster, train, nodes = self._roster, self._tracker.point.train, self._tracker.point.federate.sites or 1
         standardise, start, seed = self._setup.standardise, self._setup.start, self._tracker.seed
         roster.gather()
@@ -101,7 +101,7 @@ class IterativeRun(TrialRun):
         return rounds, rounds.first_state, scores
 
     def _resume(self, snapshot: Snapshot) -> tuple[Rounds, State, LateScores]:
-        """What round 0 came to, as it was kept; sites say whether they still have their training sets."""
+        """Restore round 0 and the state of `snapshot`; sites say whether they still have their training sets."""
         round_zero, kept = RoundZero.load(self._path)
         agreement, roster, trial = round_zero.agreement, self._roster, snapshot.trials[0].trial
         roster.common |= {"run": str(kept["run"]), "classes": agreement.classes, "domains": agreement.domains}
@@ -130,7 +130,7 @@ class IterativeRun(TrialRun):
         return rounds, state, scores
 
     def _take_task(self, agreement: Agreement, text: Mapping[str, FloatArray] | None = None) -> tuple[Task, Tree]:
-        """What is to be learnt, for which a method that asks for it is built now; and its text, asked for or kept."""
+        """Return the task, for which some methods are built only now, and its text, collected or kept."""
         point, encoder = self._tracker.point, str(agreement.encoder.get("encoder", ""))
         method = point.train.method
         if text is None:
@@ -146,7 +146,7 @@ class IterativeRun(TrialRun):
         return task, dict(text)
 
     def _rounds(self, sets: RemoteTrainingSets, params: Params, prepared: Tree) -> Rounds:
-        """The rounds that start with the head `params`, and what the sites sent before round 1, added up."""
+        """Return the rounds that start from the head `params` and `prepared`, the total of the first messages."""
         start = self._trained.method.init(params, prepared, len(sets.round_zero.trainable))
         if self._sums is not None:
             return SecureAggregationRounds(sets, self._setup, self._trained, start, self._tracker.seed, self._sums)

@@ -1,4 +1,4 @@
-"""`federation.jsonl` in the run folder: who joined, who was refused or missing and why, and where the time went."""
+"""Write `federation.jsonl`: sites that joined, were refused or missing and why, and the time of each step."""
 
 import json
 import os
@@ -16,7 +16,7 @@ class Journal:
         self._path = folder / NAME
 
     def __call__(self, event: str, **facts: Any) -> None:
-        """Write that `event` has happened, and the `facts` about it."""
+        """Write the `event` and the `facts` about it."""
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"time": round(time.time(), 3), "event": event, **facts}) + "\n")
             file.flush()
@@ -31,7 +31,7 @@ def forget_events(folder: Path) -> None:
 
 
 def read_events(folder: Path, since: int = 0, name: str = NAME) -> tuple[list[dict[str, Any]], int]:
-    """The events in the file `name` of `folder` from byte `since` on, whole lines only, and where the next begin."""
+    """Return the events in the file `name` of `folder` from byte `since` on, and the byte after the last whole line."""
     try:
         with (folder / name).open("rb") as file:
             file.seek(since)

@@ -16,30 +16,29 @@ _BEFORE = Path("checkpoint", "before.json")
 
 
 def reopen(out: Path, experiment: Experiment) -> None:
-    """Make of the finished run in `out` one to go on with, whose heads without some site are to be solved again.
+    """Turn the finished run in `out` into one to resume, to compute again one-shot classifiers that lack a site.
 
-    One that is not finished is left as it is. Solving again asks all sites, as nothing of theirs is kept.
+    An unfinished run is left as it is. All sites are asked again, as none of their statistics are kept.
     """
     result = finished_result(out, experiment)
     if result is None:
         return
     if experiment.points[0].privacy.epsilon is not None:
         raise GgeurError(
-            f"Opening {out} again would have all sites send a second message and spend [privacy] epsilon again; if "
+            f"Reopening {out} would make all sites send their statistics again and spend [privacy] epsilon again; if "
             "they agree to that, start a new run.",
             code="run-reopen-privacy",
         )
     if experiment.points[0].privacy.secure_aggregation:
         raise GgeurError(
-            f"The heads in {out} are of secure aggregation, and a second one with one site more would show what it "
-            f"adds; "
-            "start a new run, with at least three sites more.",
+            f"The heads in {out} come from secure aggregation, and a second total with one more site would reveal its "
+            "statistics; start a new run, with at least three more sites.",
             code="run-reopen-secure-aggregation",
         )
     solved = [kind_of(point.train.method) is not Iterative for point in experiment.points]
     again = [n for n, trial in enumerate(result.trials) if solved[n] and trial.missing]
     if not again:
-        more = "" if all(solved) else " (what a site missed of a training cannot be made up for)"
+        more = "" if all(solved) else " (rounds that a site has missed cannot be made up for)"
         raise GgeurError(
             f"No one-shot classifier in {out} was made without a site, so there is none to add{more}.",
             code="run-reopen-needless",
@@ -53,13 +52,13 @@ def reopen(out: Path, experiment: Experiment) -> None:
 
 
 def check_all_are_back(out: Path, number: int, missing: list[int]) -> None:
-    """GgeurError where a reopened run would lose a site that was in the head of trial `number` before."""
+    """Raise GgeurError where a reopened run would lose a site that was in the head of trial `number` before."""
     if not (out / _BEFORE).exists():
         return
     lost = sorted(set(missing) - Result.load(out / _BEFORE).trials[number].missing.keys())
     if lost:
         raise GgeurError(
-            f"Client {lost[0]} is in the head that was to be solved again and has not answered now; start its "
-            "SuperNode, then go on with the run.",
+            f"Client {lost[0]} was in the head that is computed again and has not answered now; start its SuperNode, "
+            "then resume the run.",
             code="run-reopened-site-missing",
         )

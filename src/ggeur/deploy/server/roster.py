@@ -1,4 +1,4 @@
-"""Who is there: Flower's nodes come and go under changing ids; a client is known by its partition index alone."""
+"""The roster of sites: Flower's node ids change, so a client is identified by its partition index."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -18,39 +18,39 @@ AnswerReader = Callable[[Client, Answer], T]
 
 
 class Roster:
-    """The sites of one trial on Flower's `grid`, and every message to them, which all say what is `common` to them.
+    """The sites of one trial on Flower's `grid`, and every message to them, each with the `common` facts.
 
-    `settings` are [federate]'s; who comes and goes is written to `journal`.
+    `settings` are [federate]'s; joining and leaving sites are written to `journal`.
     """
 
     def __init__(self, grid: Grid, settings: Federate, journal: Journal, common: dict[str, Any]) -> None:
         assert settings.sites is not None
         self.grid, self.settings, self.journal = grid, settings, journal
-        self.common = common  # what every message says: run, trial, seed, settings
+        self.common = common  # the facts of every message: run, trial, seed, settings
         self.clients: dict[int, Client] = {}
         self.agreement: Agreement | None = None
         self.closed = False  # round 0 is over: who was not there then is not part of this run
         self.bytes_up = self.bytes_down = 0
         self._refused: set[int] = set()  # nodes that are not asked again
-        self._silent: dict[int, str] = {}  # nodes that did not say hello, and why
+        self._silent: dict[int, str] = {}  # nodes that sent no greeting, and why
 
     @property
     def present(self) -> list[Client]:
-        """The clients that can be asked, in the order of their index."""
+        """Return the clients that can be asked, in the order of their index."""
         return [client for client in self.known if client.node is not None]
 
     @property
     def known(self) -> list[Client]:
-        """The clients that take part, also those that are away, in the order of their index."""
+        """Return the clients that take part, also absent ones, in the order of their index."""
         return [client for _, client in sorted(self.clients.items())]
 
     @property
     def absent(self) -> list[Client]:
-        """Those of them that are away."""
+        """Return the clients that take part but are absent."""
         return [client for client in self.known if client.node is None]
 
     def gather(self) -> None:
-        """Wait until all sites have said hello, or, when the time is up, until enough have."""
+        """Wait until all sites have sent a greeting or the time is up; raise if there are too few."""
         wanted = len(self.clients) if self.closed else self.settings.sites or 1
         self.journal("waiting", nodes=wanted)
         end = time.monotonic() + self.settings.wait
@@ -62,18 +62,18 @@ class Roster:
         self.require(len(self.present), None, here, "start the others' SuperNodes and look at their logs")
 
     def require(self, there: int, most: int | None, here: str, remedy: str = _WHO) -> None:
-        """Raise where fewer sites are `there` than must be, given that `most` can be; `here` and `remedy` say it."""
+        """Raise, with `here` and `remedy`, where fewer sites are `there` than min_sites or `most`, if that is less."""
         least = self.settings.min_sites if most is None else max(min(self.settings.min_sites, most), 1)
         if there < least:
             raise GgeurError(f"{here}, and [federate] min_sites = {least}; {remedy}.", code="federation-sites-too-few")
 
     def require_enough(self) -> None:
-        """Raise where fewer sites are there before training than must be."""
+        """Raise where fewer than min_sites sites remain before training."""
         there = len(self.present)
         self.require(there, None, f"{there} sites remain before training")
 
     def meet(self, number: int) -> None:
-        """Before round `number`: see who has left, and greet whoever is new."""
+        """Note sites that have left before round `number`, and greet new ones."""
         live = set(self.grid.get_node_ids())
         for client in self.present:
             if client.node not in live:
@@ -90,7 +90,7 @@ class Roster:
                 self.refuse(answer.node, answer.facts.get("partition"), number, str(error))
 
     def _note_silence(self, answer: Answer, number: int) -> None:
-        """Say it once; a node that was slow or has left is greeted again, one that cannot answer is not."""
+        """Note once why a node sent no greeting; ask it again if it was slow or away, never if it cannot answer."""
         node, why = answer.node, answer.problem or ""
         if self._silent.get(node) != why:
             self._silent[node] = why
@@ -117,9 +117,9 @@ class Roster:
         self.journal(event, client=client.index, node=str(client.node), round=number)
 
     def refuse(self, node: int, client: Any, number: int, why: str) -> None:
-        """Turn `node` away for good, in round `number`, which said it was `client`; `why` ends a sentence about it.
+        """Refuse `node`, which says that it is `client`, for the whole run; `why` ends a sentence about it.
 
-        It is named, and neither asked nor counted again.
+        It is named in the journal, and neither asked nor counted again.
         """
         self._refused.add(node)
         self.journal("refused", client=client, node=str(node), round=number, why=why)
@@ -131,7 +131,7 @@ class Roster:
         del self.clients[client.index]
 
     def leave_out(self, client: Client, number: int, why: str) -> None:
-        """Go on without `client`, which was late or lost in round `number`; it is greeted again when it is back."""
+        """Continue without `client`, which was late or lost in round `number`; it is greeted again when it is back."""
         self.missing(client, number, why)
         del self.clients[client.index]
 
@@ -145,9 +145,9 @@ class Roster:
     ) -> Iterator[tuple[Client, Answer, T]]:
         """Ask those of `clients` that are present in round `number`; yield who answered, the answer, and what it says.
 
-        `question` makes of a client what it is asked. `read` makes of its answer what it says, or raises GgeurError,
-        with half a sentence. Who gives an answer like that is out of the run in round 0, and who gives none is left out
-        for now; after round 0 either is missing. `result`, what comes of it, is said before the reason.
+        `question` returns a client's question. `read` returns the content of its answer, or raises GgeurError with
+        half a sentence. In round 0 a client with an invalid answer leaves the run, and one without an answer is left
+        out for now; after round 0 either is missing. `result`, the consequence, is said before the reason.
         """
         there = {client.node: client for client in clients if client.node is not None}
         for answer in self._ask(((node, question(client)) for node, client in there.items()), number):
@@ -164,7 +164,7 @@ class Roster:
             yield client, answer, value
 
     def _ask(self, each: Iterable[tuple[int, Question]], number: int) -> Iterator[Answer]:
-        """Put questions to nodes, with what every message says."""
+        """Send questions to nodes, with the common facts."""
 
         def questions() -> Iterator[tuple[int, Question]]:
             for node, question in each:

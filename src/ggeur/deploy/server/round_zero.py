@@ -1,4 +1,4 @@
-"""What round 0 came to, kept for sites that come back and for runs that are resumed."""
+"""The result of round 0, kept for sites that come back and for resumed runs."""
 
 import json
 from collections.abc import Sequence
@@ -19,36 +19,36 @@ from ggeur.federation.layout import Layout
 from ggeur.federation.shapes import Shapes
 from ggeur.runs.versions import FILE as VERSIONS
 
-_SCHEMA = 1  # of what is kept; another version may mean something else by the same names
+_SCHEMA = 1  # version of the file's format
 
 
 @dataclass(frozen=True)
 class RoundZero:
-    """Who takes part, what they have in common, and what each is to draw along which shapes."""
+    """The participating sites, their agreement, and how many samples each draws along which shapes."""
 
     agreement: Agreement
     clients: Sequence[Client]  # those that take part, by index
     layout: Layout
     shapes: Shapes
-    units: Units | None = None  # that sites take their samples in, where not as they lie there
+    units: Units | None = None  # units of sites' samples, None for those of the encoder
 
     @cached_property
     def place(self) -> dict[int, int]:
-        """Where in `clients`, and in all that is counted over them, the client of an index comes."""
+        """Return the position in `clients`, and in all counts over them, by a client's index."""
         return {client.index: k for k, client in enumerate(self.clients)}
 
     @cached_property
     def samples(self) -> list[int]:
-        """How many samples each client trains on."""
+        """Return how many samples each client trains on."""
         return [self.layout.samples(k) for k in range(len(self.clients))]
 
     @property
     def trainable(self) -> Int:
-        """The indices of the clients that have samples to train on."""
+        """Return the indices of the clients that have samples to train on."""
         return np.array([client.index for client, n in zip(self.clients, self.samples, strict=True) if n], np.int64)
 
     def for_client(self, index: int) -> Arrays:
-        """What client `index` is sent: the shapes it draws along, others' prototypes, its own place in the noise."""
+        """Return the arrays for client `index`: shapes to draw along, others' prototypes, its position in the noise."""
         layout, k = self.layout, self.place[index]
         shapes, others = self.shapes.of(layout.draws[k] > 0), layout.others(k)
         return {
@@ -62,7 +62,7 @@ class RoundZero:
         }
 
     def save(self, path: Path, rest: Tree) -> None:
-        """Write it to `path`, and `rest` beside it, whole or not at all."""
+        """Write it with `rest` to `path` atomically."""
         about = {
             "schema": _SCHEMA,
             "agreement": vars(self.agreement),
@@ -80,7 +80,7 @@ class RoundZero:
 
     @classmethod
     def load(cls, path: Path) -> tuple["RoundZero", Tree]:
-        """As saved to `path`, and what was saved beside it; no client is there yet."""
+        """Return the round 0 saved to `path`, with no client present yet, and the `rest` saved with it."""
         try:
             return cls._read(load_tree(path))
         except (GgeurError, OSError, ValueError, KeyError, TypeError, LookupError) as error:
@@ -106,5 +106,5 @@ class RoundZero:
 
 
 def packed(units: Units | None) -> Arrays:
-    """`units` as they travel; nothing where there are none."""
+    """Return `units` as arrays to send; no arrays for None."""
     return {} if units is None else {"units": units.pack()}

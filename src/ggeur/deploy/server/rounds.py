@@ -1,8 +1,8 @@
-"""The rounds of one trial on real machines: ask, check, aggregate; whoever is away is recorded and used again later.
+"""The rounds of one trial on real machines: ask, check, aggregate; absent sites are recorded and return later.
 
 A site scores the head it is sent before it trains on it, so a round's accuracy is known one round later, and no
-site's process starts twice in a round. A site keeps its state under the round's number, and is told which of its rounds
-was the last to count: an answer that came too late, or a resumed run, changes nothing.
+site's process starts twice in a round. A site keeps its state under the round's number, and is told which of its
+rounds counted last. So a late answer or a resumed run changes nothing.
 """
 
 import time
@@ -33,7 +33,7 @@ _LARGEST_LOSS = float(np.finfo(np.float32).max)  # sites compute it in float32; 
 
 
 class ServerRound(NamedTuple):
-    """A round: the new state, the mean local loss, and the scores of the head that it began with."""
+    """The result of a round: the new state, the mean local loss, and the scores of the head that it began with."""
 
     state: State
     loss: float
@@ -42,7 +42,7 @@ class ServerRound(NamedTuple):
 
 
 class Rounds:
-    """Trains one trial on the sites' `sets`, as `trained` and `setup` say; `seed` is the run's.
+    """Train one trial on the sites' `sets` by the method `trained` and the `setup`; `seed` is the run's.
 
     It begins from `start`: the server's state before round 1, and the state that every client starts with.
     """
@@ -65,26 +65,26 @@ class Rounds:
 
     @property
     def first_state(self) -> State:
-        """State.clients holds, per client, the last of its rounds that counted."""
+        """Return the first state; State.clients holds, per client, its last round that counted."""
         return State(0, [self._server], np.zeros(len(self._round_zero.clients), np.int64), ())
 
     @property
     def units(self) -> Units | None:
-        """That the head takes samples in, where not as they lie there."""
+        """Return the units of the head's samples, None for those of the encoder."""
         return self._round_zero.units
 
     def head(self, state: State) -> Params:
-        """The global head in `state`."""
+        """Return the global head in `state`."""
         sent = self._trained.method.broadcast(state.servers[0])
         return jax.tree.map(np.asarray, shown(self._trained, sent, self._frozen))
 
     def _scoring(self, head: Params, **facts: Any) -> Question:
-        """What a site is asked that is to score `head` and no more."""
+        """Return the question to a site that only scores `head`."""
         arrays, shape = tree_to_arrays(head, "head")
         return Question("evaluate", {"head": shape, "kind": self._own_head, **facts}, arrays)
 
     def round(self, state: State, number: int) -> ServerRound:
-        """Round `number`, begun from `state`."""
+        """Run round `number` from `state`."""
         roster, place = self._roster, self._round_zero.place
         server, counted = state.servers[0], np.array(state.clients)
         self._sets.make(number)
@@ -126,11 +126,11 @@ class Rounds:
         return ServerRound(State(number, [server], counted, ()), loss, scores, sorted(chosen - set(ids)))
 
     def _sent(self, server: Tree) -> Mapping[str, Tree]:
-        """What the server, in that state, sends to everybody."""
+        """Return what the server, in that state, sends to every client."""
         return jax.tree.map(np.asarray, self._trained.method.broadcast(server))
 
     def _training_question(self, client: Client, sent: Mapping[str, Tree], number: int, since: int) -> Question:
-        """What a client is sent to train on; what never changes only once, its first state only before it has one."""
+        """Return a client's question to train; constant inputs are sent once, a first state only before it has one."""
         constant = {name: sent[name] for name in self._trained.method.constant}
         parts: dict[str, Tree] = {"sent": {k: v for k, v in sent.items() if k not in constant}}
         if not client.has_constants:
@@ -145,13 +145,11 @@ class Rounds:
         return Question("train", facts, arrays)
 
     def _scores(self, client: Client, answer: Answer, counted: Int) -> Scores:
-        """A client's scores of the head it was sent; a GgeurError says why it does not count in this round."""
+        """Return a client's scores of the head it was sent; raise GgeurError where it does not count in this round."""
         lacks = answer.facts.get("lacks")
         if lacks == "state":
             counted[self._round_zero.place[client.index]] = 0
-            raise GgeurError(
-                "it has lost what it remembered of the last round, and will start anew", code="message-state-lost"
-            )
+            raise GgeurError("it has lost its state of the last round, and will start again", code="message-state-lost")
         if lacks is not None:
             client.ready, client.has_constants = lacks == "constant", False
             raise GgeurError(
@@ -160,7 +158,7 @@ class Rounds:
         return checked_scores(answer.facts, self._round_zero.agreement.domains)
 
     def _message(self, client: Client, answer: Answer) -> tuple[Tree, float]:
-        """What a client trained, and its loss."""
+        """Return a client's update and its loss."""
         client.has_constants = True
         message, loss = arrays_to_tree(answer.arrays, answer.facts.get("message", "")), answer.facts.get("loss")
         check_tree(message, self._like, "message")
@@ -171,7 +169,7 @@ class Rounds:
         return message, loss
 
     def evaluate_last(self, head: Params) -> LastScores:
-        """Every site's scores of `head`; the sites then forget the run."""
+        """Return every site's scores of `head`; the sites then delete the run's files."""
         rounds = self._training.rounds
         self._sets.make(rounds)
         ready = [client for client in self._roster.present if client.ready]
@@ -180,6 +178,6 @@ class Rounds:
 
 
 def _seconds(answer: Answer) -> float:
-    """How long a site says it worked; what is no number is no time."""
+    """Return the seconds that a site reports; 0 where that is no number."""
     given = answer.facts.get("seconds")
     return given if isinstance(given, float) and np.isfinite(given) else 0.0

@@ -1,6 +1,6 @@
-"""Accuracy as the sites report it: right answers and samples of each domain add up to the simulation's figures.
+"""Accuracy as the sites report it: totals of right answers and samples by domain, as in the simulation.
 
-It comes one round late: a site scores the head it is sent before it trains on it.
+It arrives one round late: a site scores the head it is sent before it trains on it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ MOST_TEST_ROWS = 10**12
 
 
 def checked_scores(facts: Mapping[str, Any], domains: Sequence[str]) -> Scores:
-    """The scores in a site's `facts`, of some of the `domains`, or a GgeurError that ends a sentence about it."""
+    """Return the scores in a site's `facts` on some of the `domains`; raise GgeurError with half a sentence."""
     given = facts.get("scores")
     if not isinstance(given, dict) or not given.keys() <= set(domains):
         raise GgeurError("its scores are not of the federation's domains", code="message-scores-domains")
@@ -42,7 +42,7 @@ def checked_scores(facts: Mapping[str, Any], domains: Sequence[str]) -> Scores:
 
 
 class LastScores(NamedTuple):
-    """Every site's scores of a head, by its index, and how often class i was taken for class j by all of them."""
+    """Every site's scores of a head, by its index, and the confusion matrix over all sites."""
 
     scores: dict[int, Scores]
     confusion: Int
@@ -51,7 +51,7 @@ class LastScores(NamedTuple):
 def last_scores(
     roster: Roster, clients: Sequence[Client], question: Question, agreement: Agreement, number: int
 ) -> LastScores:
-    """What `clients` answer to a `question` that brings the last head, that of round `number`."""
+    """Return the scores by `clients` of the last head, which `question` holds, after round `number`."""
     confusion = np.zeros((len(agreement.classes), len(agreement.classes)), np.int64)
 
     def read(client: Client, answer: Answer) -> tuple[Scores, NDArray[Any]]:
@@ -72,23 +72,23 @@ def last_scores(
 
 
 def accuracy(sites: Sequence[Scores], domains: Sequence[str]) -> dict[str, float]:
-    """Percent right in each of `domains`, over all `sites` that hold test samples of it and answered."""
+    """Return the percentage right in each of `domains`, over all `sites` that answered and have test samples of it."""
     total = {name: np.sum([s[name] for s in sites if name in s], axis=0) for name in domains}
     return {name: 100 * float(n[0] / n[1]) for name, n in total.items() if np.ndim(n)}
 
 
 class LateScores:
-    """Follows the trial of `tracker`: `expect` scores of a head after its round, `add` them when they have come.
+    """Pass scores to `tracker`: `expect` those of a head after its round, `add` them when they have come.
 
-    `setup` says what is scored, `agreement` on which domains, and `units` what its samples are in; heads are as `head`
-    is.
+    `setup` is the method's, `agreement` has the domains, `units` are those of the samples, and `head` is the head's
+    type.
     """
 
     def __init__(
         self, tracker: Tracker, setup: Setup, agreement: Agreement, units: Units | None, head: Head | None = None
     ) -> None:
         self._tracker, self._setup, self._agreement, self._units = tracker, setup, agreement, units
-        self._head: tuple[Params, float, Sequence[int]] | None = None  # its round's loss, and who was missing in it
+        self._head: tuple[Params, float, Sequence[int]] | None = None  # its round's loss and missing clients
         self._server = self._server_table(head or setup.head)
 
     def _server_table(self, head: Head) -> TestSet | None:
@@ -107,11 +107,11 @@ class LateScores:
         return TestSet(relabel(table, self._agreement.classes, table.domain_names), head)
 
     def expect(self, head: Params, loss: float, missing: Sequence[int] = ()) -> None:
-        """The next scores are of `head`, which a round made with this mean `loss` and without those `missing`."""
+        """Expect the scores of `head`, from a round with this mean `loss` and without the clients `missing`."""
         self._head = (head, loss, missing)
 
     def add(self, sites: Sequence[Scores], number: int) -> None:
-        """The scores that `sites` found for the head after round `number`."""
+        """Add the scores by `sites` of the head after round `number`."""
         domains = accuracy(sites, self._agreement.domains)
         if self._head is None:
             if domains and self._setup.start is not None:

@@ -1,9 +1,8 @@
-"""The server's half of a secure aggregation: it carries keys, adds masked vectors up, and asks for seeds when all have
-come.
+"""The server's half of a secure aggregation: pass on keys, add masked vectors, then ask for the seeds that open them.
 
 A site that is lost before its vector has come ends the attempt, and another begins, with new keys. Once seeds are asked
-for, all of them must come: the total cannot be opened otherwise. And once a sum is opened, its sites are those of the
-whole trial, since totals of different sites could be taken off each other; whoever is away is waited for.
+for, all of them must come: the total cannot be opened otherwise. Once a total is opened, its sites are fixed for the
+whole trial, since totals of different sites could be subtracted from each other; absent sites are waited for.
 """
 
 import json
@@ -26,19 +25,19 @@ from ggeur.privacy.secure_aggregation.fixed_point import Block, Vector, decode
 from ggeur.privacy.secure_aggregation.keys import Announced, Attempt, transcript
 from ggeur.privacy.secure_aggregation.masks import unmask
 
-_MOST_ATTEMPTS = 5  # at one sum, with the same sites
+_MOST_ATTEMPTS = 5  # at one total, with the same sites
 _LOOK = 0.5  # seconds between two looks for a site that is away
 
 
 class LostSite(Exception):
-    """A site was lost before its vector had come, and no sum was opened yet: another attempt goes without it."""
+    """A site was lost before its vector had come and no total was opened yet; the next attempt goes without it."""
 
 
 class Sum(NamedTuple):
-    """A sum to be had: `what` of, for people, and what a site is asked to add, by the name it knows.
+    """A total to compute: `what` names it for people, `asks` names what a site adds.
 
-    `blocks` are those of the vectors. `question` makes of a site what else it is told, and `read` of its answer what is
-    in the clear beside the vector; it raises GgeurError if it cannot. `number` is the round's.
+    `blocks` are those of the vectors. `question` returns a site's question, and `read` returns what its answer says
+    in the clear beside the vector, or raises GgeurError. `number` is the round's.
     """
 
     what: str
@@ -50,21 +49,21 @@ class Sum(NamedTuple):
 
 
 class Summed(NamedTuple):
-    """The arrays of a total, and what each site said beside its vector, by its number."""
+    """The arrays of a total, and what each site sent in the clear, by its number."""
 
     arrays: Arrays
     said: dict[int, Any]
 
 
 class SecureAggregation:
-    """Sums over the sites of `roster`; what an attempt must remember if this process ends is in the file `kept`."""
+    """Totals over the sites of `roster`; the file `kept` has what an attempt needs after a crash of this process."""
 
     def __init__(self, roster: Roster, kept: Path) -> None:
         self._roster, self._kept = roster, kept
-        self.sites: tuple[int, ...] | None = None  # of the sums that were opened in this trial
+        self.sites: tuple[int, ...] | None = None  # the sites of the totals opened in this trial
 
     def total(self, asked: Sum) -> Summed:
-        """What is `asked` for, added up; LostSite where somebody was lost and the others may go on without it."""
+        """Return the total `asked` for; raise LostSite where a site was lost and the others may continue without it."""
         for _ in range(_MOST_ATTEMPTS):
             clients = self._there(asked.number)
             try:
@@ -74,21 +73,20 @@ class SecureAggregation:
                 if self.sites is None:
                     raise
         raise GgeurError(
-            f"The secure aggregation of {asked.what} was begun {_MOST_ATTEMPTS} times, and a site was lost in each.",
+            f"The secure aggregation of {asked.what} was started {_MOST_ATTEMPTS} times and lost a site each time.",
             code="secure-aggregation-attempts-exhausted",
         )
 
     def _there(self, number: int) -> list[Client]:
-        """Who is there or, after a sum was opened, those who were in it, once they are back."""
+        """Return the present clients or, after a total was opened, its clients once all are back."""
         roster, end = self._roster, time.monotonic() + self._roster.settings.wait
         if self.sites is not None:
             while not set(self.sites) <= {client.index for client in roster.present}:
                 if time.monotonic() > end:
                     away = sorted(set(self.sites) - {client.index for client in roster.present})
                     raise GgeurError(
-                        f"{_names(away)} left after a secure aggregation with it was opened, and a sum without it "
-                        f"would show "
-                        "what it added; start its node again and go on with the run.",
+                        f"{_names(away)} left after a secure aggregation with it was opened, and a total without it "
+                        "would reveal its statistics; start its node again and resume the run.",
                         code="secure-aggregation-site-left",
                     )
                 time.sleep(_LOOK)
@@ -135,7 +133,7 @@ class SecureAggregation:
         return Summed(dict(decode(total, asked.blocks, len(clients))), said)
 
     def _seeds(self, attempt: Attempt, question: Question, number: int) -> dict[int, str]:
-        """Everybody's, waiting for those that are away; a GgeurError if one does not come, and nothing is opened."""
+        """Return all seeds, waiting for absent sites; raise GgeurError if one does not come, and open nothing."""
         roster, seeds, end = self._roster, dict[int, str](), time.monotonic() + self._roster.settings.wait
         was, roster.closed = roster.closed, True  # whoever does not answer now is missing, not out
         try:
@@ -149,7 +147,7 @@ class SecureAggregation:
                 if time.monotonic() > end:
                     raise GgeurError(
                         f"{_names(lost)} was lost after its vector had come, so the total cannot be opened; start its "
-                        "node again and go on with the run.",
+                        "node again and resume the run.",
                         code="secure-aggregation-site-lost",
                     )
                 time.sleep(_LOOK)
@@ -158,7 +156,7 @@ class SecureAggregation:
             roster.closed = was
 
     def _begin(self, what: str, sites: tuple[int, ...]) -> Attempt:
-        """A new attempt; but one whose seeds an earlier process asked for is gone on with, as sites join no other."""
+        """Return a new attempt, or that whose seeds an earlier process asked for, as sites then join no other."""
         run = f"{self._roster.common['run']}-{self._roster.common['trial']}"
         try:
             kept = json.loads(self._kept.read_bytes())
@@ -194,7 +192,7 @@ def _read_vector(answer: Answer, size: int) -> tuple[Vector, str]:
 def _read_seed(client: Client, answer: Answer) -> str:
     seed = answer.facts.get("seed")
     if not isinstance(seed, str) or len(seed) != 64 or set(seed) - set("0123456789abcdef"):
-        raise GgeurError("its seed is none", code="message-seed-invalid")
+        raise GgeurError("its seed is not valid", code="message-seed-invalid")
     return seed
 
 

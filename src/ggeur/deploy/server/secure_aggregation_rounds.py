@@ -1,6 +1,6 @@
-"""Rounds under secure aggregation: of the sites' messages the server sees what they come to, and no site's own.
+"""Rounds under secure aggregation: the server sees the total of the sites' updates, and no single one.
 
-All sites of the run take part in every round: a round without one would, beside the others, show what it had added.
+All sites of the run take part in every round: a round without one would reveal that site's update.
 """
 
 import time
@@ -24,7 +24,7 @@ from ggeur.methods.algorithm import Iterative
 
 
 class SecureAggregationRounds(Rounds):
-    """`Rounds` whose messages are added up by `sums`."""
+    """`Rounds` whose updates are added by the secure aggregation `sums`."""
 
     def __init__(
         self,

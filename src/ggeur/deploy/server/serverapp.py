@@ -1,4 +1,4 @@
-"""The ServerApp: an experiment's trials one after the other over the same sites, into an ordinary run folder."""
+"""The ServerApp: run an experiment's trials one after the other over the same sites, into a run folder."""
 
 import os
 from pathlib import Path
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def server_app(experiment: Path) -> "ServerApp":
-    """The app that a SuperLink runs for the file `experiment`.
+    """Return the app that a SuperLink runs for the file `experiment`.
 
     Its run configuration says where the run folder is, and whether to resume it, or to reopen one that is finished.
     """
@@ -47,7 +47,7 @@ def server_app(experiment: Path) -> "ServerApp":
 
 
 def check_deployable(experiment: Experiment) -> None:
-    """Raise where `experiment` asks for what real machines cannot do, in a sentence that says what to change."""
+    """Raise where real machines cannot run `experiment`, with a sentence that says what to change."""
     first = experiment.points[0]
     if len(experiment.seeds) > 1:
         raise GgeurError(
@@ -73,8 +73,8 @@ def check_deployable(experiment: Experiment) -> None:
             )
         if p.privacy.epsilon is not None and kind_of(p.train.method) is Iterative:
             raise GgeurError(
-                f"'{p.train.method}' lays training sets out by exact counts, which sites do not tell under [privacy] "
-                "epsilon; solve a head, such as ridge, or simulate it with `ggeur run`.",
+                f"'{p.train.method}' lays training sets out by exact counts, which sites do not send under [privacy] "
+                "epsilon; use a one-shot classifier, such as ridge, or simulate it with `ggeur run`.",
                 code="privacy-exact-training-sets",
             )
     if first.privacy.epsilon is not None and len(experiment.points) > 1:
@@ -103,18 +103,17 @@ def check_deployable(experiment: Experiment) -> None:
 
 
 def unprotected(experiment: Experiment) -> str:
-    """What to say where sites would send small trials as they are; nothing where none of them does."""
+    """Return a warning where sites would send small groups unprotected, else an empty string."""
     if all(p.privacy.min_count or p.privacy.epsilon is not None for p in experiment.points):
         return ""
     return (
-        "Nothing holds small trials back: of a class with one sample at a site, what it sends is that sample. Set "
-        "[privacy] "
-        "min_count (10 is recommended) or epsilon; `ggeur audit` shows what follows from your tables."
+        "Small groups are not protected: the statistics of a class with one sample at a site are that sample. Set "
+        "[privacy] min_count (10 is recommended) or epsilon; `ggeur audit` shows what your tables reveal."
     )
 
 
 def run_over(grid: Grid, experiment: Experiment, out: Path, *, resume: bool, again: bool = False) -> None:
-    """Run every trial of `experiment` over the nodes of Flower's `grid`, into `out`; with `resume`, go on there.
+    """Run every trial of `experiment` over the nodes of Flower's `grid`, into `out`; with `resume`, continue there.
 
     `again` reopens a finished run, to add sites that its one-shot classifiers lack.
     """
@@ -132,7 +131,7 @@ def run_over(grid: Grid, experiment: Experiment, out: Path, *, resume: bool, aga
             journal = Journal(out)
             if note := unprotected(experiment):
                 journal("note", why=note)
-            folder.finish(Result([_cell(grid, folder, journal, experiment, n) for n in range(len(experiment.points))]))
+            folder.finish(Result([_trial(grid, folder, journal, experiment, n) for n in range(len(experiment.points))]))
             journal("finished")
     except GgeurError as error:
         if journal is not None and out.exists():
@@ -140,7 +139,7 @@ def run_over(grid: Grid, experiment: Experiment, out: Path, *, resume: bool, aga
         raise
 
 
-def _cell(grid: Grid, folder: RunFolder, journal: Journal, experiment: Experiment, number: int) -> Trial:
+def _trial(grid: Grid, folder: RunFolder, journal: Journal, experiment: Experiment, number: int) -> Trial:
     point = experiment.points[number]
     trial = Trial(point.train.method, point.augment.kind, experiment.seeds[0], experiment.varied[number])
     tracker = Tracker(number, trial, point, folder)

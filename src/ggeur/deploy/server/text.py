@@ -1,6 +1,4 @@
-"""Text embeddings of the class names, which sites have beside their samples: public, and the same wherever a class
-is.
-"""
+"""Text embeddings of the class names, which are public and the same at every site that has the class."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -19,13 +17,13 @@ _ALIKE = 1e-2  # share of its length by which a text may differ between sites, w
 
 
 def asked_text(method: str, given: Mapping[str, Any]) -> str | Literal[False] | None:
-    """The prompts by which `method` wants text, None for any; False of one that wants none."""
+    """Return the prompts of the text that `method` needs; None for any, False where it needs none."""
     values = {key: p.default for key, p in parameters(method).items()} | dict(given)
     return values.get("prompts", False)
 
 
 def common_prompts(roster: Roster) -> str | None:
-    """The first prompts by which every site of `roster` has text embeddings, if there are any."""
+    """Return the first prompts by which every site of `roster` has text embeddings, if there are any."""
     return _first_common([client.hello.text for client in roster.known])
 
 
@@ -36,10 +34,10 @@ def _first_common(each: Sequence[tuple[str, ...]]) -> str | None:
 def collect_text(
     roster: Roster, agreement: Agreement, prompts: str | None, *, needed: bool = True
 ) -> Mapping[str, FloatArray]:
-    """The set of text by these `prompts`, of all classes that were agreed on, as the sites of `roster` have it.
+    """Return the text embeddings of all agreed classes by these `prompts`, from the sites of `roster`.
 
-    Of no `prompts` in particular, the first that all sites with text have. Where it is not `needed` and sites have not
-    the same, there is none, and nobody is refused for it.
+    Without `prompts` it takes the first that all sites with text have. Where text is not `needed` and sites differ in
+    it, it returns None and refuses nobody.
     """
     if prompts is None and (sets := [client.hello.text for client in roster.present if client.hello.text]):
         prompts = _first_common(sets)
@@ -68,7 +66,7 @@ def collect_text(
         roster.journal("text", client=client.index, classes=len(text))
     lacking = [name for name in agreement.classes if name not in found]
     if not needed and (unlike or lacking):
-        roster.journal("note", why=f"sites have not the same text embedding of '{(unlike + lacking)[0]}': none is used")
+        roster.journal("note", why=f"sites differ in the text embedding of '{(unlike + lacking)[0]}': none is used")
         return {}
     if lacking:
         kind = "" if prompts is None else f" '{prompts}'"

@@ -1,4 +1,4 @@
-"""Sites' training sets: made once they are told along what to draw, and with them the first messages of a method."""
+"""Have sites make their training sets along the shared shapes, and collect the first messages of a method."""
 
 import jax
 import numpy as np
@@ -19,9 +19,9 @@ from ggeur.methods.algorithm import Iterative
 
 
 class RemoteTrainingSets:
-    """Those of the sites of `roster`, as `round_zero` laid them out for `trained` with batches of `batch`.
+    """The training sets of the sites of `roster`, laid out by `round_zero` for `trained` with batches of `batch`.
 
-    First messages are added up under masks by `sums`, where there are such.
+    `sums`, if given, adds first messages by secure aggregation.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class RemoteTrainingSets:
         self._zero = single_client.zero_preparation(trained, batch, agreement.dimension, len(agreement.classes))
 
     def make(self, number: int) -> dict[int, Tree]:
-        """Before round `number`: greet whoever came, and have sites without a set make theirs; their first messages."""
+        """Greet new sites before round `number`, have sites without a set make one, and return their messages."""
         self.roster.meet(number)
         waiting = [client for client in self.roster.present if not client.ready]
         first: dict[int, Tree] = {}
@@ -55,7 +55,7 @@ class RemoteTrainingSets:
         return Question("query.augment_site", {"fingerprint": client.hello.fingerprint}, arrays)
 
     def _first_message(self, client: Client, answer: Answer) -> tuple[int, Tree]:
-        """How many samples a client has made, and its method's message."""
+        """Return how many samples a client has made, and its method's first message."""
         samples = self.round_zero.samples[self.round_zero.place[client.index]]
         if answer.facts.get("samples") != samples:
             raise GgeurError(
@@ -70,7 +70,7 @@ class RemoteTrainingSets:
         return samples, message
 
     def prepared(self, nodes: int) -> Tree:
-        """Everybody's first message, added up as the method says; zeros for those of `nodes` that sent none."""
+        """Return the total of the first messages as the method defines it, with zeros for nodes that sent none."""
         first = self.make(0)
         if self._sums is not None:
             return self._under_masks(self._sums) if self._method.prepares else {}

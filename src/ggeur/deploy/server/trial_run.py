@@ -1,4 +1,4 @@
-"""One trial of an experiment on real machines: what is common to those that are trained and those that are solved."""
+"""One trial of an experiment on real machines: what iterative methods and one-shot classifiers share."""
 
 import secrets
 import time
@@ -26,7 +26,7 @@ from ggeur.settings.schema import Settings
 
 
 class TrialRun:
-    """One trial, which `tracker` follows, over the sites of Flower's `grid`, kept in `folder` and told in `journal`."""
+    """One trial, followed by `tracker`, over the sites of Flower's `grid`, with its run `folder` and `journal`."""
 
     def __init__(self, grid: Grid, folder: RunFolder, journal: Journal, tracker: Tracker) -> None:
         self._folder, self._journal, self._tracker = folder, journal, tracker
@@ -47,14 +47,14 @@ class TrialRun:
             self._collector = MaskedStatistics(self._roster, self._sums, privacy.radius or 0.0)
 
     def _note_traffic(self) -> None:
-        """Bytes up and down per site."""
+        """Note the bytes up and down per site."""
         trial, sites = self._tracker.trial, max(len(self._roster.clients), 1)
         trial.bytes_up, trial.bytes_down = self._roster.bytes_up // sites, self._roster.bytes_down // sites
 
     def _finish(self, head: Params, last: LastScores, units: Units | None, solved: str | None = None) -> Trial:
-        """The end of the trial: its `head`, for samples in `units`, as the sites scored it `last`.
+        """Finish the trial with its `head`, for samples in `units`, and the sites' scores of it, `last`.
 
-        `solved` is the kind of head that was solved for, or is a method's own, if not trained as [train] says.
+        `solved` is the type of a head computed in closed form or defined by the method, if not that of [train].
         """
         self._note_traffic()
         agreement, tracker = self._roster.agreement, self._tracker
@@ -62,18 +62,18 @@ class TrialRun:
         tested = {
             name: sum(site[name][1] for site in last.scores.values() if name in site) for name in agreement.domains
         }
-        about, seconds = _table_without_rows(agreement), time.monotonic() - self._began
+        about, seconds = _empty_table(agreement), time.monotonic() - self._began
         tracker.finish(head, by_class(last.confusion), seconds, about, units, tested, solved)
         return tracker.trial
 
 
 def _whole(point: Settings) -> dict[str, Any]:
-    """With all defaults, as a site adds none; but for [privacy], of which some go only with others that are set."""
+    """Return `point` with all defaults, as a site adds none; [privacy] without, as some keys need others."""
     privacy = {"privacy": point.privacy.model_dump(mode="json", exclude_defaults=True)}
     return point.model_dump(mode="json") | privacy
 
 
-def _table_without_rows(agreement: Agreement) -> EmbeddingTable:
-    """For what only asks about classes, dimensions and the encoder."""
+def _empty_table(agreement: Agreement) -> EmbeddingTable:
+    """Return an empty table with the agreed classes, dimensions and encoder."""
     x, y = np.zeros((0, agreement.dimension), np.float32), np.zeros(0, np.int64)
     return EmbeddingTable(x, y, class_names=agreement.classes, meta=agreement.encoder)

@@ -1,1 +1,1 @@
-"""What runs at a site: answers to the server's questions, and what the site keeps. Its samples never leave it."""
+"""The site: answers to the server's questions, and the site's files. Its samples never leave it."""

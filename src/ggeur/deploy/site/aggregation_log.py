@@ -1,7 +1,7 @@
-"""A site's book of the sums that were opened with its help, `sums.jsonl`, kept beyond the end of a run.
+"""A site's log of opened secure aggregations, `sums.jsonl`, kept beyond the end of a run.
 
-A site that has shown its seed joins no other attempt at that sum, nor any sum that would, together with those before,
-tell what one site or two have added. Sites are named by their keys, as a number may be another site's in another run.
+A site that has shown its seed joins no other attempt at that total. It also joins no total that would, with those
+before, reveal what one or two sites have added. Sites are named by their keys, as numbers change between runs.
 """
 
 import json
@@ -16,11 +16,11 @@ from ggeur.core.errors import GgeurError
 from ggeur.privacy.secure_aggregation import FEWEST
 from ggeur.privacy.secure_aggregation.keys import Attempt, KnownSites
 
-Breakdown = Mapping[str, Sequence[int]]  # the sites that have samples of a domain whose sums are kept apart
+Breakdown = Mapping[str, Sequence[int]]  # by domain, the sites that have samples of it, where totals are by domain
 
 
 class AggregationLog:
-    """That of the site with the number `own`, in its folder `root`; `known` is its roster."""
+    """The log of the site with the number `own`, in its folder `root`; `known` is its roster."""
 
     def __init__(self, root: Path, known: KnownSites, own: int) -> None:
         self._path, self._known = root / "sums.jsonl", known
@@ -29,7 +29,7 @@ class AggregationLog:
             every: list[dict[str, Any]] = [json.loads(line) for line in lines]
         except ValueError as error:
             raise GgeurError(
-                f"{self._path}, this site's book of sums, is damaged; without it this site joins none",
+                f"{self._path}, this site's log of secure aggregations, is damaged; without it this site joins none",
                 code="site-aggregation-log-damaged",
             ) from error
         self._opened = [one for one in every if known.names.get(own) in one["sites"]]
@@ -37,11 +37,11 @@ class AggregationLog:
     def check(
         self, attempt: Attempt, *, joined: bool, once: bool = False, apart: Breakdown = MappingProxyType({})
     ) -> None:
-        """Raise, with half a sentence, where this site may not be in `attempt`, which it has `joined` or is to join.
+        """Raise, with half a sentence, where this site may not take part in `attempt`; `joined` says if it has already.
 
-        One that was opened may be asked again for what it sent; under the same name it would not be the same.
+        The site may answer an opened attempt again, but joins no second attempt at the same total.
         """
-        whole = attempt.run.rpartition("-")[0]  # `once` is for the run: a trial and a sum are a server's words
+        whole = attempt.run.rpartition("-")[0]  # `once` is per run: the server chooses the names of trials and totals
         before = [
             one["name"]
             for one in self._opened
@@ -49,7 +49,7 @@ class AggregationLog:
         ]
         if any(name != attempt.name or not joined for name in before):
             raise GgeurError(
-                "this site has shown its seed in another attempt at this sum, and joins no second one",
+                "this site has shown its seed in another attempt at this total, and joins no second one",
                 code="policy-seed-already-shown",
             )
         now = {"": self._names(attempt.sites), **{name: self._names(sites) for name, sites in apart.items()}}
@@ -63,17 +63,17 @@ class AggregationLog:
         if bare:
             found = [f"site {site}" for site, name in self._known.names.items() if name in bare]
             raise GgeurError(
-                f"with the sums before it, this one would tell what {' and '.join(found) or 'a former site'} added: "
-                f"let the same sites take part, or at least {FEWEST} more or fewer; {self._path} has those sums",
+                f"with totals before it, this one would reveal what {' and '.join(found) or 'a former site'} added: "
+                f"let the same sites take part, or at least {FEWEST} more or fewer; {self._path} lists them",
                 code="policy-sum-reveals-site",
             )
 
     def has(self, attempt: Attempt) -> bool:
-        """Whether it stands there that `attempt` was opened."""
+        """Return whether the log has `attempt` as opened."""
         return any((one["run"], one["what"], one["name"]) == attempt[:3] for one in self._opened)
 
     def add(self, attempt: Attempt, apart: Breakdown = MappingProxyType({})) -> None:
-        """Note that `attempt` is opened, before this site's seed is shown."""
+        """Log that `attempt` is opened, before this site's seed is shown."""
         date, (run, what, name, _) = datetime.now(UTC).isoformat(timespec="seconds"), attempt
         line = {
             "date": date,
@@ -93,9 +93,9 @@ class AggregationLog:
 
 
 def conflict(a: set[str], b: set[str]) -> bool:
-    """Whether sums of these sites may not both be opened.
+    """Return whether totals over these two sets of sites may not both be opened.
 
-    Of nested sets, three or more sites apart, no combination is of fewer than three. Any two sums, each of over half of
-    a roster, share a site, so that it is enough that each looks into its own book.
+    With nested sets that differ by three or more sites, every difference of totals covers at least three sites. Any
+    two totals, each over more than half of a roster, share a site, so that each site's own log is enough.
     """
     return a != b and (len(a ^ b) < FEWEST or not (a <= b or b <= a))

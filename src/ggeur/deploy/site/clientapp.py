@@ -1,4 +1,4 @@
-"""The ClientApp: what a site answers. It sends sums and heads; samples, augmented sets and states stay on its disk."""
+"""The ClientApp: answer for a site. It sends statistics and heads; samples, training sets and states stay on disk."""
 
 import time
 from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def client_app() -> "ClientApp":
-    """The app that a SuperNode runs."""
+    """Return the app that a SuperNode runs."""
     from flwr.clientapp import ClientApp
 
     app = ClientApp()
@@ -32,7 +32,7 @@ def client_app() -> "ClientApp":
 
 
 def _handler(answer: Callable[[Request], Reply]) -> Callable[["Message", "Context"], "Message"]:
-    """`answer` as Flower calls it; what is wrong at this site becomes a sentence for the server's log."""
+    """Return `answer` as Flower calls it; an error at this site becomes a sentence for the server's log."""
 
     def reply(message: "Message", context: "Context") -> "Message":
         from flwr.app import Message
@@ -43,7 +43,7 @@ def _handler(answer: Callable[[Request], Reply]) -> Callable[["Message", "Contex
             site = SiteData(context.node_config)
             if facts.get("ggeur") == VERSION:
                 facts, arrays = answer(Request(site, facts, arrays))
-            else:  # its settings may mean something else here: the server is told who has which version, no more
+            else:  # its settings may mean something else here: the server learns only the versions
                 facts, arrays = {"partition": site.client}, {}
         except LostFile as lost:
             facts, arrays = {"lacks": str(lost).partition("-")[0]}, {}

@@ -1,4 +1,4 @@
-"""A site's data: the table or image folder its node was started with, split and labelled as the federation agreed."""
+"""A site's data: its table or image folder, split and labelled as the federation agreed."""
 
 import hmac
 import json
@@ -26,10 +26,10 @@ ALONE = "all"  # the one domain of a table that names none
 
 
 class SiteData:
-    """What `config`, of `--node-config`, says of a site.
+    """A site as its `config` (`--node-config`) describes it.
 
-    It has partition-id, and table or images; perhaps encoder, domain, store, custom-methods; for secure aggregation
-    roster, key; and what it holds out for: min-count, epsilon, delta.
+    Keys: partition-id, and table or images; optionally encoder, domain, store, custom-methods; for secure aggregation
+    roster and key; for the site policy min-count, epsilon and delta.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -37,7 +37,7 @@ class SiteData:
         partition = config.get("partition-id")
         if not isinstance(partition, int) or isinstance(partition, bool) or partition < 0:
             raise GgeurError(
-                "Start the node with --node-config 'partition-id=0 ...', a number of its own from 0 on.",
+                "Start the node with --node-config 'partition-id=0 ...', a unique number from 0.",
                 code="site-partition-id-missing",
             )
         self.client = partition
@@ -48,20 +48,19 @@ class SiteData:
             )
         self._imports = config.get("custom-methods") is True
         self.root = Path(str(config.get("store") or cache_folder() / "federate"))
-        self.secure = "roster" in config  # it then sends no sum that is not masked
+        self.secure = "roster" in config  # it then sends masked statistics only
         self.terms = SitePolicy.of(config)
 
     @property
     def key(self) -> Path:
-        """Its node's private key."""
+        """Return the path of its node's private key."""
         return Path(str(self._config.get("key")))
 
     def known_sites(self) -> KnownSites:
-        """The roster of public keys that this site was given."""
+        """Return the roster of public keys that this site was given."""
         if not self.secure or "key" not in self._config:
             raise GgeurError(
-                "this site has no roster of the others' public keys, which secure aggregation need: start it with "
-                "--roster",
+                "this site has no roster of public keys, which secure aggregation needs: start it with --roster",
                 code="site-roster-missing",
             )
         return KnownSites(Path(str(self._config["roster"])))
@@ -78,9 +77,9 @@ class SiteData:
             ) from error
 
     def always(self, name: str, value: float | None) -> None:
-        """Raise where a site that holds out for something is asked with another `value` of `name` than the first time.
+        """Raise where a site with a policy is asked with another `value` of `name` than the first time.
 
-        Sums of the same samples, cut or divided in many ways, would give each sample away.
+        Statistics of the same samples, clipped or grouped in many ways, would reveal each sample.
         """
         if not (self.secure or self.terms.min_count):
             return
@@ -89,12 +88,12 @@ class SiteData:
             asked = json.loads(path.read_bytes()) if path.exists() else {}
         except ValueError as error:
             raise GgeurError(
-                f"{path.name}, by which this site answers in one way, is damaged", code="site-answers-damaged"
+                f"{path.name}, which fixes what this site answers, is damaged", code="site-answers-damaged"
             ) from error
         if asked.get(name, value) != value:
             raise GgeurError(
                 f"this site was first asked with {name} = {asked[name]} and answers no other question; its {path.name} "
-                "has what it goes by",
+                "holds that value",
                 code="policy-other-question",
             )
         if name not in asked:
@@ -102,13 +101,11 @@ class SiteData:
             write_bytes(path, json.dumps(asked | {name: value}).encode())
 
     def salted(self, fingerprint: str) -> str:
-        """A name for these data that nobody can guess who holds them, or a sample less: a keyed hash of
-        `fingerprint`.
-        """
+        """Return a keyed hash of `fingerprint`, which nobody who holds the data, or all but one sample, can guess."""
         return hmac.digest(self._key(), fingerprint.encode(), "sha256").hex()
 
     def _key(self) -> bytes:
-        """A secret of this site's own, made once."""
+        """Return this site's secret, made once."""
         key = self.root / "key"
         if not key.exists():
             self.root.mkdir(parents=True, exist_ok=True)
@@ -116,7 +113,7 @@ class SiteData:
         return key.read_bytes()
 
     def check_imports(self, what: str, name: str) -> None:
-        """Raise unless the node was told to import what the server names: `name`, a `what`."""
+        """Raise unless the node may import `name`, a custom `what` that the server names."""
         if not self._imports:
             raise GgeurError(
                 f"this site does not import the {what} '{name}'; start its node with --custom-methods",
@@ -124,31 +121,33 @@ class SiteData:
             )
 
     def allowed(self, name: str, what: str) -> str:
-        """The `name` of a `what`, which this site has or may import."""
+        """Return the `name` of a `what`, which this site has or may import."""
         if is_custom(name):
             self.check_imports(what, name)
         return name
 
     @property
     def clip(self) -> str:
-        """The folder of a CLIP model with which the node was started as its encoder, if it was with one."""
+        """Return the folder of the CLIP model that is the node's encoder, if it has one."""
         named = str(self._config.get("encoder") or "")
         return named if (Path(named) / "config.json").is_file() else ""
 
     def text(self, point: Settings, seed: int, store: Store, prompts: str | None) -> FloatArray | None:
-        """Text embeddings of this site's own class names by these `prompts`, or any, if its table has them."""
+        """Return text embeddings of this site's classes by these `prompts`, or any, if its table has them."""
         sets = self.load(point, seed, store, fresh=False).text
         return sets.get(prompts) if prompts is not None else next(iter(sets.values()), None)
 
     def load(self, point: Settings, seed: int, store: Store, *, fresh: bool) -> EmbeddingTable:
-        """The table with its test mask, its own or drawn by `seed`; `point` says how images are embedded.
+        """Return the table with its test mask, given or drawn by `seed`; `point` says how images are embedded.
 
         They are embedded when `fresh`, kept in `store`, and read from there after that.
         """
         table = self._table(point, store, fresh=fresh)
         name = self._config.get("domain")
         if name is None and point.partition.kind != "dirichlet" and table.domain_names == (ALONE,):
-            name = f"node-{self.client}"  # where nodes are domains, a site whose table names none is one of its own
+            name = (
+                f"node-{self.client}"  # where nodes are domains, a site whose table names none is a domain of its own
+            )
         if name is not None and table.n_domains < 2:
             table = replace(table, domain_names=(str(name),))
         p = point.privacy
@@ -157,10 +156,10 @@ class SiteData:
         return table.split(seed)
 
     def _held_out(self, table: EmbeddingTable) -> Bool:
-        """(n,): test samples where sums are protected and none are marked: each sample by a keyed hash of itself.
+        """Return (n,): the test samples of protected statistics if none are marked, chosen by a keyed hash per sample.
 
-        Drawn by a seed they would move with every sample that is added, and a server that asks under many seeds would
-        learn of each sample as a test sample what it may not as a training sample.
+        A split by a seed would change with every added sample. A server that asks with many seeds would learn about
+        each sample, as a test sample, what it may not learn about training samples.
         """
         key, samples = self._key(), np.ascontiguousarray(table.x)
         drawn = [int.from_bytes(hmac.digest(key, sample.tobytes(), "sha256")[:8], "big") / 2**64 for sample in samples]
@@ -188,13 +187,13 @@ class SiteData:
 
 
 def test_samples(table: EmbeddingTable) -> Bool:
-    """Which samples of a table that was loaded are test samples."""
+    """Return which samples of a loaded table are test samples."""
     assert table.test is not None  # it has been split
     return table.test
 
 
 def relabel(table: EmbeddingTable, classes: Sequence[str], domains: Sequence[str]) -> EmbeddingTable:
-    """The samples of `table`, their labels counted in the federation's `classes` and `domains`."""
+    """Return the samples of `table` with labels that index the federation's `classes` and `domains`."""
     return replace(
         table,
         y=_codes(table.class_names, classes)[table.y],

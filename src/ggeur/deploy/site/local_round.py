@@ -1,6 +1,6 @@
-"""A round at a site: score the head that comes, train it on the set that is kept here, remember what the method must.
+"""A round at a site: score the head that comes, train it on the site's set, and keep the method's state.
 
-JAX is imported where it is used: a process starts for every message, and those of round 0 do without.
+JAX is imported where it is used: a process starts for every message, and those of round 0 do not need it.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from ggeur.methods.algorithm import Task
 
 
 def first_message(request: Request, samples: int) -> Reply:
-    """What the method sends before round 1 of the `samples` that are kept; `request` says which method."""
+    """Return the method's message before round 1, from the site's `samples` kept; `request` names the method."""
     from ggeur.engine import single_client
 
     message: Tree = ()
@@ -30,7 +30,7 @@ def first_message(request: Request, samples: int) -> Reply:
 
 
 def setup_of(request: Request) -> Any:
-    """What the settings of `request` stand for."""
+    """Return the setup for the settings of `request`."""
     from ggeur.engine.compilation import keep_compiled_programs
     from ggeur.experiment.setup import Setup
 
@@ -47,14 +47,14 @@ def setup_of(request: Request) -> Any:
 
 
 def _task(request: Request) -> Task:
-    """What is to be learnt; what of it is text, the server sends."""
+    """Return the task; the server sends its text embeddings."""
     facts, (base,) = request.facts, request.store.arrays("base")
     classes, encoder = tuple(facts["classes"]), str(facts.get("encoder", ""))
     return Task(base.shape[1], classes, encoder=encoder, clip=request.site.clip)
 
 
 def kept_lane(request: Request) -> Any:
-    """What this site trains on, as it is kept."""
+    """Return this site as a training client, from its files."""
     from ggeur.engine.single_client import SingleClient
 
     names = ("base", "bank", "sample", "noise", "y", "originals", *LowRank._fields)
@@ -67,12 +67,12 @@ def kept_lane(request: Request) -> Any:
 
 
 def _tree(request: Request, name: str) -> Tree:
-    """The part of the message that goes by this name."""
+    """Return the part of the message with this name."""
     return arrays_to_tree(request.arrays, request.facts[name], name)
 
 
 def train_round(request: Request) -> Reply:
-    """Score the head that `request` brings, then train from it."""
+    """Score the head in `request`, then train from it."""
     request.exact()
     done, scores, _ = trained(request)
     message, shape = tree_to_arrays(done.message)
@@ -80,9 +80,9 @@ def train_round(request: Request) -> Reply:
 
 
 def trained(request: Request) -> tuple[Any, dict[str, list[int]], AugmentedSet]:
-    """What a round at this site comes to, the scores of the head that it began with, and the set it was trained on.
+    """Return the result of a round at this site, the scores of the head that came, and the training set.
 
-    What this site remembers is kept under the round's number.
+    The site's state is kept under the round's number.
     """
     from ggeur.engine import single_client
     from ggeur.engine.method_head import frozen, shown
@@ -107,14 +107,14 @@ def trained(request: Request) -> tuple[Any, dict[str, list[int]], AugmentedSet]:
 
 
 def _own_head(request: Request, setup: Any) -> Tree:
-    """Where heads are not broadcast, the one this site starts from."""
+    """Return the head that this site starts from, where heads are not broadcast."""
     from ggeur.federation.start import random_head
 
     return random_head(setup.head, _task(request), request.seed, request.site.client, setup.trained)
 
 
 def evaluate(request: Request) -> Reply:
-    """Score the head that `request` brings on this site's test samples, and forget the run if it is the last."""
+    """Score the head in `request` on this site's test samples, and delete the run's files if it is the last."""
     from ggeur.heads import resolve
 
     kind = request.facts.get("kind")  # of a method's own head
@@ -126,7 +126,7 @@ def evaluate(request: Request) -> Reply:
 
 
 def _scores(request: Request, params: Tree, head: Any) -> tuple[dict[str, list[int]], Any]:
-    """Of the head with these `params`, on the test samples that are kept here."""
+    """Score the head with these `params` on the site's test samples."""
     x, y, domain = request.store.arrays("test_x", "test_y", "test_domain")
     return scores_of(request, (np.asarray(x), y, domain), params, head)
 
@@ -134,9 +134,7 @@ def _scores(request: Request, params: Tree, head: Any) -> tuple[dict[str, list[i
 def scores_of(
     request: Request, test: tuple[Any, Int, Int], params: Tree, head: Any
 ) -> tuple[dict[str, list[int]], Int]:
-    """Right answers and samples of each domain, and how often class i was taken for class j, on the samples of
-    `test`.
-    """
+    """Return right answers and samples by domain, and the confusion matrix, on the samples of `test`."""
     from ggeur.experiment.evaluation import confusion, predicted_labels
 
     x, y, domain = test

@@ -1,7 +1,7 @@
-"""A site's statistics under noise: they leave it once, and whoever asks again is sent the same bytes.
+"""A site's noisy statistics: they are released once, and a repeated request gets the same bytes.
 
-Another draw of the noise, or an answer to another question, would be a second message, and cost its epsilon again. So
-what was sent is kept, beyond the end of the run, and `privacy.jsonl` beside it is the site's book of what it has spent.
+Another draw of the noise, or an answer to another question, would be a second release, and cost its epsilon again. So
+what was sent is kept beyond the end of the run. `privacy.jsonl` beside it records the privacy budget that is spent.
 """
 
 import hashlib
@@ -24,12 +24,10 @@ from ggeur.federation.summary import summarise
 
 
 def released(request: Request, wanted: RequestedStatistics, samples: tuple[NDArray[Any], Int, Int]) -> Arrays:
-    """The noisy messages that `request` asks for, of `samples`: x, y and domains."""
+    """Return the noisy statistics that `request` asks for, of `samples`: x, y and domains."""
     folder = request.site.root / "sent"
     asked = json.dumps([wanted.facts, request.facts["classes"], request.facts["domains"]])
-    name = request.store.identity.rpartition("-")[
-        0
-    ]  # of the run and the client: a trial is a number that a server says
+    name = request.store.identity.rpartition("-")[0]  # run and client: the server chooses the trial's number
     question = hashlib.sha256(asked.encode()).hexdigest()[:16]
     path = folder / f"{name}-{question}.npz"
     with spending(request.site.root):
@@ -39,11 +37,11 @@ def released(request: Request, wanted: RequestedStatistics, samples: tuple[NDArr
 
 
 def _release(request: Request, wanted: RequestedStatistics, samples: tuple[NDArray[Any], Int, Int], path: Path) -> None:
-    """Draw the noise of this run's one message, and keep it in `path`."""
+    """Draw the noise of this run's one release, and keep the result in `path`."""
     folder, name = path.parent, path.stem.rpartition("-")[0]
     if "center" in request.arrays or next(folder.glob(f"{name}-*.npz"), None) is not None:
         raise GgeurError(
-            "this site sends its statistics under epsilon once, and this would be a second message",
+            "this site sends its statistics under epsilon once, and this would be a second time",
             code="policy-second-message",
         )
     request.site.terms.afford(request.site.root, request.point.privacy)
@@ -57,8 +55,7 @@ def _release(request: Request, wanted: RequestedStatistics, samples: tuple[NDArr
         message = summarise(x[mine], y[mine], len(request.facts["classes"]), wanted.kind)
         arrays |= pack_message(guard.message(message, request.site.client, part.domain, clients), part.prefix)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    note_spending(
-        request.site.root, request.store.identity, request.point.privacy
-    )  # of one never sent, not the reverse
+    # Before the file: rather record a release that is never sent than send one unrecorded.
+    note_spending(request.site.root, request.store.identity, request.point.privacy)
     with write_atomically(path) as file:
         np.savez(file, allow_pickle=False, **arrays)

@@ -1,8 +1,8 @@
 """A site's half of a secure aggregation: its key, its masked vector, and at last the seed of its own mask.
 
-A process starts for every message, so what is secret is on disk between them, for the user alone, and of the last
-attempt only: who joins another attempt has forgotten the secrets of the one before, and can never show them. What was
-opened stands in the site's book for good.
+A process starts for every message, so secrets are on disk between messages, readable by the user only. Only those of
+the last attempt are kept: a site that joins another attempt can never show the secrets of the one before. Opened
+attempts stay in the site's log for good.
 """
 
 import hashlib
@@ -28,19 +28,19 @@ from ggeur.settings.privacy import Privacy
 
 
 class _Kept(NamedTuple):
-    """What this site remembers of an attempt; a digest of its keys and facts of its reply once a vector was sent."""
+    """This site's files of an attempt, with a digest of its keys and the facts of its reply once a vector was sent."""
 
     attempt: Attempt
     own: Secrets
     announced: Announced
     digest: str = ""
     facts: Mapping[str, Any] = {}
-    apart: Mapping[str, Any] = {}  # of sums by domain, the sites of each
-    privacy: Mapping[str, Any] = {}  # under which the vector was made: a seed is asked for by another message
+    apart: Mapping[str, Any] = {}  # where totals are by domain, the sites of each
+    privacy: Mapping[str, Any] = {}  # at the time of the vector: the seed is asked for by another message
 
 
 def keys(request: Request) -> Reply:
-    """This site's public key for the attempt of `request`, signed, or the reason why it takes no part."""
+    """Return this site's signed public key for the attempt of `request`; raise where it takes no part."""
     attempt, site, known = _attempt(request), request.site, request.site.known_sites()
     _check_sites(attempt, known, site.client)
     kept = _load(request, attempt)
@@ -56,7 +56,7 @@ def keys(request: Request) -> Reply:
 
 
 def masked(request: Request) -> Reply:
-    """What this site adds, under its masks; the same bytes if it is asked again, and nothing for other keys."""
+    """Return this site's masked vector: the same bytes if it is asked again; raise for other keys."""
     attempt, known = _attempt(request), request.site.known_sites()
     kept = _load(request, attempt)
     if kept is None:
@@ -72,8 +72,8 @@ def masked(request: Request) -> Reply:
         apart = {d: [s for s in attempt.sites if d in announced[s].domains] for one in holders for d in one}
         apart = apart if statistics_by_domain(request) else {}
         privacy = request.point.privacy
-        book, noisy = AggregationLog(request.site.root, known, request.site.client), privacy.mechanism is not None
-        book.check(attempt, joined=True, once=noisy, apart=apart)
+        log, noisy = AggregationLog(request.site.root, known, request.site.client), privacy.mechanism is not None
+        log.check(attempt, joined=True, once=noisy, apart=apart)
         if noisy:
             request.site.terms.afford(request.site.root, privacy)
         facts, blocks, arrays = addend(request, holders)
@@ -93,7 +93,7 @@ def masked(request: Request) -> Reply:
 
 
 def seed(request: Request) -> Reply:
-    """The seed of this site's own mask, once every site has signed that it has answered the same question."""
+    """Return the seed of this site's own mask, once every site has signed that it answered the same question."""
     attempt, known = _attempt(request), request.site.known_sites()
     kept = _load(request, attempt)
     if kept is None or not kept.digest:
@@ -105,13 +105,13 @@ def seed(request: Request) -> Reply:
         known.check(int(site), str(receipt), attempt.text("sent", kept.digest))
     site, privacy = request.site, Privacy.model_validate(dict(kept.privacy))
     with spending(site.root):
-        book = AggregationLog(site.root, known, site.client)
-        book.check(attempt, joined=True, once=privacy.mechanism is not None, apart=kept.apart)
-        if not book.has(attempt):
+        log = AggregationLog(site.root, known, site.client)
+        log.check(attempt, joined=True, once=privacy.mechanism is not None, apart=kept.apart)
+        if not log.has(attempt):
             if privacy.mechanism is not None:
                 site.terms.afford(site.root, privacy)
                 note_spending(site.root, request.store.identity, privacy)
-            book.add(attempt, kept.apart)
+            log.add(attempt, kept.apart)
     return {"seed": kept.own.seed}, {}
 
 
@@ -125,7 +125,7 @@ def _attempt(request: Request) -> Attempt:
 
 
 def _question(request: Request) -> bytes:
-    """All that this site is asked and told, but for the keys: it must be what all others are."""
+    """Return the question to this site without the keys, as bytes; all sites must have the same."""
     facts = {name: fact for name, fact in request.facts.items() if name not in ("attempt", "keys")}
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for name, array in sorted(request.arrays.items()):
@@ -145,24 +145,24 @@ def _announced(facts: Facts) -> dict[int, Announced]:
 
 
 def _check_sites(attempt: Attempt, known: KnownSites, own: int) -> None:
-    """Raise unless those in the attempt are sites we know, enough of them, and we are among them."""
+    """Raise unless the sites of the attempt are in the roster, enough, and include this one."""
     sites = attempt.sites
     if len(set(sites)) < len(sites) or own not in sites or any(site not in known for site in sites):
         raise GgeurError("the sites of this attempt are not those of this site's roster", code="site-roster-mismatch")
     if len(sites) < FEWEST:
         raise GgeurError(
-            f"a secure aggregation needs {FEWEST} sites: of two, each could take its own off",
+            f"a secure aggregation needs {FEWEST} sites: of two, each could subtract its own",
             code="policy-sites-too-few",
         )
     if 2 * len(sites) <= len(known):
         raise GgeurError(
-            f"only {len(sites)} of the {len(known)} sites of the roster are in this sum, and over half must be",
+            f"only {len(sites)} of the {len(known)} sites of the roster take part, and over half must",
             code="policy-roster-minority",
         )
 
 
 def _load(request: Request, attempt: Attempt) -> _Kept | None:
-    """What is remembered of this `attempt`, if it is the last that this site joined."""
+    """Return the files of this `attempt`, if it is the last that this site joined."""
     try:
         told = json.loads((request.masks / "attempt.json").read_bytes())
     except (OSError, ValueError):

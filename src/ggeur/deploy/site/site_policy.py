@@ -1,6 +1,6 @@
-"""What a site holds out for, whatever a server asks: a threshold, and a budget for all that it ever sends under noise.
+"""The policy that a site enforces: a least group size, and a privacy budget for all that it sends.
 
-Messages under Gaussian noise add up by the squares of their mu, so a budget (epsilon, delta) is one of mu.
+Releases under Gaussian noise add up by the squares of their mu, so a budget (epsilon, delta) is one of mu.
 """
 
 import json
@@ -17,15 +17,13 @@ from ggeur.data.files import lock_file, write_bytes
 from ggeur.privacy.calibration import gaussian_scale
 from ggeur.settings.privacy import Privacy
 
-_BOOK = "privacy.jsonl"
-_ROUNDING = 1e-9  # of a budget, so that one message may spend all of it
+_LEDGER = "privacy.jsonl"
+_ROUNDING = 1e-9  # of a budget, so that one release may spend all of it
 _MOVED = {"record": 1.0, "client": 2.0}  # by a record, in what the noise is for: a client's message is cut to that
 
 
 class SitePolicy(NamedTuple):
-    """A site answers if groups under `min_count` samples stay; or if all its messages are (`epsilon`,
-    `delta`)-private.
-    """
+    """A site answers if groups under `min_count` samples stay, or if all it sends is (`epsilon`, `delta`)-private."""
 
     min_count: int = 0
     epsilon: float | None = None
@@ -33,7 +31,7 @@ class SitePolicy(NamedTuple):
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "SitePolicy":
-        """Those with which a node was started."""
+        """Return the policy with which a node was started."""
         try:
             epsilon, delta = config.get("epsilon"), float(config.get("delta") or cls().delta)
             made = cls(int(config.get("min-count") or 0), None if epsilon is None else float(epsilon), delta)
@@ -47,15 +45,15 @@ class SitePolicy(NamedTuple):
                 code="policy-values-range",
             )
         if made.epsilon is not None:
-            gaussian_scale(made.epsilon, made.delta)  # better now than at the first message
+            gaussian_scale(made.epsilon, made.delta)  # now rather than at the first request
         return made
 
     def check(self, asked: Privacy) -> None:
-        """GgeurError where what is `asked` would send more than this."""
+        """Raise GgeurError where the privacy `asked` for is weaker than the policy."""
         if self.epsilon is not None:
             if asked.epsilon is None:
                 raise GgeurError(
-                    f"this site was started with --epsilon {self.epsilon:g}, and answers under [privacy] epsilon alone",
+                    f"this site was started with --epsilon {self.epsilon:g}, and answers only under [privacy] epsilon",
                     code="policy-epsilon-required",
                 )
         elif asked.least_rows < self.min_count:
@@ -66,30 +64,30 @@ class SitePolicy(NamedTuple):
             )
 
     def afford(self, root: Path, asked: Privacy) -> None:
-        """GgeurError where a message as `asked`, with all that the book in `root` has, would be over the budget."""
+        """Raise GgeurError where a release as `asked`, with all that the ledger in `root` has, exceeds the budget."""
         if self.epsilon is None:
             return
-        spent = sum(mu**2 for mu in (_mu(one) for one in _book(root)))
+        spent = sum(mu**2 for mu in (_mu(one) for one in _ledger(root)))
         mu, most = _mu(asked.model_dump()), 1 / gaussian_scale(self.epsilon, self.delta)
         if spent + mu**2 > most**2 * (1 + _ROUNDING):
             raise GgeurError(
-                f"this site was started with --epsilon {self.epsilon:g}: of mu {most:.3g} in all it has spent "
-                f"{math.sqrt(spent):.3g}, and this message would cost {mu:.3g}",
+                f"this site was started with --epsilon {self.epsilon:g}: of its budget, mu {most:.3g}, it has spent "
+                f"{math.sqrt(spent):.3g}, and this release would cost {mu:.3g}",
                 code="policy-budget-exceeded",
             )
 
     def score(self, root: Path, message: str, head: str) -> None:
-        """GgeurError unless the run of a `message` was paid for, and no other `head` has been scored in it.
+        """Raise GgeurError unless the ledger has the run of `message`, and no other `head` was scored in it.
 
-        Right answers have no noise, so their number is bounded by what is spent.
+        Right answers have no noise, so each run that the budget paid for may score one head.
         """
         if self.epsilon is None:
             return
         run = message.rpartition("-")[0]
         mark = root / "sent" / f"{run}.scored"
-        if not any(str(one["message"]).rpartition("-")[0] == run for one in _book(root)):
+        if not any(str(one["message"]).rpartition("-")[0] == run for one in _ledger(root)):
             raise GgeurError(
-                "this site scores a head in runs alone that it has sent statistics in",
+                "this site scores a head only in a run that it has sent statistics in",
                 code="policy-scoring-without-statistics",
             )
         if mark.exists() and mark.read_text(encoding="utf-8") != head:
@@ -101,33 +99,33 @@ class SitePolicy(NamedTuple):
 
 
 def spending(root: Path) -> ExitStack:
-    """Hold the site's books: what is looked up in them and what is then written must not come between two others."""
+    """Lock the site's ledgers, so that no other process writes between a check and its record."""
     root.mkdir(parents=True, exist_ok=True)
-    return lock_file(root / ".books", "this site is answering another message under its budget; ask it again")
+    return lock_file(root / ".books", "this site is answering another request under its budget; ask it again")
 
 
 def note_spending(root: Path, message: str, asked: Privacy) -> None:
-    """Write into the site's book in `root` what a `message` has cost."""
+    """Record the cost of a `message` in the site's ledger in `root`."""
     spent = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "message": message}
-    with (root / _BOOK).open("a", encoding="utf-8") as file:
+    with (root / _LEDGER).open("a", encoding="utf-8") as file:
         file.write(json.dumps(spent | {"epsilon": asked.epsilon, "delta": asked.delta, "unit": asked.unit}) + "\n")
         file.flush()
         os.fsync(file.fileno())
 
 
-def _book(root: Path) -> Iterator[dict[str, Any]]:
-    path = root / _BOOK
+def _ledger(root: Path) -> Iterator[dict[str, Any]]:
+    path = root / _LEDGER
     try:
         for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
             one = json.loads(line)
             yield {name: one[name] for name in ("message", "epsilon", "delta", "unit")}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise GgeurError(
-            f"this site's book of what it has spent, {path.name}, cannot be read: {error}",
+            f"this site's record of its privacy budget, {path.name}, cannot be read: {error}",
             code="policy-ledger-unreadable",
         ) from error
 
 
 def _mu(one: Mapping[str, Any]) -> float:
-    """Of a record, by a message under that epsilon and delta."""
+    """Return the mu that a release with the epsilon and delta of the record `one` spends."""
     return _MOVED[str(one["unit"])] / gaussian_scale(float(one["epsilon"]), float(one["delta"]))

@@ -1,8 +1,8 @@
-"""A site's own folder for one run: its training set, its test samples and its states, which never leave it.
+"""A site's folder for one run: its training set, its test samples and its states, which never leave it.
 
-A site's process starts anew for every message, so what is large is on disk; arrays are single .npy files, read as
-memory maps. States are kept by round, since only the server knows which of them counted. What is damaged is as good as
-lost, and what is lost is sent again.
+A site's process starts again for every message, so large arrays are .npy files on disk, read as memory maps. States
+are kept by round, since only the server knows which of them counted. Damaged files count as lost, and the server sends
+lost ones again.
 """
 
 import json
@@ -24,11 +24,11 @@ from ggeur.deploy.wire.packing import load_tree, save_tree
 
 
 class LostFile(Exception):
-    """What goes by this name, the set or a tree, is not there, or not as it was written."""
+    """The training set or a tree is missing or damaged."""
 
 
 class Store:
-    """The folder under `root` of trial number `trial` of the run `run` at client `client`."""
+    """The folder below `root` of trial `trial` of the run `run` at client `client`."""
 
     def __init__(self, root: Path, run: str, trial: int, client: int) -> None:
         if not re.fullmatch(r"[0-9a-f]{8,64}", run):  # it becomes part of a path
@@ -40,14 +40,14 @@ class Store:
         self.path = self._run / f"client-{int(client):05d}" / f"trial-{int(trial):05d}"
 
     def shared(self) -> Path:
-        """The folder for what all trials of the run share at this client; of other users nobody may look into it."""
+        """Return the folder of what all trials of the run share at this client; other users cannot read it."""
         self._run.parent.mkdir(parents=True, exist_ok=True)
         self._run.mkdir(exist_ok=True, mode=0o700)
         self.path.parent.mkdir(exist_ok=True, mode=0o700)
         return self.path.parent
 
     def put_set(self, fingerprint: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Keep the set of the table with this `fingerprint`; what is written last says that all `arrays` are there."""
+        """Keep the set of the table with this `fingerprint`; the file written last marks all `arrays` as complete."""
         shutil.rmtree(self.path, ignore_errors=True)
         self.shared()
         self.path.mkdir(mode=0o700)
@@ -58,11 +58,11 @@ class Store:
         write_bytes(self.path / "facts.json", json.dumps(facts).encode())
 
     def has_set(self, fingerprint: str) -> bool:
-        """Whether a set of the table with this `fingerprint` was kept."""
+        """Return whether a set of the table with this `fingerprint` was kept."""
         return bool(self._facts().get("fingerprint") == fingerprint)
 
     def arrays(self, *names: str) -> list[NDArray[Any]]:
-        """The set's arrays of these `names`, as memory maps."""
+        """Return the set's arrays of these `names`, as memory maps."""
         try:
             found = [np.load(self.path / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in names]
             sound = [_checksum(array) for array in found] == [self._facts()["checksums"][name] for name in names]
@@ -83,7 +83,7 @@ class Store:
         save_tree(self.path / f"{name}.npz", tree)
 
     def tree(self, name: str) -> Tree:
-        """What was kept under `name`."""
+        """Return the tree kept under `name`."""
         try:
             return load_tree(self.path / f"{name}.npz")
         except GgeurError as error:
@@ -92,7 +92,7 @@ class Store:
     def put_state(self, number: int, tree: Tree, counted: int) -> None:
         """Keep the state `tree` after round `number`.
 
-        Of older ones are left that of the round `counted`, which was the last to count, and one before.
+        Older states are removed but that of `counted`, the last round to count, and one before.
         """
         self.put_tree(f"state-{number}", tree)
         known = sorted(int(path.stem.removeprefix("state-")) for path in self.path.glob("state-*.npz"))
@@ -100,7 +100,7 @@ class Store:
             (self.path / f"state-{k}.npz").unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """The run is over: nothing is left behind."""
+        """Remove all files of the run."""
         shutil.rmtree(self.path, ignore_errors=True)
         (self.path.parent / "table.npz").unlink(missing_ok=True)
         with suppress(OSError):  # other trials or clients may still be there
@@ -109,5 +109,5 @@ class Store:
 
 
 def _checksum(array: NDArray[Any]) -> int:
-    """Of its shape, its type and its bytes."""
+    """Return the CRC of an array's shape, type and bytes."""
     return zlib.crc32(np.ascontiguousarray(array).data, zlib.crc32(f"{array.shape}{array.dtype}".encode()))

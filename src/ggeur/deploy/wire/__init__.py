@@ -1,1 +1,1 @@
-"""What both parties know: how messages are packed, sent and answered, and which are refused. Nothing of one party."""
+"""The messages between server and sites: how they are packed, sent, answered and checked."""

@@ -1,4 +1,4 @@
-"""Ask nodes and hear every one of them out: an answer, or the reason why there is none. Nothing is lost silently."""
+"""Ask nodes, and return for each an answer or the reason why there is none. Nothing is lost silently."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ _LOOK = 0.5  # seconds between two looks for answers; Flower's own send_and_rece
 
 
 class Grid(Protocol):
-    """What of Flower's Grid is used."""
+    """The part of Flower's Grid that is used."""
 
     def get_node_ids(self) -> Iterable[int]: ...
     def push_messages(self, messages: Iterable["Message"]) -> Iterable[str]: ...
@@ -23,7 +23,7 @@ class Grid(Protocol):
 
 
 class Question(NamedTuple):
-    """What is asked of a node."""
+    """A question to a node."""
 
     kind: str  # as in "train" or "query.statistics"
     facts: Mapping[str, Any]
@@ -31,21 +31,21 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a node said, or `problem`: why it said nothing that can be used."""
+    """A node's answer, or in `problem` the reason why there is none that can be used."""
 
     node: int
     facts: dict[str, Any]
     arrays: Arrays
     seconds: float  # between the first question and this answer
     problem: str | None = None
-    transient: bool = False  # the node was slow or away, and may answer another time
+    transient: bool = False  # the node was slow or absent, and may answer another time
 
 
 def ask(grid: Grid, questions: Iterable[tuple[int, Question]], *, timeout: float, group: str = "") -> Iterable[Answer]:
     """Send all `questions`, each to its node, over Flower's `grid`, then yield answers as they come.
 
-    After `timeout` seconds the rest yield a problem each. Questions are sent one by one, so that an iterator that makes
-    large ones need not hold them all; `group` is what Flower's log calls them, the round's number.
+    After `timeout` seconds the rest yield a problem each. Questions are sent one by one, so that an iterator of large
+    ones need not hold them all; `group` is their name in Flower's log, the round's number.
     """
     from flwr.app import Message
 

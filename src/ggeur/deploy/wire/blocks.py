@@ -1,7 +1,6 @@
-"""What is added up under secure aggregation: both ends know, from public facts alone, which arrays a message has.
+"""The arrays of a secure aggregation, whose names, shapes and bounds both ends derive from public facts.
 
-Each array has a public bound, of which the fixed point is made: how many samples a site can have, how long a sample can
-be.
+The fixed-point encoding of an array uses its public bound: how many samples a site can have, how long a sample can be.
 """
 
 from collections.abc import Mapping
@@ -18,16 +17,16 @@ from ggeur.deploy.wire.requested import RequestedStatistics
 from ggeur.privacy.secure_aggregation.fixed_point import Block
 
 MOST_ROWS = 2.0**22  # of one site
-_MOST_VALUE = 2.0**16  # of a head's or a feature's components; real ones are below a thousand
+_MOST_VALUE = 2.0**16  # bound of the components of a head or a feature; real ones are below a thousand
 
 
 def reach(radius: float, units: Units | None) -> float:
-    """How far a sample can be from zero: it was brought into a ball of this `radius`, and was then taken in `units`."""
+    """Return the largest norm of a sample that was clipped to `radius` and then taken in `units`."""
     return radius if units is None else (radius + float(np.linalg.norm(units.shift))) / units.scale
 
 
 def statistics_blocks(wanted: RequestedStatistics, domains: int, classes: int, p: int, far: float) -> list[Block]:
-    """Of the messages that are `wanted`: every site sends those of all `domains`, of samples at most so `far` away."""
+    """Return the blocks of the `wanted` statistics of all `domains`, of samples with norms up to `far`."""
     each = [
         ("count", (classes,), MOST_ROWS),
         ("sum", (classes, p), MOST_ROWS * far),
@@ -38,7 +37,7 @@ def statistics_blocks(wanted: RequestedStatistics, domains: int, classes: int, p
 
 
 def sums_blocks(p: int, radius: float) -> list[Block]:
-    """Of number, squares and sum of the samples of a site."""
+    """Return the blocks of number, squares and sum of a site's samples."""
     each: list[tuple[str, tuple[int, ...], float]] = [
         ("samples", (), 1.0),
         ("square", (), radius**2),
@@ -48,9 +47,9 @@ def sums_blocks(p: int, radius: float) -> list[Block]:
 
 
 def message_blocks(like: Mapping[str, Tree], adds: Mapping[str, str], weights: str) -> list[Block]:
-    """Of a method's message that looks `like` this, whose parts add up as `adds` and [train] `weights` say.
+    """Return the blocks of a method's message shaped `like` this, whose parts add up by `adds` and [train] `weights`.
 
-    A site sends its weight too, and its loss times that, so that nobody tells it how much it counts.
+    A site also sends its weight, and its loss times that, so that the server need not know either.
     """
     heaviest = 1.0 if weights == "equal" else MOST_ROWS
     blocks = [Block("weight", (), heaviest), Block("loss", (), heaviest * _MOST_VALUE)]
@@ -62,7 +61,7 @@ def message_blocks(like: Mapping[str, Tree], adds: Mapping[str, str], weights: s
 
 
 def weighted(message: Mapping[str, Tree], adds: Mapping[str, str], weight: float, loss: float) -> Arrays:
-    """A site's `message`, `weight` and `loss` as they add up."""
+    """Return a site's `message`, `weight` and `loss` as addends."""
     arrays: Arrays = {"weight": np.asarray(weight), "loss": np.asarray(weight * loss)}
     for part in message:
         by = weight if adds[part] == "weighted" else 1.0
@@ -74,7 +73,7 @@ def weighted(message: Mapping[str, Tree], adds: Mapping[str, str], weight: float
 def unweighted(
     total: Mapping[str, NDArray[Any]], like: Mapping[str, Tree], adds: Mapping[str, str], sites: int
 ) -> tuple[dict[str, Tree], float]:
-    """What a method's aggregation is given, from the `total` of so many `sites`, and the mean loss."""
+    """Return the input of a method's aggregation, from the `total` of so many `sites`, and the mean loss."""
     found = {}
     for part, tree in like.items():
         by = {"weighted": float(total["weight"]), "equal": float(sites), "sum": 1.0}[adds[part]]

@@ -1,6 +1,6 @@
-"""What travels or is kept, as plain named arrays: trees of a method, and messages with matrices as triangles.
+"""Pack trees of a method, and statistics with symmetric matrices as triangles, into plain named arrays.
 
-Nothing here knows Flower or pickles; `records` turns these dictionaries into Flower's records and back.
+Nothing here uses Flower or pickle; `records` turns these dictionaries into Flower's records and back.
 """
 
 import json
@@ -24,7 +24,7 @@ _DEEPEST = 50  # of a method's message; the parsers after this one give up at de
 
 
 def tree_to_arrays(tree: Tree, prefix: str = "") -> tuple[Arrays, str]:
-    """The leaves of `tree` by number, behind `prefix`, and as JSON how dictionaries, lists and tuples hold them.
+    """Return the leaves of `tree` by `prefix` and number, and its structure of dictionaries, lists and tuples as JSON.
 
     >>> tree_to_arrays({"W": np.ones(2), "rest": (np.zeros(1),)})[1]
     '{"W": 0, "rest": ["tuple", 1]}'
@@ -39,7 +39,7 @@ def tree_to_arrays(tree: Tree, prefix: str = "") -> tuple[Arrays, str]:
         leaf = np.asarray(None) if isinstance(node, tuple) else np.asarray(node)  # a named tuple has lost its names
         if leaf.dtype.hasobject:
             raise GgeurError(
-                f"A method's message holds a {type(node).__name__}; arrays in dictionaries, lists and tuples travel.",
+                f"A method's message holds a {type(node).__name__}; use arrays in dictionaries, lists and tuples.",
                 code="method-message-content",
             )
         arrays[f"{prefix}{len(arrays)}"] = leaf
@@ -50,9 +50,9 @@ def tree_to_arrays(tree: Tree, prefix: str = "") -> tuple[Arrays, str]:
 
 
 def arrays_to_tree(arrays: Mapping[str, NDArray[Any]], shape: str, prefix: str = "") -> Tree:
-    """The tree again, of the `arrays` and the `shape` that `tree_to_arrays` gave, and the `prefix` it was given.
+    """Return the tree from the `arrays` and the `shape` of `tree_to_arrays`, with the same `prefix`.
 
-    A GgeurError ends a sentence about the sender of what does not fit.
+    Raise GgeurError, with the end of a sentence about the sender, where they do not fit.
     """
 
     def build(node: Any, room: int = _DEEPEST) -> Tree:
@@ -76,59 +76,59 @@ def arrays_to_tree(arrays: Mapping[str, NDArray[Any]], shape: str, prefix: str =
 
 
 def save_tree(path: Path, tree: Tree) -> None:
-    """Write `tree` to `path`, whole or not at all."""
+    """Write `tree` to `path` atomically."""
     arrays, shape = tree_to_arrays(tree, "leaf")
     with write_atomically(path) as file:
         np.savez(file, allow_pickle=False, shape=np.array(shape), **arrays)
 
 
 def load_tree(path: Path) -> Tree:
-    """The tree that was written to `path`; a GgeurError where it is lost or damaged."""
+    """Return the tree that was written to `path`; raise GgeurError where it is missing or damaged."""
     arrays = read_arrays(path)
     return arrays_to_tree(arrays, str(arrays.get("shape")), "leaf")
 
 
 def triangle_size(p: int) -> int:
-    """How many numbers the triangle of a matrix of `p` samples and columns has."""
+    """Return how many numbers a triangle of a p x p matrix has."""
     return p * (p + 1) // 2
 
 
 def triangles(matrices: NDArray[Any]) -> NDArray[Any]:
-    """`matrices` (n, p, p), symmetric -> (n, p (p + 1) / 2): the upper triangles, sample by sample."""
+    """Return the upper triangles (n, p (p + 1) / 2) of symmetric `matrices` (n, p, p), row by row."""
     return np.ascontiguousarray(matrices[:, *np.triu_indices(matrices.shape[-1])])
 
 
 def from_triangles(packed: NDArray[Any], p: int) -> NDArray[Any]:
-    """`packed` (n, p (p + 1) / 2), for p = `p` -> (n, p, p), symmetric."""
-    samples, columns = np.triu_indices(p)
+    """Return the symmetric matrices (n, p, p) of the triangles `packed` (n, p (p + 1) / 2)."""
+    rows, columns = np.triu_indices(p)
     full = np.empty((len(packed), p, p), packed.dtype)
-    full[:, samples, columns] = packed
-    full[:, columns, samples] = packed
+    full[:, rows, columns] = packed
+    full[:, columns, rows] = packed
     return full
 
 
 def pack_factors(factors: NDArray[Any], rest: NDArray[Any]) -> Arrays:
-    """`factors` (m, p, p), symmetric, as triangles; those of low rank (m, r, p) as they are, with their `rest` (m,)."""
+    """Return symmetric `factors` (m, p, p) as triangles, or low-rank ones (m, r, p) as they are, with `rest` (m,)."""
     if factors.shape[1] == factors.shape[2]:
         return {"factors": triangles(factors)}
     return {"factors": factors, "rest": rest}
 
 
 def unpack_factors(arrays: Mapping[str, NDArray[Any]], p: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The factors and their rest again, of `arrays` that `pack_factors` gave."""
+    """Return the factors and their rest from the `arrays` of `pack_factors`."""
     if "rest" in arrays:
         return arrays["factors"], arrays["rest"]
     return from_triangles(arrays["factors"], p), np.zeros(len(arrays["factors"]), np.float32)
 
 
 def pack_message(message: SiteStatistics, prefix: str = "") -> Arrays:
-    """A site's `message` as it travels, without its center, which is the server's; names begin with `prefix`."""
+    """Return a site's statistics as arrays without their center, which the server has; names begin with `prefix`."""
     arrays = {"count": message.count, "sum": message.sum, "second": triangles(message.second)}
     return {f"{prefix}{name}": array for name, array in arrays.items()}
 
 
 def unpack_message(arrays: Mapping[str, NDArray[Any]], center: Float | None) -> SiteStatistics:
-    """The message that travelled as `arrays`, about the `center` that it was asked for, or zero."""
+    """Return the statistics sent as `arrays`, about the `center` that they were asked for, or zero."""
     p = arrays["sum"].shape[1]
     second = from_triangles(arrays["second"], p)
     return SiteStatistics(arrays["count"], arrays["sum"], second, np.zeros(p) if center is None else center)

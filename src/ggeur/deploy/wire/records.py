@@ -1,4 +1,4 @@
-"""Our arrays and facts as Flower's records, and back; nothing that arrives is trusted to have any form."""
+"""Turn arrays and facts into Flower's records and back; nothing that arrives is trusted."""
 
 import json
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ from ggeur.deploy.wire.packing import Arrays
 if TYPE_CHECKING:
     from flwr.app import RecordDict
 
-VERSION = version("ggeur")  # every message says which ggeur wrote it
+VERSION = version("ggeur")  # every message has its sender's version of ggeur
 _DEEPEST = 20  # lists in lists; ours have four, and Python gives up at a thousand, at a place the sender could choose
 
 
 def to_records(facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | None = None) -> "RecordDict":
-    """`facts` travel as JSON, with our version among them, `arrays` as NumPy's own bytes."""
+    """Return records with `facts` as JSON, with ggeur's version, and `arrays` as bytes of NumPy's format."""
     from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
     records = RecordDict({"facts": ConfigRecord({"json": json.dumps({"ggeur": VERSION, **facts})})})
@@ -29,7 +29,7 @@ def to_records(facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | No
 
 
 def from_records(records: "RecordDict") -> tuple[dict[str, Any], Arrays]:
-    """The facts and arrays of a message's `records`, or a GgeurError that ends a sentence about the sender."""
+    """Return the facts and arrays of a message's `records`; raise GgeurError with the end of a sentence."""
     try:
         facts = json.loads(str(records["facts"]["json"]))
         if not isinstance(facts, dict):
@@ -47,7 +47,7 @@ def from_records(records: "RecordDict") -> tuple[dict[str, Any], Arrays]:
 
 
 def _deeper_than(value: Any, levels: int) -> bool:
-    """Whether a JSON value has lists or objects below that many levels of them."""
+    """Return whether a JSON value nests lists or objects deeper than `levels`."""
     layer = [value]
     for _ in range(levels):
         parts = [part.values() if isinstance(part, dict) else part for part in layer if isinstance(part, dict | list)]

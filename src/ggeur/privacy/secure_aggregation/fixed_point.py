@@ -1,7 +1,7 @@
-"""Real numbers as whole ones modulo 2^64, in which masks are uniform and sums are exact.
+"""Encode real numbers as integers modulo 2^64, in which masks are uniform and totals are exact.
 
-A number is divided by a public bound, a power of two, and keeps as many binary places as the sum of all terms leaves
-room for: 60 for four terms, 56 for fifty. What is beyond its bound is refused, as it would come out as another number.
+A number is divided by a public bound, a power of two, and keeps as many binary places as the total of all sites leaves
+room for: 60 for four sites, 56 for fifty. Numbers beyond their bound are refused, as they would decode wrongly.
 """
 
 import math
@@ -18,7 +18,7 @@ _LEAST_BITS = 40
 
 
 class Block(NamedTuple):
-    """An array of a message: its name, its shape, and how large its numbers may be at one site."""
+    """An array of a message: its name, its shape, and the bound of its numbers at one site."""
 
     name: str
     shape: tuple[int, ...]
@@ -26,17 +26,17 @@ class Block(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many numbers it has."""
+        """Return how many numbers it has."""
         return math.prod(self.shape)
 
     @property
     def exponent(self) -> int:
-        """Of the power of two above its bound."""
+        """Return the exponent of the power of two above its bound."""
         return math.frexp(self.bound)[1]
 
 
 def places(terms: int) -> int:
-    """The binary places that numbers keep in a sum of so many `terms`.
+    """Return the binary places that numbers keep in a total of so many `terms`.
 
     >>> places(4), places(50)
     (60, 56)
@@ -51,7 +51,7 @@ def places(terms: int) -> int:
 
 
 def encode(arrays: Mapping[str, NDArray[Any]], blocks: Sequence[Block], terms: int) -> Vector:
-    """One vector of all `arrays`, which are as `blocks` say, to be a term of so many."""
+    """Return all `arrays`, which match `blocks`, as one vector for a total of so many `terms`."""
     bits, vector, at = places(terms), np.empty(sum(b.size for b in blocks), np.uint64), 0
     for block in blocks:
         values = np.asarray(arrays[block.name], np.float64)
@@ -77,7 +77,7 @@ def encode(arrays: Mapping[str, NDArray[Any]], blocks: Sequence[Block], terms: i
 
 
 def decode(total: Vector, blocks: Sequence[Block], terms: int) -> dict[str, NDArray[np.float64]]:
-    """The arrays that a `total` of so many terms stands for."""
+    """Return the arrays of a `total` of so many `terms`."""
     bits, found, at = places(terms), {}, 0
     for block in blocks:
         whole = total[at : at + block.size].view(np.int64).astype(np.float64)

@@ -1,7 +1,7 @@
-"""Who is in an attempt, and that it is they: keys made for it alone, signed by sites whose public keys are known.
+"""Authenticate the sites of an attempt: keys made for it alone, signed by sites whose public keys are known.
 
-The server carries the keys, and could put its own in between. So each is signed by the key of the site's node, and the
-other sites hold the signature to a roster of public keys that they got by another way than through the server.
+The server passes the keys on and could replace them by its own. So each is signed by the key of the site's node, and
+the other sites check the signature against a roster of public keys that they did not get from the server.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from ggeur.data.files import cannot
 
 
 class Attempt(NamedTuple):
-    """One try at a sum: of which run, `what` is added up, a name that is never used again, and who is in it."""
+    """One attempt at a total: its run, `what` is added, a name that is never used again, and its sites."""
 
     run: str
     what: str
@@ -24,12 +24,12 @@ class Attempt(NamedTuple):
     sites: tuple[int, ...]
 
     def text(self, *more: Any) -> bytes:
-        """What is signed or hashed: all of it, and `more`."""
+        """Return the bytes to sign or hash: all of the attempt, and `more`."""
         return json.dumps(["ggeur secure aggregation 1", *self, *more]).encode()
 
 
 class Secrets(NamedTuple):
-    """What a site keeps to itself during an attempt, in hexadecimal: its X25519 key, and the seed of its own mask."""
+    """A site's secrets during an attempt, in hexadecimal: its X25519 key, and the seed of its own mask."""
 
     private: str
     seed: str
@@ -40,7 +40,7 @@ class Secrets(NamedTuple):
 
 
 class Announced(NamedTuple):
-    """A site's public key for an attempt, of which domains it has samples, and its signature on both."""
+    """A site's public key for an attempt, the domains that it has samples of, and its signature on both."""
 
     public: str
     domains: tuple[str, ...]
@@ -48,7 +48,7 @@ class Announced(NamedTuple):
 
 
 def announce(attempt: Attempt, site: int, own: Secrets, domains: tuple[str, ...], node_key: Path) -> Announced:
-    """What `site` tells the others, signed by the key in the file `node_key`."""
+    """Return the announcement of `site`, signed by the key in the file `node_key`."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     public = X25519PrivateKey.from_private_bytes(bytes.fromhex(own.private)).public_key().public_bytes_raw().hex()
@@ -56,20 +56,20 @@ def announce(attempt: Attempt, site: int, own: Secrets, domains: tuple[str, ...]
 
 
 def transcript(attempt: Attempt, announced: Mapping[int, Announced]) -> bytes:
-    """A hash of who is in the attempt with which keys: masks are made with it, so that nobody is told another tale."""
+    """Return a hash of the attempt's sites and keys, which the masks use, so that all sites must have the same."""
     each = [(site, announced[site].public, announced[site].domains) for site in attempt.sites]
     return hashlib.sha256(attempt.text("keys", each)).digest()
 
 
 class KnownSites:
-    """The public keys of all sites of a federation, by their numbers, as a file lists them: `0 ecdsa-sha2-... AAAA`."""
+    """The roster: public keys of all sites of a federation by number, in a file of lines `0 ecdsa-sha2-... AAAA`."""
 
     def __init__(self, path: Path) -> None:
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
         self._keys: dict[int, Any] = {}
-        self.names: dict[int, str] = {}  # of sites, by their keys: a number may be another site's in another federation
+        self.names: dict[int, str] = {}  # of sites, by their keys, as numbers differ between federations
         with cannot(f"read the roster {path}"):
             lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         for line in filter(None, (line.partition("#")[0].strip() for line in lines)):
@@ -88,7 +88,7 @@ class KnownSites:
             name = hashlib.sha256(key[1].encode()).hexdigest()[:16]
             if name in self.names.values():
                 raise GgeurError(
-                    f"{path} has one public key for two sites, which would then be one.", code="roster-key-repeated"
+                    f"{path} has the same public key for two sites; give each its own.", code="roster-key-repeated"
                 )
             self.names[int(number)] = name
 
@@ -99,7 +99,7 @@ class KnownSites:
         return len(self._keys)
 
     def check(self, site: int, signature: str, text: bytes) -> None:
-        """Raise unless `signature` on `text` is that of `site`."""
+        """Raise unless `signature` on `text` is by `site`."""
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.hazmat.primitives.hashes import SHA384
@@ -113,7 +113,7 @@ class KnownSites:
             ) from error
 
     def check_keys(self, attempt: Attempt, announced: Mapping[int, Announced]) -> None:
-        """Raise unless `announced` are the keys of exactly the sites of `attempt`, each signed by its own."""
+        """Raise unless `announced` has exactly the keys of the sites of `attempt`, each signed by its site."""
         if announced.keys() != set(attempt.sites):
             raise GgeurError("the keys are not those of the sites of this attempt", code="site-keys-mismatch")
         for site, one in announced.items():
@@ -121,7 +121,7 @@ class KnownSites:
 
 
 def sign(node_key: Path, text: bytes) -> str:
-    """The signature on `text` by the private key in the file `node_key`."""
+    """Return the signature on `text` by the private key in the file `node_key`."""
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.hashes import SHA384
     from cryptography.hazmat.primitives.serialization import load_ssh_private_key

@@ -1,4 +1,4 @@
-"""Masks: streams of ChaCha20 whose keys two sites share, or one site keeps until everybody has sent."""
+"""Masks: ChaCha20 streams whose keys two sites share, or one site keeps until every site has sent."""
 
 import hashlib
 import math
@@ -10,14 +10,14 @@ from ggeur.core.errors import GgeurError
 from ggeur.privacy.secure_aggregation.fixed_point import Vector
 from ggeur.privacy.secure_aggregation.keys import Announced, Attempt, Secrets, transcript
 
-_AT_ONCE = 2**16  # numbers of a stream
+_AT_ONCE = 2**16  # numbers of a stream at once
 _ALL_PAIRS = 100  # sites up to which each shares a mask with each
 
 
 def neighbours(site: int, attempt: Attempt, digest: bytes) -> list[int]:
-    """With whom `site` shares masks: everybody or, of more than a hundred, about 2 log2 K others.
+    """Return the sites that share masks with `site`: all or, of more than a hundred, about 2 log2 K others.
 
-    Those stand next to it in a circle whose order is drawn by `digest`, the attempt's transcript.
+    These are its neighbours in a circle whose order is drawn by `digest`, the attempt's transcript.
     """
     n = len(attempt.sites)
     if n <= _ALL_PAIRS:
@@ -28,9 +28,9 @@ def neighbours(site: int, attempt: Attempt, digest: bytes) -> list[int]:
 
 
 def bound(attempt: Attempt, announced: Mapping[int, Announced], question: bytes) -> bytes:
-    """A hash of the attempt, its keys and the `question` that a site was asked: masks of pairs are made with it.
+    """Return a hash of the attempt, its keys and a site's `question`, which the masks of pairs use.
 
-    So sites that were asked different things, of which some might be worth nothing, have masks that do not cancel.
+    So the masks of sites with different questions, some of which might be empty, do not cancel.
     """
     return hashlib.sha256(transcript(attempt, announced) + hashlib.sha256(question).digest()).digest()
 
@@ -38,7 +38,7 @@ def bound(attempt: Attempt, announced: Mapping[int, Announced], question: bytes)
 def mask(
     vector: Vector, site: int, own: Secrets, attempt: Attempt, announced: Mapping[int, Announced], question: bytes
 ) -> None:
-    """Make of `vector`, which is what `site` has to add, what it sends, in place; keys have been checked."""
+    """Mask `vector`, the addend of `site`, in place; keys have been checked."""
     digest, salt = transcript(attempt, announced), bound(attempt, announced, question)
     _stream(vector, _own_key(own.seed, digest), 1)
     for other in neighbours(site, attempt, digest):
@@ -47,7 +47,7 @@ def mask(
 
 
 def unmask(total: Vector, seeds: Iterable[str], digest: bytes) -> None:
-    """Take the sites' own masks, made of these `seeds`, off the `total` of what all of them sent, in place."""
+    """Subtract the sites' own masks, made from these `seeds`, from the `total` of all vectors, in place."""
     for seed in seeds:
         _stream(total, _own_key(seed, digest), -1)
 
@@ -58,8 +58,8 @@ def _pair_key(private: str, public: str, salt: bytes, pair: tuple[int, int]) -> 
     try:
         theirs = X25519PublicKey.from_public_bytes(bytes.fromhex(public))
         shared = X25519PrivateKey.from_private_bytes(bytes.fromhex(private)).exchange(theirs)
-    except ValueError as error:  # also a point of low order, which would share zeros with everybody
-        raise GgeurError("a site's key for this attempt is none", code="site-key-invalid") from error
+    except ValueError as error:  # also a point of low order, whose shared secret is zero
+        raise GgeurError("a site's key for this attempt is not valid", code="site-key-invalid") from error
     return _key(shared, salt, f"pair {min(pair)} {max(pair)}")
 
 
@@ -75,7 +75,7 @@ def _key(secret: bytes, salt: bytes, purpose: str) -> bytes:
 
 
 def _stream(vector: Vector, key: bytes, sign: int) -> None:
-    """Add ChaCha20's stream under `key`, which is used once, to `vector`, or take it off."""
+    """Add ChaCha20's stream under `key`, which is used once, to `vector`, or subtract it."""
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 

@@ -1,1 +1,1 @@
-"""Models for other programs, which all do what `Model.probabilities` does: ONNX, torch, scikit-learn, the hub."""
+"""Export models to ONNX, torch, scikit-learn and the hub; all compute what `Model.probabilities` does."""

@@ -1,4 +1,4 @@
-"""Folders for other programs: safetensors with their description and a module for torch; with a card, for the hub."""
+"""Write export folders: safetensors, a description and a torch module; with a card, for the hub."""
 
 import json
 from importlib.metadata import version
@@ -21,12 +21,12 @@ MODULE, README = "model.py", "README.md"
 
 
 def write_torch(model: Model, folder: Path) -> None:
-    """Write `model` to `folder`: its numbers (safetensors), what it is (JSON), and a torch module that reads both."""
+    """Write `model` to `folder`: its weights (safetensors), its description (JSON), and a torch module for both."""
     _write(model, folder, {})
 
 
 def write_hub(model: Model, folder: Path) -> None:
-    """The same laid out as the Hugging Face hub wants it: with a card (README.md) that begins with its metadata."""
+    """Write `model` for the Hugging Face hub: as for torch, with a card (README.md) that begins with metadata."""
     _write(model, folder, {README: hub_card(model).encode()})
 
 

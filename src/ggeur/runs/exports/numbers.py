@@ -1,4 +1,4 @@
-"""What every export writes down: the numbers of the head by name, and which heads there are words for."""
+"""Common parts of all exports: the weights of the head by name, and which heads can be exported."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ EXPORTED = ("linear", "mlp", "mixture", "blend", "cosine", "adapter", *IMAGES)
 
 
 def numbers(model: Model) -> dict[str, NDArray[Any]]:
-    """The numbers of a `model` whose head can be exported."""
+    """Return the weights of a `model`; raise GgeurError where its head cannot be exported."""
     if model.head not in EXPORTED:
         raise GgeurError(
             f"The head '{model.head}' cannot be exported; {', '.join(EXPORTED)} can.", code="export-head-unsupported"
@@ -24,23 +24,23 @@ def numbers(model: Model) -> dict[str, NDArray[Any]]:
 
 
 def picture_shape(model: Model) -> tuple[int, int, int]:
-    """Of what a network on images takes."""
+    """Return the shape of a network's input images."""
     s = side(model.dimension)
     return s, s, 3
 
 
 def input_of(model: Model) -> str:
-    """What an exported head takes, in words."""
+    """Return the input of an exported head, in words."""
     if model.head in IMAGES:
         return f"pictures (B, {', '.join(map(str, picture_shape(model)))}), bytes,"
     return f"embeddings (B, {model.takes})"
 
 
 def colours_of(model: Model) -> tuple[NDArray[Any], NDArray[Any]]:
-    """What a network on images takes off its pictures, and divides them by."""
+    """Return the mean and the standard deviation by which a network standardises images."""
     return colours(model.parameters.get("normalise", "imagenet"))
 
 
 def is_double(model: Model, arrays: dict[str, NDArray[Any]]) -> bool:
-    """Whether it is applied in float64: as a head with float64 in it is, and where rows are changed first."""
+    """Return whether the head is applied in float64: it has float64 weights, or samples are transformed first."""
     return model.ball is not None or model.units is not None or any(a.dtype == np.float64 for a in arrays.values())

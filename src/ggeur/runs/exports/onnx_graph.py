@@ -1,6 +1,6 @@
-"""A model as an ONNX graph: embeddings in, pictures, or prepared pixels where its encoder is ONNX too; labels out.
+"""Export a model as an ONNX graph from embeddings, pictures, or with an ONNX encoder prepared pixels, to labels.
 
-The graph computes what `Model.probabilities` does, step by step and in the same type: a one-shot classifier in float64.
+The graph computes what `Model.probabilities` does, in the same steps and type: a one-shot classifier in float64.
 """
 
 import json
@@ -21,8 +21,8 @@ from ggeur.runs.exports.onnx_networks import network
 from ggeur.runs.exports.onnx_nodes import Nodes
 from ggeur.runs.model import Model
 
-_OPSET, _IR = 17, 8  # which every runtime of the last years reads
-_OLDEST = 13  # of an encoder that the head can be joined to
+_OPSET, _IR = 17, 8  # read by all recent runtimes
+_OLDEST = 13  # the oldest opset of an encoder in one graph with the head
 _MOST = 2**31 - 1  # bytes of a file of this format
 
 Arrays = dict[str, NDArray[Any]]
@@ -59,8 +59,8 @@ def write_onnx(model: Model, file: Path, encoder: OnnxEncoder | None = None) -> 
     ]
     if tower is None:
         kind, shape = (TensorProto.UINT8, picture_shape(model)) if images else (TensorProto.FLOAT, (model.takes,))
-        rows = [helper.make_tensor_value_info(given, kind, ["batch", *shape])]
-        graph = helper.make_graph(nodes.nodes, "ggeur", rows, outputs, nodes.constants)
+        inputs = [helper.make_tensor_value_info(given, kind, ["batch", *shape])]
+        graph = helper.make_graph(nodes.nodes, "ggeur", inputs, outputs, nodes.constants)
         whole = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=_IR)
     else:
         whole = tower
@@ -81,7 +81,7 @@ def write_onnx(model: Model, file: Path, encoder: OnnxEncoder | None = None) -> 
 
 
 def _answer(n: Nodes, model: Model, arrays: Arrays, given: str, *, unit: bool) -> None:
-    """From the rows `given` to the outputs."""
+    """Add the nodes from the samples `given` to the outputs."""
     x = n("Cast", given, to=n.type)
     if unit:
         x = n.rounded(n("Div", x, n("Max", _length(n, x), n.number(1e-12))))
@@ -154,7 +154,7 @@ _HEADS = {
 
 
 def _said(model: Model) -> dict[str, str]:
-    """What the file says of itself."""
+    """Return the metadata of the file."""
     return {
         "class_names": json.dumps(list(model.class_names)),
         "encoder": str(model.encoder.get("encoder", "")),

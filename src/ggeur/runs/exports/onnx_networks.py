@@ -1,4 +1,4 @@
-"""The nodes of networks on images, whose pictures come as (B, S, S, 3)."""
+"""ONNX nodes of networks on images (B, S, S, 3)."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def network(n: Nodes, model: Model, a: Arrays, x: str) -> str:
-    """The logits of pictures `x`, whose values are 0 to 255."""
+    """Return the logits of images `x` with values 0 to 255."""
     mean, deviation = colours_of(model)
     x = n("Transpose", n("Div", n("Sub", x, mean), deviation), perm=[0, 3, 1, 2])
     features = _small(n, a, x) if model.head == "simplecnn" else _residual(n, a, x)
@@ -43,7 +43,7 @@ def _residual(n: Nodes, a: Arrays, x: str) -> str:
 
 
 def _convolved(n: Nodes, a: Arrays, at: str, x: str, stride: int = 1) -> str:
-    """GroupNorm of a convolution: over groups of channels laid flat it is an instance's."""
+    """Return a convolution with GroupNorm, which is InstanceNorm over flattened groups of channels."""
     kernel = _kernel(a, at)
     z = n("Conv", x, kernel, pads=[kernel.shape[2] // 2] * 4, strides=[stride, stride])
     flat = n("Reshape", z, np.array([0, GROUPS, -1], np.int64))

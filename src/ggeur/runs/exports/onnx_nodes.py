@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_AXES_ARE_INPUTS = 18  # the opset from which every reduction takes its axes so; sums did before
+_AXES_ARE_INPUTS = 18  # from this opset on all reductions take axes as an input
 
 
 class Nodes:
@@ -21,7 +21,7 @@ class Nodes:
         self.constants: list[Any] = []
 
     def __call__(self, kind: str, *given: str | NDArray[Any], out: str = "", **attributes: Any) -> str:
-        """The node `kind` of what is `given`, names or constants; its output is called `out`, or by number."""
+        """Add the node `kind` with inputs `given`, names or constants, and return its output, `out` or a number."""
         from onnx import helper
 
         name = out or f"ggeur/{len(self.nodes)}"
@@ -30,7 +30,7 @@ class Nodes:
         return name
 
     def constant(self, array: NDArray[Any]) -> str:
-        """A constant; numbers become those of the graph's type, others stay."""
+        """Add a constant; floats get the graph's type."""
         from onnx import helper, numpy_helper
 
         name = f"ggeur/constant/{len(self.constants)}"
@@ -43,22 +43,22 @@ class Nodes:
         return name
 
     def number(self, value: float) -> NDArray[Any]:
-        """A scalar."""
+        """Return a scalar."""
         return np.array(value, self.dtype)
 
     def reduced(self, kind: str, x: str, axis: int, *, keep: bool = True) -> str:
-        """ReduceSum, ReduceMax and their like over one `axis`."""
+        """Add ReduceSum, ReduceMax or the like over one `axis`."""
         if kind == "ReduceSum" or self.opset >= _AXES_ARE_INPUTS:
             return self(kind, x, np.array([axis], np.int64), keepdims=int(keep))
         return self(kind, x, axes=[axis], keepdims=int(keep))
 
     def log_sum_exp(self, x: str, axis: int) -> str:
-        """Over one `axis`, which is kept; the largest is taken out first."""
+        """Add a stable log-sum-exp over one `axis`, which is kept."""
         most = self.reduced("ReduceMax", x, axis)
         return self("Add", most, self("Log", self.reduced("ReduceSum", self("Exp", self("Sub", x, most)), axis)))
 
     def rounded(self, x: str) -> str:
-        """To float32 and back, as rows are between two steps."""
+        """Round to float32 and back, as samples are between two steps."""
         if self.dtype == np.float32:
             return x
         return self("Cast", self("Cast", x, to=1), to=self.type)  # 1: FLOAT

@@ -1,4 +1,4 @@
-"""A head as an object of scikit-learn: a linear one as its LogisticRegression, any other as an estimator of ours."""
+"""Export a head to scikit-learn: a linear one as LogisticRegression, any other as HeadClassifier."""
 
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ from ggeur.runs.model import Model
 
 
 def to_sklearn(model: Model) -> Any:
-    """The head of `model` as a fitted classifier of embeddings."""
+    """Return the head of `model` as a fitted classifier of embeddings."""
     if model.head != "linear" or len(model.class_names) < 2:
         return HeadClassifier(model)
     found = _logistic(model)
@@ -23,13 +23,13 @@ def to_sklearn(model: Model) -> Any:
 
 
 def _logistic(model: Model) -> LogisticRegression:
-    """W x + b over the temperature, for rows that are not in units of their own."""
+    """Return the linear head over the temperature, for samples in the encoder's units."""
     arrays = {name: a.astype(np.float64) / model.temperature for name, a in numbers(model).items()}
     w, b = arrays["W"], arrays["b"]
     if model.units is not None:
         w = w / model.units.scale
         b = b - w @ model.units.shift
-    if len(w) == 2:  # where scikit-learn knows one row, by which the second class is ahead
+    if len(w) == 2:  # scikit-learn has one row for two classes: their difference
         w, b = w[1:] - w[:1], b[1:] - b[:1]
     found = LogisticRegression()
     found.classes_, found.coef_, found.intercept_ = np.array(model.class_names), w, b
@@ -38,14 +38,14 @@ def _logistic(model: Model) -> LogisticRegression:
 
 
 class HeadClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A head that is not linear, solved or trained already: there is nothing to fit."""
+    """A fitted head that is not linear; `fit` does nothing."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """The names of the classes, in the order of the probabilities."""
+        """Return the names of the classes, in the order of the probabilities."""
         return np.array(self.model.class_names)
 
     @property
@@ -56,15 +56,15 @@ class HeadClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return True
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Does nothing: a federation has fitted it."""
+        """Do nothing: a federation has fitted the head."""
         return self
 
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
-        """(n, C): probabilities of rows `X` (n, p)."""
+        """Return (n, C): the probabilities of samples `X` (n, p)."""
         x = check_array(X, dtype=[np.float32, np.float64])
         self.model.check_encoder("X", x.shape[1], {})
         return self.model.probabilities_of(x)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """(n,): the class of each row of `X` (n, p)."""
+        """Return (n,): the class of each sample of `X` (n, p)."""
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])

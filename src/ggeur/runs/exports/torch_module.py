@@ -32,15 +32,15 @@ class Classifier(torch.nn.Module):
         self.class_names = self.config["class_names"]
 
     def forward(self, embeddings):
-        """(n, classes): probabilities."""
+        """Return (n, classes): probabilities."""
         return torch.softmax(self.logits(embeddings) / self._temperature, dim=1).float()
 
     def label(self, embeddings):
-        """The name of the likeliest class of each row."""
+        """Return the name of the likeliest class of each sample."""
         return [self.class_names[c] for c in self(embeddings).argmax(dim=1).tolist()]
 
     def logits(self, embeddings):
-        """(n, classes), before the temperature."""
+        """Return (n, classes): logits before the temperature."""
         x = embeddings.to(self.dtype)
         if (ball := self.config.get("ball")) is not None:
             x = self._into(x, ball["radius"]).float().to(self.dtype)
@@ -59,7 +59,7 @@ class Classifier(torch.nn.Module):
         return getattr(self, name).to(self.dtype)
 
     def _into(self, x, radius):
-        """A public projection, and rows no longer than the radius."""
+        """Return samples projected and clipped to the radius."""
         if hasattr(self, "ball/basis"):
             x = x @ self._of("ball/basis")
         if radius is None:

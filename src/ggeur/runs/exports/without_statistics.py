@@ -1,4 +1,4 @@
-"""A copy of a model folder to hand on, which holds no statistics of sites."""
+"""Copy a model folder without the statistics of its sites."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -18,8 +18,8 @@ from ggeur.runs.transaction import current, settled
 def write_without_statistics(folder: Path, out: Path, *, own: bool = False) -> None:
     """Write the model in `folder` to `out`, which must be new or empty: the classifier, model.json and card.md.
 
-    These are written from what was read of the model. So nothing else is copied: no statistics of a site or of all, no
-    ledger with their hashes, no receipts and no page. `own` allows a head that is a user's own.
+    These files are written from the loaded model, and nothing else is copied: no statistics of a site or of all, no
+    ledger with their hashes, no receipts and no page. `own` allows a custom head.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise GgeurError(f"{out} is a file or is not empty; name a new folder with --out.", code="folder-taken")
@@ -29,7 +29,7 @@ def write_without_statistics(folder: Path, out: Path, *, own: bool = False) -> N
         ledger = load_ledger(folder, sealed_too=True) if listed else None
         return Model.load(folder, own=own), ledger, read_receipts(folder)
 
-    model, ledger, receipts = settled(folder, (ABOUT, HEAD, LEDGER), read)  # all from before a change, or from after
+    model, ledger, receipts = settled(folder, (ABOUT, HEAD, LEDGER), read)  # all from before or all from after a change
     text = model_card(model) if ledger is None else card(model, ledger, receipts, statistics=False)
     with cannot(f"write {out}"):
         out.parent.mkdir(parents=True, exist_ok=True)
