@@ -104,8 +104,8 @@ def test_training_starts_from_a_model_and_another_layout_is_refused(whole, folde
 @pytest.mark.parametrize(
     "sections, why",
     [
-        ({"train": {"method": "lda"}}, "one-shot solver needs embeddings"),
-        ({"train": {"start": "lda"}}, "one-shot solver needs embeddings"),
+        ({"train": {"method": "lda"}}, "a one-shot solver needs embeddings"),
+        ({"train": {"start": "lda"}}, "a one-shot solver needs embeddings"),
         ({"train": {"method": "fedmix"}}, "'fedmix' changes embeddings"),
         ({"augment": {"kind": "ggeur"}}, "draws embeddings"),
         ({"data": {"dataset": "mini-digits"}}, 'encoder = "pixels:32"'),
