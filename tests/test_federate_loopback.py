@@ -113,7 +113,7 @@ def test_two_nodes_find_the_simulations_head_and_clean_up(tmp_path):
     (tmp_path / "ggeur").mkdir()  # as in the parent of a checkout, which Flower took for the connection's name
     (tmp_path / "ggeur" / "pyproject.toml").write_text("")
     said = federate("up", experiment, "--sites", 2, "--out", out, cwd=tmp_path)
-    assert "client 0 is there" in said and "AVG" in said
+    assert "client 0 has joined" in said and "AVG" in said
     assert_like_simulation(out, experiment)
     assert Result.load(out).trials[0].rounds == Result.load(tmp_path / "simulated").trials[0].rounds
     assert not (tmp_path / "run.federation").exists(), "keys, tables and logs are gone"

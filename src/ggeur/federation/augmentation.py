@@ -16,8 +16,7 @@ from ggeur.core.draws import DrawRule
 from ggeur.core.errors import GgeurError
 from ggeur.core.geometry import Geometry, Scale
 from ggeur.core.hyperparameters import Count, checked
-from ggeur.core.site_statistics import COVARIANCES as STATISTICS
-from ggeur.core.site_statistics import Covariance
+from ggeur.core.site_statistics import COVARIANCES, Covariance
 from ggeur.core.types import Float
 
 Noise = Callable[[Geometry], Float]  # (shapes of m classes) -> (m, p, p), which turn white noise into this noise
@@ -150,7 +149,7 @@ def expected(
     return replace(drawn, label=f"expected GGEUR, rank {rank}", rank=rank)
 
 
-COVARIANCES: dict[str, Callable[..., Augmentation]] = {
+AUGMENTATIONS: dict[str, Callable[..., Augmentation]] = {
     "none": none,
     "resample": resample,
     "prototypes": prototypes,
@@ -161,26 +160,26 @@ COVARIANCES: dict[str, Callable[..., Augmentation]] = {
 
 def factory(kind: str) -> Callable[..., Any]:
     """The function that makes it, whose keywords are its numbers."""
-    return COVARIANCES[kind] if kind in COVARIANCES else load_custom(kind, "augmentation", COVARIANCES)
+    return AUGMENTATIONS[kind] if kind in AUGMENTATIONS else load_custom(kind, "augmentation", AUGMENTATIONS)
 
 
 def steps_of(kind: str) -> tuple[int, ...]:
     """The values of [augment] steps that mean something to it; a user's own is not imported to find out."""
-    declared = COVARIANCES[kind].__annotations__.get("steps") if kind in COVARIANCES else None
+    declared = AUGMENTATIONS[kind].__annotations__.get("steps") if kind in AUGMENTATIONS else None
     return get_args(declared) or (1, 2)
 
 
 def build(kind: str, shared: Mapping[str, Any], own: Mapping[str, Any]) -> Augmentation:
     """The augmentation of that kind, from [augment]'s keys as far as it declares them, and parameters of its own."""
     make = partial(factory(kind), **checked(factory(kind), own, "augment.parameters", shared))
-    found = make() if kind in COVARIANCES else build_custom(kind, "augmentation", make)
+    found = make() if kind in AUGMENTATIONS else build_custom(kind, "augmentation", make)
     if not isinstance(found, Augmentation):
         raise GgeurError(
             f"'{kind}' is not an augmentation: it must return a ggeur Augmentation.", code="custom-augmentation-type"
         )
-    if found.covariance not in STATISTICS:
+    if found.covariance not in COVARIANCES:
         raise GgeurError(
-            f"'{kind}' takes covariance = {found.covariance!r}; there are {', '.join(STATISTICS)}.",
+            f"'{kind}' takes covariance = {found.covariance!r}; there are {', '.join(COVARIANCES)}.",
             code="augmentation-covariance-unknown",
         )
     return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator
 
 from ggeur.core.custom import is_custom
-from ggeur.federation.augmentation import COVARIANCES as AUGMENTATIONS
+from ggeur.federation.augmentation import AUGMENTATIONS
 from ggeur.heads import HEADS, OF_TRAIN
 from ggeur.methods import SOLVED
 

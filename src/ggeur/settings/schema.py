@@ -11,8 +11,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.geometry import Scale
 from ggeur.core.site_statistics import Covariance
 from ggeur.data.datasets import paper_partition
-from ggeur.federation.augmentation import COVARIANCES as AUGMENTATIONS
-from ggeur.federation.augmentation import Augmentation, steps_of
+from ggeur.federation.augmentation import AUGMENTATIONS, Augmentation, steps_of
 from ggeur.federation.augmentation import build as build_augmentation
 from ggeur.heads import IMAGES
 from ggeur.methods import checked_parameters, factory

@@ -101,7 +101,7 @@ def _check_digits(total: SiteStatistics, last: float) -> None:
         )
     if far_center(total) is not None:
         raise GgeurError(
-            "The mean of the samples is over a thousand times their spread from zero, and secure aggregation are "
+            "The mean of the samples is over a thousand times their spread from zero, and secure aggregation works "
             "about zero; "
             "take embeddings that are nearer to it, such as normalised ones.",
             code="embeddings-far-from-zero",
