@@ -13,7 +13,6 @@ import numpy as np
 from ggeur.core.errors import GgeurError
 from ggeur.data.files import lock_file, write_bytes
 from ggeur.data.table import EmbeddingTable
-from ggeur.deploy.door.listening import bound
 from ggeur.deploy.machines import processes
 from ggeur.deploy.machines.certificates import (
     AUTHORITY,
@@ -24,9 +23,7 @@ from ggeur.deploy.machines.certificates import (
     make_site_certificate,
 )
 from ggeur.deploy.machines.flower_app import write_app
-from ggeur.deploy.machines.link import SUPEREXEC, SUPERLINK, running_link
 from ggeur.deploy.machines.loopback import LOOPBACK
-from ggeur.deploy.machines.node import Identity, running_node
 from ggeur.deploy.machines.processes import CONNECTION, Machines
 from ggeur.deploy.server import journal
 from ggeur.deploy.server.reopening import reopen
@@ -146,6 +143,10 @@ def _start(machines: Machines, doors: ExitStack, experiment: Experiment, private
 
     Nodes go through a site's door and the server's, as on real machines; these threads end with `doors`.
     """
+    from ggeur.deploy.door.listening import bound
+    from ggeur.deploy.machines.link import running_link
+    from ggeur.deploy.machines.node import Identity, running_node
+
     point, seed = experiment.points[0], experiment.seeds[0]
     tables = node_tables(load_table(point.data), point, seed)
     keys, flwr = private / "keys", processes.program("flwr")
@@ -187,6 +188,8 @@ def _start(machines: Machines, doors: ExitStack, experiment: Experiment, private
 
 def _follow(machines: Machines, out: Path, seen: int, on_round: OnRound, on_event: OnEvent) -> None:
     """Pass on the server's metrics and journal until its run ends; raise GgeurError if it failed."""
+    from ggeur.deploy.machines.link import SUPEREXEC, SUPERLINK
+
     lines = 0
     while True:
         check()
