@@ -66,7 +66,7 @@ class Audit:
     kind: Covariance | None  # of the messages
 
     def of(self, party: Party) -> list[Finding]:
-        """Those of one `party`."""
+        """Return those of one `party`."""
         return [f for f in self.findings if f.party == party]
 
     @property
@@ -112,7 +112,7 @@ def audit_run(run: Path, min_count: int = 0) -> Audit:
 
 
 def audit(point: Settings, seed: int, min_count: int = 0, model: Model | None = None) -> Audit:
-    """What each party can find out where groups under `min_count` samples are not shared.
+    """Return what each party can find out where groups under `min_count` samples are not shared.
 
     Without a `model` one is solved from the messages, which is what they are good for at the least.
     """
@@ -178,7 +178,7 @@ class _Held(NamedTuple):
         return np.flatnonzero(alike if home is None else alike & (t.domains == home))
 
     def look(self, group: Group, members: Int, k: int, inside: float) -> Look:
-        """What `group` gives away about the samples `members` of client `k`."""
+        """Return what `group` gives away about the samples `members` of client `k`."""
         x: NDArray[Any] = self.table.x[members].astype(np.float64)
         others = self.table.x[self.others(k, int(self.table.y[members[0]]))]
         samples = recovered_rows(group)
@@ -194,7 +194,7 @@ class _Held(NamedTuple):
         return _membership(scores[: len(x)], scores[len(x) :])
 
     def told(self, members: Float, sure: Float, k: int, c: int) -> Look:
-        """What the model gives away by being surer of its `members` than of samples it has not seen."""
+        """Return what the model gives away by being surer of its `members` than of samples it has not seen."""
         return _membership(members, sure[self.others(k, c)])
 
 

@@ -23,7 +23,7 @@ def save_audit(found: Audit, folder: str | os.PathLike[str]) -> Path:
 
 
 def load_audit(folder: str | os.PathLike[str]) -> Audit | None:
-    """What the file of a `folder` holds; None where there is none."""
+    """Return what the file of a `folder` holds; None where there is none."""
     path = Path(folder) / FILE
     try:
         tree = unsealed(path.read_bytes(), {"schema", "audit"})

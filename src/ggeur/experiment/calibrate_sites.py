@@ -31,7 +31,7 @@ _MOST = 0.25  # of log T, from the first of these numbers of folds to the second
 def calibrated(
     sites: Sequence[Site], names: tuple[str, ...], solution: Solution, params: Params, least: int = 0
 ) -> dict[str, Any]:
-    """What model.json says of the calibration of the head `params`; nothing where samples left out cannot tell.
+    """Return what model.json says of the calibration of the head `params`; nothing where samples left out cannot tell.
 
     Heads that are asked for samples left out have seen a share f fewer than the one that is served, and are less sure
     or more for it. Where samples are few, log T is therefore found for two such shares, f and f / 2, and followed on to

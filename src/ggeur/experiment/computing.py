@@ -132,7 +132,7 @@ def _simulation(stack: list[_Job]) -> Simulation:
 
 
 def _begin(job: _Job, steps: list[int], trial_data: TrialData) -> None:
-    """What is known of a trial before its first round."""
+    """Return what is known of a trial before its first round."""
     setup, trial = job.work.setup, job.work.tracker.trial
     if setup.settings.train.start != RANDOM:
         trial.start_avg = mean_accuracy(job.test.accuracy(job.runs[0].params))

@@ -152,7 +152,8 @@ def sites_of(clients: Clients, names: Sequence[str], solved: ClosedForm, seed: i
 def contributions_of_table(
     table: EmbeddingTable, partition: Partition, method: ClosedForm | Selection, seed: int, name: str = ""
 ) -> Contributions:
-    """Those of the clients of a `table` dealt out by `partition` and `seed`; a `method` that chooses does so first.
+    """Return those of the clients of a `table` dealt out by `partition` and `seed`; a `method` that chooses does so
+    first.
 
     No test sample is looked at.
     """
@@ -166,7 +167,7 @@ def contributions_of_table(
 
 
 def contributions_of_point(point: Settings, seed: int, name: str) -> Contributions:
-    """Those of a point of a grid, dealt out as its run did; its method must be solved from statistics."""
+    """Return those of a point of a grid, dealt out as its run did; its method must be solved from statistics."""
     setup = Setup.of(point)
     if point.privacy.secure_aggregation:
         raise GgeurError(
@@ -180,7 +181,7 @@ def contributions_of_point(point: Settings, seed: int, name: str) -> Contributio
 
 
 def contributions_to_solution(sites: Sequence[GivenSite], solution: Solution, on_head: OnHead) -> Contributions:
-    """Those of `sites` to the head of a `solution`."""
+    """Return those of `sites` to the head of a `solution`."""
     clients, names, _ = together(sites)
     task = Task(clients.x.shape[1], names, key=jax.random.key(solution.seed))
     apart = sites_of(clients, [s.name for s in sites], solution.solved, solution.seed)

@@ -191,7 +191,9 @@ class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _kind_to_send(solution: Solution, before: Iterable[StoredStatistics]) -> Covariance:
-    """What new samples are summed up to: as much as those `before` were, which must do for the method of today."""
+    """Return what new samples are summed up to: as much as those `before` were, which must do for the method of
+    today.
+    """
     kinds = {s.kind for s in before}
     if short := [kind for kind in kinds if largest([kind, solution.kind]) != kind]:
         raise GgeurError(

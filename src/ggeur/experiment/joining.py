@@ -84,7 +84,9 @@ class Opened(NamedTuple):
         return sites
 
     def sums(self, ledger: Ledger, again: Sequence[Site]) -> list[StoredStatistics]:
-        """What all in the `ledger` sent: kept here or, where they are given, sent `again` and held to their hashes."""
+        """Return what all in the `ledger` sent: kept here or, where they are given, sent `again` and held to their
+        hashes.
+        """
         if not again:
             return [load_sums(self.folder, entry) for entry in ledger.entries]
         found = {site.name: site for site in again}
@@ -233,7 +235,7 @@ def _check_own(method: str, own: bool) -> None:
 
 
 def _note(name: str, solution: Solution, choose_again: bool) -> str:
-    """What the site had to do with the constants, where they were chosen."""
+    """Return what the site had to do with the constants, where they were chosen."""
     if choose_again:
         return "constants chosen again, by all who are in"
     if not solution.chosen_by:

@@ -25,7 +25,8 @@ class TotalObserver:
         self._without: dict[tuple[int, int], dict[int, Group]] = {}
 
     def looks(self, k: int, c: int) -> Iterator[tuple[Group, Int]]:
-        """What is known of the samples of class `c` at client `k`, with those samples, by each sum that they are in.
+        """Return what is known of the samples of class `c` at client `k`, with those samples, by each sum that they are
+        in.
 
         The best placed of the others take off the most samples: of the class, or in all, which are pooled with it.
         """
@@ -71,7 +72,7 @@ class OtherClient:
             self._settled = plan_augmentation(sent, sent.setup.augmentation, c.counts(), c.homes, c.x.shape[1], "")
 
     def group(self, k: int, c: int) -> Group | None:
-        """What the best placed of the others knows of the samples of class `c` at client `k`."""
+        """Return what the best placed of the others knows of the samples of class `c` at client `k`."""
         if self._settled is None:
             return None
         layout = self._settled.layout

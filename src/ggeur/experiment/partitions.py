@@ -69,7 +69,7 @@ def client_names(table: EmbeddingTable, parts: Sequence[Int]) -> list[str]:
 
 
 def validation_of(table: EmbeddingTable, parts: Sequence[Int], seed: int) -> ValidationSplit:
-    """What is taken from clients with these `parts` of the table's samples."""
+    """Return what is taken from clients with these `parts` of the table's samples."""
     return validation_split(table.y, table.domains, (table.n_domains, table.n_classes), parts, seed)
 
 

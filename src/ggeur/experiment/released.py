@@ -33,7 +33,7 @@ class Released:
 
     @cached_property
     def algorithm(self) -> Algorithm:
-        """What the messages are for; under noise, what `auto` takes by a rule before anything is sent."""
+        """Return what the messages are for; under noise, what `auto` takes by a rule before anything is sent."""
         found = self.setup.algorithm
         if isinstance(found, Selection) and self.setup.settings.privacy.epsilon is not None:
             choice = chosen_by_rule(self.setup, self.clients.n_classes, len(self.clients.parts))
@@ -42,7 +42,7 @@ class Released:
 
     @cached_property
     def kind(self) -> Covariance | None:
-        """What sites must send, if anything."""
+        """Return what sites must send, if anything."""
         if isinstance(self.algorithm, Reference):
             raise GgeurError(
                 f"'{self.setup.settings.train.method}' is a bound, no federation: nothing is sent.",
@@ -65,11 +65,11 @@ class Released:
 
     @cached_property
     def guard(self) -> Guard | None:
-        """What makes messages noisy, if anything does."""
+        """Return what makes messages noisy, if anything does."""
         return None if self.kind is None else self.setup.guard(self.kind, self.seed)
 
     def message(self, k: int, domain: int, samples: Int) -> SiteStatistics:
-        """What client `k` sends of its `samples` of a `domain`, or of all."""
+        """Return what client `k` sends of its `samples` of a `domain`, or of all."""
         message = self._message(samples, self.center)
         if self.guard is None:
             return message
@@ -78,7 +78,7 @@ class Released:
         return self.guard.message(message, k, domain, len(sharing))
 
     def seen(self, k: int) -> Iterator[tuple[Int, SiteStatistics]]:
-        """What a server sees of client `k`, with the samples behind each; of secure aggregation it sees none."""
+        """Return what a server sees of client `k`, with the samples behind each; of secure aggregation it sees none."""
         if self.setup.settings.privacy.secure_aggregation:
             return
         for domain, samples in self.parts(k).items():
@@ -116,5 +116,5 @@ class Released:
         return (self.of_client(k).of_kind("none") for k in range(len(self.clients.parts)))
 
     def by_home(self, homes: Sequence[int | None]) -> dict[int, SiteStatistics]:
-        """Those of the clients of each domain added up."""
+        """Return those of the clients of each domain added up."""
         return by_home(self.means(), homes)

@@ -73,7 +73,9 @@ def run(
 
 
 def check_ready(experiment: Experiment, out: Path | None) -> None:
-    """What can be told at once of an `experiment` and its new folder `out`: better than after a bar has appeared."""
+    """Return what can be told at once of an `experiment` and its new folder `out`: better than after a bar has
+    appeared.
+    """
     if out is not None:
         check_startable(out)
     for table in dict.fromkeys(point.data.table for point in experiment.points):

@@ -120,19 +120,19 @@ class Setup:
 
     @property
     def trained(self) -> Iterative | None:
-        """What is trained, if anything is; of a bound FedAvg."""
+        """Return what is trained, if anything is; of a bound FedAvg."""
         found = self.algorithm.trained if isinstance(self.algorithm, Reference) else self.algorithm
         return found if isinstance(found, Iterative) else None
 
     @cached_property
     def needs(self) -> Covariance | None:
-        """What clients must send before training, for augmentation and first head."""
+        """Return what clients must send before training, for augmentation and first head."""
         start, own = self.start, self.augmentation.needs
         return own if start is None else largest([own, start.needs])
 
     @property
     def start(self) -> ClosedForm | None:
-        """What solves the head that training starts from, where it is not a random one."""
+        """Return what solves the head that training starts from, where it is not a random one."""
         name, s = self.settings.train.solver, self.settings
         return None if name is None else resolve_closed_form(name, s.method.get(name, {}), s.augment.covariance)
 

@@ -58,7 +58,7 @@ class Site(NamedTuple):
         return self._replace(x=self.x[samples], y=self.y[samples], domain=self.domain[samples], test=self.test[samples])
 
     def sums(self, kind: Covariance) -> StoredStatistics:
-        """What it sends of its training samples."""
+        """Return what it sends of its training samples."""
         t = ~self.test
         return stored_statistics(
             self.name, self.x[t], self.y[t], self.class_names, self.domain[t], self.domain_names, kind
@@ -90,7 +90,7 @@ def read_sites(
 
 
 def named_sites(given: Sequence[GivenSite] | Mapping[str, GivenSite]) -> dict[str, GivenSite]:
-    """What is given, by the names that sites go by; GgeurError where two have the same."""
+    """Return what is given, by the names that sites go by; GgeurError where two have the same."""
     several = check_is("sites", given, Iterable, "a list of sites, or a mapping of names to them")
     pairs = list(given.items()) if isinstance(given, Mapping) else [(None, one) for one in several]
     if not pairs:
@@ -110,7 +110,7 @@ def named_sites(given: Sequence[GivenSite] | Mapping[str, GivenSite]) -> dict[st
 
 
 def name_of_path(path: str | os.PathLike[str]) -> str:
-    """What a site goes by: its folder's name, or its table's without the ending."""
+    """Return what a site goes by: its folder's name, or its table's without the ending."""
     whole = Path(path).absolute()
     return folder_name(whole.with_suffix("") if whole.suffix == ".npz" else whole)
 

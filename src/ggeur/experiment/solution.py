@@ -68,7 +68,7 @@ class Solution:
 
     @property
     def called(self) -> str:
-        """What people call it."""
+        """Return what people call it."""
         return self.label or self.method
 
     @property
@@ -84,14 +84,14 @@ class Solution:
 
     @property
     def kind(self) -> Covariance:
-        """What sites must send for it."""
+        """Return what sites must send for it."""
         solved = self.solved
         found = largest([solved.needs, None if solved.apart is None else solved.apart.kind])
         assert found is not None
         return found
 
     def whole(self, sites: Sequence[StoredStatistics], names: tuple[str, ...]) -> MergedStatistics:
-        """What the sums of `sites` come to, of the classes `names`."""
+        """Return what the sums of `sites` come to, of the classes `names`."""
         return add_up(sites, names, self.solved.needs, self.solved.apart)
 
     def head(self, whole: MergedStatistics) -> Params:
@@ -130,7 +130,7 @@ def check_several(count: NDArray[Any], names: tuple[str, ...]) -> None:
 def decide(
     sites: Sequence[Site], method: str, parameters: Mapping[str, Any], covariance: Covariance, seed: int = 0
 ) -> Solution:
-    """What `method` comes to for these sites: itself or, of `auto`, what their statistics select."""
+    """Return what `method` comes to for these sites: itself or, of `auto`, what their statistics select."""
     check_method(method, covariance)
     if kind_of(method) is ClosedForm:
         return Solution.given(method, parameters, covariance, seed)

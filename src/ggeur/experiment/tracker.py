@@ -35,7 +35,7 @@ class Tracker:
             self.trial = folder.finished[number]
 
     def memory(self) -> InFlight:
-        """What a checkpoint keeps of the trial in flight."""
+        """Return what a checkpoint keeps of the trial in flight."""
         return InFlight(self.number, self.trial, self._history)
 
     def recall(self, memory: InFlight) -> None:

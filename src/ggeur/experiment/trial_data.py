@@ -43,7 +43,7 @@ _KEPT, _KEPT_BYTES = 10, 2**27  # augmented clients kept for the next method: ho
 
 
 def task_of(table: EmbeddingTable) -> Task:
-    """What is to be learnt from this table."""
+    """Return what is to be learnt from this table."""
     return Task(table.dimension, table.class_names, table.text, encoder=str(table.meta.get("encoder", "")))
 
 
@@ -60,7 +60,9 @@ def in_ball(table: EmbeddingTable, ball: BoundedNorm) -> EmbeddingTable:
 
 
 def chosen_by_rule(setup: Setup, classes: int, clients: int) -> Selected:
-    """What `auto` takes under noise, of what is public: how many `classes` and `clients` there are, and samples."""
+    """Return what `auto` takes under noise, of what is public: how many `classes` and `clients` there are, and
+    samples.
+    """
     privacy = setup.settings.privacy
     assert privacy.mechanism is not None and privacy.samples is not None
     noise = privacy.mechanism.noise("pooled", clients).of_sum(clients)
@@ -69,7 +71,7 @@ def chosen_by_rule(setup: Setup, classes: int, clients: int) -> Selected:
 
 
 def pictures_of(table: EmbeddingTable, setup: Setup) -> ImageAugmentation | None:
-    """What the samples of a table are, where they are pictures, and how steps change them."""
+    """Return what the samples of a table are, where they are pictures, and how steps change them."""
     if not isinstance(table, ImageTable):
         return None
     views = setup.settings.augment.pictures
@@ -102,7 +104,9 @@ class TrialData:
         return self._tables[data]
 
     def task(self, data: Data) -> Task:
-        """What is to be learnt from the table of `[data]`, as it lies there; the same object for the same table."""
+        """Return what is to be learnt from the table of `[data]`, as it lies there; the same object for the same
+        table.
+        """
         table = self.table(data)
         return self._tasks.setdefault(table, task_of(table))
 
@@ -181,12 +185,12 @@ class TrialData:
         return found
 
     def validation(self, setup: Setup, seed: int) -> ValidationSplit:
-        """What [partition] validation takes from the clients."""
+        """Return what [partition] validation takes from the clients."""
         table, _ = self.samples(setup, seed)
         return validation_of(table, client_rows(table, setup.settings.partition, seed), seed)
 
     def augmented(self, setup: Setup, seed: int) -> TrainingSets:
-        """What the clients train on; kept for the next method of the grid where the noise is small."""
+        """Return what the clients train on; kept for the next method of the grid where the noise is small."""
         s = setup.settings
         key = (setup.dealt, seed)
         if key not in self._augmented:

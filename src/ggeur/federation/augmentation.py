@@ -60,7 +60,7 @@ class Augmentation:
 
     @property
     def needs(self) -> Covariance | None:
-        """What sites must send for it."""
+        """Return what sites must send for it."""
         if self.noise is not None:
             return "per-class" if self.covariance == "pooled" and self.guided < 1 else self.covariance
         return "none" if self.prototypes else None

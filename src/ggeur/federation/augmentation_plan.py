@@ -25,7 +25,9 @@ class Messages(Protocol):
         """One by one, in the clients' order, without second moments."""
 
     def by_home(self, homes: Sequence[int | None]) -> dict[int, SiteStatistics]:
-        """Those of the clients of each domain added up, without second moments; `homes` are the clients' domains."""
+        """Return those of the clients of each domain added up, without second moments; `homes` are the clients'
+        domains.
+        """
 
 
 class AugmentationPlan(NamedTuple):

@@ -76,7 +76,9 @@ class Ledger(NamedTuple):
         return Ledger(tuple(e for e in self.entries if e.name != name))
 
     def encoder(self, before: Mapping[str, Any]) -> dict[str, Any]:
-        """What all say of the encoder, the first of them first; `before` was said of them, where one does not tell."""
+        """Return what all say of the encoder, the first of them first; `before` was said of them, where one does not
+        tell.
+        """
         told = [e.encoder for e in self.entries if e.encoder is not None]
         known = dict(before) if len(told) < len(self.entries) else {}
         for one in told:

@@ -57,7 +57,7 @@ class Clients(NamedTuple):
         return count
 
     def message(self, samples: Int, kind: Covariance, center: Float | None = None) -> SiteStatistics:
-        """What is to be sent of these samples."""
+        """Return what is to be sent of these samples."""
         return summarise(self.x[samples], self.y[samples], self.n_classes, kind, center)
 
 

@@ -28,7 +28,7 @@ class Guard(NamedTuple):
     seed: int | None = None  # of a simulation's noise
 
     def message(self, message: SiteStatistics, client: int, domain: int, clients: int) -> SiteStatistics:
-        """What `client`, one of so many, sends in place of `message`, of samples of `domain`."""
+        """Return what `client`, one of so many, sends in place of `message`, of samples of `domain`."""
         if self.seed is None:
             return protect(message, self.mechanism, clients)
         normals = generator(self.seed, "privacy", client, domain + 1).standard_normal
@@ -48,7 +48,7 @@ class Guard(NamedTuple):
         apart: Breakdown | None = None,
         under: Under = "levelled",
     ) -> FederationStatistics:
-        """What noisy messages that were `sent`, each with its domain, by so many `clients` of each, come to."""
+        """Return what noisy messages that were `sent`, each with its domain, by so many `clients` of each, come to."""
         if apart is not None and apart.of == "client":
             raise GgeurError(
                 "Under [privacy] epsilon no head can be solved from the means of single clients.",

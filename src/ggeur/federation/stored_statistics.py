@@ -64,7 +64,7 @@ def stored_statistics(
     domain_names: Sequence[str],
     kind: Covariance,
 ) -> StoredStatistics:
-    """What the site `name` sends of samples `x` (n, p) of classes `y` and domains `domain` (n,)."""
+    """Return what the site `name` sends of samples `x` (n, p) of classes `y` and domains `domain` (n,)."""
     messages = {}
     with threadpool_limits(1):  # the number of threads decides the last digits, and a site may be asked again
         for d in sorted(np.unique(domain).tolist(), key=lambda d: domain_names[d]):

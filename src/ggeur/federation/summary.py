@@ -17,7 +17,7 @@ _FAR = 1e3  # mean over spread beyond which second moments about zero lose half 
 def summarise(
     x: NDArray[np.floating], y: Int, n_classes: int, kind: Covariance, center: Float | None = None
 ) -> SiteStatistics:
-    """What a site with samples `x` (n, p) of classes `y` sends: moments of that `kind` about `center` (default:
+    """Return what a site with samples `x` (n, p) of classes `y` sends: moments of that `kind` about `center` (default:
     zero).
     """
     if kind == "none":
@@ -32,7 +32,7 @@ def summarise(
 def protect(
     message: SiteStatistics, mechanism: Mechanism | None, clients: int, normals: Normals = system_normals
 ) -> SiteStatistics:
-    """What leaves a site, one of so many `clients`, in place of `message`: itself, or what noise makes of it."""
+    """Return what leaves a site, one of so many `clients`, in place of `message`: itself, or what noise makes of it."""
     return message if mechanism is None else mechanism.apply(message, clients, normals)
 
 
@@ -47,7 +47,9 @@ def far_center(total: SiteStatistics) -> Float | None:
 
 
 def digits_note(total: SiteStatistics) -> str:
-    """What to say where a class is so far from the center, and so tight, that its covariance is half rounding."""
+    """Return what to say where a class is so far from the center, and so tight, that its covariance is half
+    rounding.
+    """
     if total.kind == "none":
         return ""
     n = np.where(total.present, total.count, 1.0)

@@ -70,7 +70,7 @@ class LocalFolds(NamedTuple):
 
 
 def cross_validated_scores(folds: LocalFolds, candidate: Candidate, task: Task, seed: int) -> CrossValidatedScores:
-    """What a candidate says of samples, and where groups are unseen of whole groups, that are left
+    """Return what a candidate says of samples, and where groups are unseen of whole groups, that are left
     out.
 
     Each group counts as it does where a head is chosen: once where it was seen, and those left out whole stand for the
@@ -147,7 +147,9 @@ def coverage(p: Float, y: Int, weight: Float, thresholds: Sequence[float] = THRE
 
 
 def trusted(scores: CrossValidatedScores, t: float) -> dict[str, Any]:
-    """What samples say of probabilities at the temperature `t`: how many, the error before and after, and coverage."""
+    """Return what samples say of probabilities at the temperature `t`: how many, the error before and after, and
+    coverage.
+    """
     before, after = (np.asarray(softmax(scores.logits / one, axis=1)) for one in (1.0, t))
     error, left = (calibration_error(p, scores.y, scores.weight) for p in (before, after))
     return {

@@ -156,7 +156,7 @@ class Selection:
 
     @property
     def sends(self) -> Covariance:
-        """What sites send, by domain: what serves every candidate, and selection, which needs second moments."""
+        """Return what sites send, by domain: what serves every candidate, and selection, which needs second moments."""
         return largest([self.needs, "pooled"]) or "pooled"
 
     @property

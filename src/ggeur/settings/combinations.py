@@ -44,7 +44,7 @@ def _check(rules: Rules) -> None:
 
 
 def _own_head(s: "Settings") -> Rules:
-    """What goes with a linear head alone, where the method has a head of its own."""
+    """Return what goes with a linear head alone, where the method has a head of its own."""
     t = s.train
     another = f"is not for {t.method}, which trains a head of its own: leave it out."
     return {
@@ -59,7 +59,7 @@ def _own_head(s: "Settings") -> Rules:
 
 
 def _images(s: "Settings") -> Rules:
-    """What a network on images leaves no room for."""
+    """Return what a network on images leaves no room for."""
     t, head = s.train, f'[train] head = "{s.train.head}" is trained on images'
     solved = kind_of(t.method) in (ClosedForm, Selection, ZeroShot) or t.solver is not None
     pixels = s.data.dataset is None or str(s.data.encoder).startswith("pixels:")
@@ -88,7 +88,7 @@ def _images(s: "Settings") -> Rules:
 
 
 def _linear(s: "Settings", augmentation: Augmentation) -> Rules:
-    """What needs a linear head."""
+    """Return what needs a linear head."""
     t, start = s.train, f"[train] start = '{s.train.start}' is not"
     linear = t.head == HEADS[0] or resolve(t.head, **s.head_parameters).linear
     bounded = linear and not t.softmax and not has_own_head(t.method)
@@ -116,7 +116,7 @@ def _of_solver(s: "Settings", solver: str) -> bool:
 
 
 def _privacy(s: "Settings", augmentation: Augmentation) -> Rules:
-    """What would break, or not need, the privacy of statistics that are sent once, and of totals alone."""
+    """Return what would break, or not need, the privacy of statistics that are sent once, and of totals alone."""
     p, t, needs, kind = s.privacy, s.train, augmentation.needs, kind_of(s.train.method)
     auto, trained = kind is Selection, kind not in (ClosedForm, Selection)
     epsilon, secure = p.epsilon is not None, p.secure_aggregation and kind is not Reference

@@ -114,7 +114,7 @@ class OneShotRun(TrialRun):
         return _Solution(params, solved.head, opened.agreement, opened.units, opened.sums.senders, choice, chosen)
 
     def _task(self, agreement: Agreement, prompts: str | Literal[False] | None, *, needed: bool = True) -> Task:
-        """What is to be learnt, with the sites' text by these `prompts`, by any, or with none."""
+        """Return what is to be learnt, with the sites' text by these `prompts`, by any, or with none."""
         text = None if prompts is False else collect_text(self._roster, agreement, prompts, needed=needed)
         return Task(agreement.dimension, agreement.classes, text)
 

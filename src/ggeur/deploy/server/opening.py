@@ -103,7 +103,7 @@ def _agree(roster: Roster) -> Agreement:
 
 
 def _announce(roster: Roster) -> Agreement:
-    """What those that take part have in common, which from now on every message says."""
+    """Return what those that take part have in common, which from now on every message says."""
     roster.agreement = Agreement.of(roster.known)
     roster.common |= {"classes": roster.agreement.classes, "domains": roster.agreement.domains}
     return roster.agreement

@@ -62,7 +62,7 @@ class ReceivedStatistics(NamedTuple):
         return self._of_clients(means=True)
 
     def by_home(self, homes: Sequence[int | None]) -> dict[int, SiteStatistics]:
-        """Those of the clients of each domain added up, without second moments."""
+        """Return those of the clients of each domain added up, without second moments."""
         return by_home(self.means(), homes)
 
     def by_domain(self) -> Iterator[tuple[int, SiteStatistics]]:
@@ -123,7 +123,7 @@ def collect(
 
 
 def statistics_question(wanted: RequestedStatistics, units: Units | None, center: Float | None) -> Question:
-    """What sites are asked: for what is `wanted`, of samples in `units`, about `center`."""
+    """Return what sites are asked: for what is `wanted`, of samples in `units`, about `center`."""
     return Question("query.statistics", wanted.facts, packed(units) | ({} if center is None else {"center": center}))
 
 
@@ -171,7 +171,7 @@ def _file(path: Path, messages: Mapping[RequestedPart, SiteStatistics]) -> File:
 
 
 def file_name(question: Question, agreement: Agreement, clients: Sequence[Client]) -> str:
-    """What a file is called of what `clients`, as long as they have these data, answer to `question`."""
+    """Return what a file is called of what `clients`, as long as they have these data, answer to `question`."""
     agreed = agreement.classes, agreement.domains
     whose = [part for client in clients for part in (client.hello.fingerprint, client.hello.count)]
     asked: Any = (VERSION, question.kind, question.facts, agreed, *whose)

@@ -29,7 +29,7 @@ Holders = Counter[str | None]  # how many sites of the attempt have samples of a
 
 
 def addend(request: Request, held: Sequence[Sequence[str]]) -> Addend:
-    """What `request` asks this site to add; the sites of the attempt have signed of which domains they `held`
+    """Return what `request` asks this site to add; the sites of the attempt have signed of which domains they `held`
     samples.
     """
     holders = Counter[str | None](domain for one in held for domain in set(one)) + Counter({None: len(held)})
@@ -105,7 +105,7 @@ def _sums(request: Request, holders: Holders) -> Addend:
 
 
 def _train(request: Request, holders: Holders) -> Addend:
-    """What its method sends in a round; the scores of the head it was sent go in the clear."""
+    """Return what its method sends in a round; the scores of the head it was sent go in the clear."""
     from ggeur.deploy.site.local_round import setup_of, trained
 
     (done, scores, own), kind = trained(request), request.point.train.weights
@@ -116,7 +116,7 @@ def _train(request: Request, holders: Holders) -> Addend:
 
 
 def _prepare(request: Request, holders: Holders) -> Addend:
-    """What its method sends before round 1."""
+    """Return what its method sends before round 1."""
     from ggeur.deploy.site.local_round import kept_lane, setup_of
     from ggeur.engine import single_client
 

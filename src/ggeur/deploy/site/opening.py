@@ -91,7 +91,9 @@ def rows_of(request: Request) -> tuple[NDArray[Any], Int, Int]:
 def messages(
     request: Request, wanted: RequestedStatistics, every: int | None = None
 ) -> Iterator[tuple[RequestedPart, SiteStatistics]]:
-    """Those that are `wanted` of this site: of the domains that it has samples of, or of `every` one of so many."""
+    """Return those that are `wanted` of this site: of the domains that it has samples of, or of `every` one of so
+    many.
+    """
     x, y, domains = rows_of(request)
     for part in wanted.parts(np.unique(domains).tolist() if every is None else range(every)):
         samples = samples_of(part, domains)

@@ -18,7 +18,7 @@ class RequestedPart(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """What the names of its arrays begin with; of a message of all samples, nothing."""
+        """Return what the names of its arrays begin with; of a message of all samples, nothing."""
         return "" if self == RequestedPart() else f"{self.domain}."
 
 
@@ -34,16 +34,16 @@ class RequestedStatistics(NamedTuple):
 
     @classmethod
     def read(cls, facts: Mapping[str, Any]) -> "RequestedStatistics":
-        """What a message asks for."""
+        """Return what a message asks for."""
         return cls(facts["kind"], bool(facts["by_domain"]))
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What travels of it."""
+        """Return what travels of it."""
         return {"kind": self.kind, "by_domain": self.by_domain}
 
     def parts(self, domains: Sequence[int]) -> list[RequestedPart]:
-        """What a site with samples of these `domains` sends; one without samples says that, too."""
+        """Return what a site with samples of these `domains` sends; one without samples says that, too."""
         return [RequestedPart(d) for d in (domains if self.by_domain and domains else [ALL])]
 
 
