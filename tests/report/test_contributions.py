@@ -19,7 +19,7 @@ from ggeur.experiment.contributions import (
     save_contributions,
     sites_of,
 )
-from ggeur.federation.local_clients import Clients
+from ggeur.federation.local_federation import LocalFederation
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import double_logits
 from ggeur.methods import resolve, resolve_closed_form
@@ -107,14 +107,14 @@ def test_sites_leave_a_fold_of_every_group_out_and_send_the_rest():
     domains = np.repeat([0, 1, 1], 40)
     parts = [np.arange(60), np.arange(60, 120)]  # the first has samples of both domains
     solved = resolve_closed_form("lda", {})
-    sites = sites_of(Clients.of(x, y, domains, C, parts), ["one", "two"], solved, 0)
+    sites = sites_of(LocalFederation.of(x, y, domains, C, parts), ["one", "two"], solved, 0)
     assert [[d for d, _ in site.messages] for site in sites] == [[0, 1], [1]]
     for site, part in zip(sites, parts, strict=True):
         sent = sum(m.count for _, m in site.messages)
         np.testing.assert_array_equal(sent + np.bincount(site.y, minlength=C), np.bincount(y[part], minlength=C))
         assert all(m.kind == "pooled" for _, m in site.messages)
         assert 60 / 4 - 6 <= len(site.y) <= 60 / 4 + 6
-    far = sites_of(Clients.of(x + 1e6, y, domains, C, parts), ["one", "two"], solved, 0)
+    far = sites_of(LocalFederation.of(x + 1e6, y, domains, C, parts), ["one", "two"], solved, 0)
     assert far[0].messages[0][1].center.mean() > 1e5  # about the mean, where zero would lose all digits
     near, moved = (contributions(s, solved, TASK).sites[0].accuracy.value for s in (sites, far))
     assert near == moved

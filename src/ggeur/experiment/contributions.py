@@ -32,7 +32,7 @@ from ggeur.experiment.solution import Solution, together
 from ggeur.experiment.trial_data import TrialData, task_of
 from ggeur.federation.augmentation_plan import about_center
 from ggeur.federation.folds import sample_folds
-from ggeur.federation.local_clients import Clients, merged_by_domain
+from ggeur.federation.local_federation import LocalFederation
 from ggeur.federation.selection import select
 from ggeur.federation.start import one_shot_head
 from ggeur.heads import resolve as resolve_head
@@ -128,7 +128,7 @@ def contributions(
     return Contributions(name, tuple(samples))
 
 
-def sites_of(clients: Clients, names: Sequence[str], solved: ClosedForm, seed: int) -> list[SiteSamples]:
+def sites_of(clients: LocalFederation, names: Sequence[str], solved: ClosedForm, seed: int) -> list[SiteSamples]:
     """The `clients` of a table as sites: of the samples of every class and domain at each, one fold is left out."""
     kind, kept, left = _kind(solved), [], []
     for k, samples in enumerate(clients.parts):
@@ -161,7 +161,7 @@ def contributions_of_table(
     clients, task = clients_of(table, partition, seed), replace(task_of(table), key=jax.random.key(seed))
     if isinstance(method, Selection):
         method = method.of_task(task)
-        taken = method.candidates[select(method, merged_by_domain(clients, method.sends), task, seed).taken]
+        taken = method.candidates[select(method, clients.by_domain(method.sends), task, seed).taken]
         name, method = taken.label, taken.solved
     return contributions(sites_of(clients, client_names(table, clients.parts), method, seed), method, task, name)
 

@@ -13,7 +13,7 @@ from ggeur.core.seeding import generator
 from ggeur.core.site_statistics import Breakdown, Covariance, FederationStatistics, SiteStatistics
 from ggeur.federation.summary import protect
 from ggeur.privacy.noise import Mechanism, Noise
-from ggeur.privacy.repair import Under, repaired
+from ggeur.privacy.repair import M, Under, repaired
 from ggeur.privacy.secure_aggregation import FEWEST
 
 ALL = -1  # domains
@@ -34,7 +34,7 @@ class Guard(NamedTuple):
         normals = generator(self.seed, "privacy", client, domain + 1).standard_normal
         return protect(message, self.mechanism, clients, normals)
 
-    def repaired(self, total: SiteStatistics, clients: int, under: Under) -> SiteStatistics:
+    def repaired(self, total: M, clients: int, under: Under) -> M:
         """The `total` of the noisy messages of so many `clients`."""
         return repaired(total, self._noise(clients), self.mechanism.radius, self.min_count, under)
 
@@ -49,7 +49,7 @@ class Guard(NamedTuple):
         under: Under = "levelled",
     ) -> FederationStatistics:
         """Return what noisy messages that were `sent`, each with its domain, by so many `clients` of each, come to."""
-        if apart is not None and apart.of == "client":
+        if apart is not None and apart.of in ("client", "site"):
             raise GgeurError(
                 "Under [privacy] epsilon no head can be solved from the means of single clients.",
                 code="privacy-head-from-means",

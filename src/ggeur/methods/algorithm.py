@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ggeur.core.errors import Unavailable
 from ggeur.core.hyperparameters import positional
-from ggeur.core.site_statistics import Breakdown, Covariance, FederationStatistics, largest
+from ggeur.core.site_statistics import Breakdown, Covariance, FederationStatistics, StatisticsQuery, largest
 
 if TYPE_CHECKING:
     import jax
@@ -113,6 +113,11 @@ class ClosedForm(NamedTuple):
     approximate: "Callable[[FederationStatistics, Task, Params | None], Params] | None" = None
     """(total, task, parameters of a similar total) -> nearly what `solve` returns, sooner: for cross-validation."""
 
+    @property
+    def query(self) -> StatisticsQuery:
+        """Return what sites are asked for."""
+        return StatisticsQuery(self.needs, self.apart, repair=self.under)
+
 
 class Candidate(NamedTuple):
     """A one-shot classifier among several."""
@@ -158,6 +163,11 @@ class Selection:
     def sends(self) -> Covariance:
         """Return what sites send, by domain: what serves every candidate, and selection, which needs second moments."""
         return largest([self.needs, "pooled"]) or "pooled"
+
+    @property
+    def query(self) -> StatisticsQuery:
+        """Return what sites are asked for: of every domain, what serves every candidate and selection."""
+        return StatisticsQuery(self.sends, Breakdown(self.sends))
 
     @property
     def apart(self) -> Breakdown | None:
