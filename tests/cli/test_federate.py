@@ -39,7 +39,7 @@ def test_without_flower_the_extra_is_named(experiment, tmp_path):
     )
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     said = ggeur("federate", "up", experiment, code=2, env={**os.environ, "PYTHONPATH": path})
-    assert 'pip install "ggeur[flower]"' in said and "Traceback" not in said
+    assert "[flower]" in said and "Traceback" not in said
 
 
 flower = pytest.mark.needs("flower")

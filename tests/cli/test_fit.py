@@ -118,7 +118,7 @@ def test_pictures_are_embedded_on_the_way(ggeur, tmp_path, monkeypatch):
         (["twice"], "table-name-repeated: class...ant"),
         (["one"], "classes-too-few: ant"),
         (["art", "again/art"], "site-name-repeated: art"),
-        (["art", "nowhere"], "file-missing"),
+        (["art", "nowhere"], "site-missing"),
     ],
 )
 @pytest.mark.parametrize("method", ["lda", "auto"])

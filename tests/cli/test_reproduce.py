@@ -104,7 +104,7 @@ def test_what_an_encoder_needs_is_told(ggeur, office, monkeypatch):
     monkeypatch.delenv("GGEUR_DATA", raising=False)
     for encoder, extra in (("openai/clip-vit-base-patch16", "hf"), ("onnx:tower.onnx", "onnx")):
         code, _, err = ggeur("reproduce", "table5", "--encoder", encoder)
-        assert code == 2 and err.says(f"paper-table-unavailable: pip install 'ggeur[{extra}]'")
+        assert code == 2 and err.says(f"paper-table-unavailable: [{extra}]")
     assert "pip install" not in ggeur("reproduce", "table5", "--encoder", "builtin")[2]
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ggeur.core.suggestions import how_to_install
 from ggeur.data.table import EmbeddingTable
 from ggeur.paper.availability import missing, part_embeddings, part_states, runnable_rows
 from ggeur.paper.paper_tables import NAMES, Table
@@ -24,9 +25,9 @@ def bare(tmp_path, monkeypatch):
 def test_pictures_and_extras_that_are_missing_are_named(bare):
     (part,) = OFFICE.parts
     assert "was not found; get" in missing(part, None) and missing(part, None).endswith(
-        "CLIP needs pip install 'ggeur[hf]'"
+        f"CLIP needs {how_to_install('hf')}"
     )
-    assert "onnx:x needs pip install 'ggeur[onnx]'" in missing(part, None, "onnx:x")
+    assert f"onnx:x needs {how_to_install('onnx')}" in missing(part, None, "onnx:x")
     assert "pip install" not in missing(part, None, "builtin")
     assert all(p.missing and not p.local for p in part_states(MANY, None))
 

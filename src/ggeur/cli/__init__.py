@@ -6,10 +6,12 @@ Modules import nothing heavy before a command runs. A user's mistake is one sent
 import codecs
 import io
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 # Each replacement is one character wide, so that tables stay aligned.
 _PLAIN = {"±": "~", "…": ".", "–": "-", "—": "-", "’": "'", "×": "x", "β": "b", "★": "*", "━": "-", "·": "."}
@@ -71,7 +73,7 @@ def main() -> None:
     stop_on_signals()  # before anything heavy is imported
     try:
         try:
-            app()
+            _run(app)
         finally:
             if sys.stdout is not None:  # which it is where it was closed
                 sys.stdout.flush()  # while what goes wrong can still be said
@@ -86,6 +88,26 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _run(app: Any) -> None:
+    """Run a command; a mistake in its options is said as all mistakes are."""
+    import click
+
+    try:
+        code = app(standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.ctx.get_help())
+        sys.exit(2)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        name = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx is not None else "ggeur"
+        hint = re.compile(r"( Did you mean '[^']*'\?)\1+")  # click and typer both give it
+        text = hint.sub(r"\1", error.format_message()).rstrip(".")
+        _say_error(f"{text}{'' if text.endswith('?') else '.'} See `{name} --help`.")
+        sys.exit(2)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 def _say_error(text: str) -> None:

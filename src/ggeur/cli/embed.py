@@ -1,7 +1,7 @@
 """`ggeur embed`: turn a dataset or an image folder into an embedding table."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +10,8 @@ from ggeur.cli.screen import embedding_bar, notes, say, tell_skipped
 from ggeur.core.errors import GgeurError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ggeur.encode.encoder import Encoder
     from ggeur.encode.prompts import Prompts
 
@@ -52,13 +54,12 @@ def embed(
     sets = _prompts(prompts, prompt)
     from ggeur.data.datasets import load
     from ggeur.data.readers import is_unlabelled
-    from ggeur.encode.encoder import load_encoder
     from ggeur.encode.job import embed as embed_images
 
     shape = {"size": size, "resize": resize, "interpolation": interpolation, "mean": mean, "std": std}
     with notes():
         images = None if is_unlabelled(Path(source)) else load(source, data, share)
-        tower = load_encoder(encoder, normalize=normalize, **shape)
+        tower = _tower(encoder, normalize, shape)
         if images is None:
             if sets:
                 raise GgeurError(
@@ -85,6 +86,21 @@ def embed(
     text = f" and the class names ({', '.join(table.text)})" if table.text else ""
     what = "embeddings" if table.x.dtype.kind == "f" else "pictures"
     say(f"{len(table):,} {what}{text} are in {out}{skipped}")
+
+
+def _tower(name: str, normalize: bool, shape: "Mapping[str, Any]") -> "Encoder":
+    """Return the encoder; where the default is not installed, say which others there are."""
+    from ggeur.encode.encoder import load_encoder
+
+    try:
+        return load_encoder(name, normalize=normalize, **shape)
+    except GgeurError as error:
+        if name != CLIP or error.code != "extra-missing":
+            raise
+        raise GgeurError(
+            f"{str(error)[:-1]}; or name another: onnx:PATH (DINOv2, say), or builtin, which is weak on photographs.",
+            code="extra-missing",
+        ) from error
 
 
 def _embed_unlabelled(source: Path, tower: "Encoder", out: Path, batch: int, skip_unreadable: bool) -> None:

@@ -9,13 +9,13 @@ from ggeur.cli.screen import console
 
 def encoders() -> None:
     """List the encoders that turn images into embeddings."""
+    from ggeur.core.suggestions import how_to_install
     from ggeur.encode.builtin import BuiltinEncoder
     from ggeur.encode.extras import EXTRAS, installed
 
     builtin = BuiltinEncoder()
     hf, onnx = (
-        "installed" if installed(*modules) else escape(f"pip install 'ggeur[{name}]'")
-        for name, modules in EXTRAS.items()
+        "installed" if installed(*modules) else escape(how_to_install(name)) for name, modules in EXTRAS.items()
     )
     table = Table(Column("encoder", no_wrap=True), "what it is", "dimensions", "needs")
     for row in (

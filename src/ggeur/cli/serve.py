@@ -9,6 +9,7 @@ from ggeur.cli.opening import open_model
 from ggeur.cli.options import MethodHead, PictureEncoder, Trial
 from ggeur.cli.screen import mark, notes, say
 from ggeur.core.errors import GgeurError
+from ggeur.core.suggestions import how_to_install
 
 
 def serve(
@@ -25,7 +26,7 @@ def serve(
     from importlib.util import find_spec
 
     if not all(map(find_spec, ("fastapi", "python_multipart", "uvicorn"))):
-        raise GgeurError("Serving a model needs an extra: pip install 'ggeur[serve]'.", code="extra-missing")
+        raise GgeurError(f"Serving a model needs an extra: {how_to_install('serve')}.", code="extra-missing")
     from ggeur.runs.model_encoder import encoder_of
     from ggeur.serve.server import is_loopback
     from ggeur.serve.server import serve as serve_model

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.suggestions import nearest
 from ggeur.core.validate import check_is
 
 
@@ -26,9 +27,10 @@ def load_custom(name: str, what: str, ours: Iterable[str]) -> Callable[..., Any]
     A module beside the experiment file is found as `python -m` would find it, from the current folder.
     """
     if not is_custom(name):
+        ours = tuple(ours)
         known = ", ".join(ours)
         raise GgeurError(
-            f"There is no {what} '{name}'; there are {known}, or your own as package.module:name.",
+            f"There is no {what} '{name}'.{nearest(name, ours)} There are {known}, or your own as package.module:name.",
             code="component-unknown",
         )
     module, _, attribute = name.partition(":")

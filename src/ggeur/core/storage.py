@@ -14,6 +14,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.suggestions import nearest_file
 
 _MOST_INFLATED = 1032  # bytes that one deflated byte can give
 
@@ -74,7 +75,7 @@ def read_arrays(
             wanted = there if names is None else [name for name in names if name in there]
             return {name: _read_array(archive, f"{name}.npy", path) for name in wanted}
     except FileNotFoundError as error:
-        raise GgeurError(f"There is no file {path}.", code="file-missing") from error
+        raise GgeurError(f"There is no file {path}.{nearest_file(Path(path))}", code="file-missing") from error
     except OSError as error:
         raise GgeurError(f"Cannot read {path}: {error.strerror or error}.", code="file-unreadable") from error
     except GgeurError:

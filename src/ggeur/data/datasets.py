@@ -9,6 +9,7 @@ import numpy as np
 
 from ggeur.core.custom import build_custom, is_custom, load_custom
 from ggeur.core.errors import GgeurError
+from ggeur.core.suggestions import nearest
 from ggeur.data.datasets_paper import DATASETS, Dataset, Source
 from ggeur.data.image_set import DomainPictures, ImageSet, Split, pixels
 from ggeur.data.readers import folders, image_folder, plain_name, printable
@@ -33,10 +34,10 @@ def load(source: str, data: Path | None = None, share: float | None = None) -> I
     elif is_custom(source) and not os.path.dirname(source):
         images = _own(source)
     else:
-        known = ", ".join((*DATASETS, MINI_DIGITS))
+        known, close = ", ".join((*DATASETS, MINI_DIGITS)), nearest(source, (*DATASETS, MINI_DIGITS))
         raise GgeurError(
-            f"'{source}' is neither a dataset nor a folder of images; datasets are {known}, "
-            "or your own as package.module:name.",
+            f"'{source}' is neither a dataset nor a folder of images.{close} Datasets are {known}, or your own as "
+            "package.module:name.",
             code="dataset-unknown",
         )
     return images if share is None else images.take(share)

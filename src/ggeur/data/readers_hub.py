@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.suggestions import how_to_install
 from ggeur.data.image_set import DomainPictures, Item, Part, Picture, Split
 
 
@@ -51,7 +52,7 @@ def _load(hub: Hub, split: str) -> Any:
         import datasets
     except ImportError as error:
         raise GgeurError(
-            f"Reading {hub.id} from the Hugging Face hub needs an extra: pip install 'ggeur[hf]'.", code="extra-missing"
+            f"Reading {hub.id} from the Hugging Face hub needs an extra: {how_to_install('hf')}.", code="extra-missing"
         ) from error
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it tells of every retry
     try:

@@ -144,6 +144,8 @@ def load_encoder(name: str = DEFAULT, *, normalize: bool = False, **preprocessin
                 code="encoder-normalize-unsupported",
             )
         return _own(name)
+    if name.endswith(".onnx") and Path(name).is_file():
+        raise GgeurError(f"{name} is a file here: write --encoder onnx:{name}.", code="encoder-onnx-prefix")
     from ggeur.encode.huggingface import HuggingFaceEncoder
 
     return HuggingFaceEncoder(name, normalize=normalize)

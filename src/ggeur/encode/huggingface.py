@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.suggestions import how_to_install
 from ggeur.core.types import FloatArray
 from ggeur.encode.encoder import Encoder, Image, unit_rows
 
@@ -102,7 +103,7 @@ def _libraries() -> tuple[Any, Any]:
         import transformers
     except ImportError as error:
         raise GgeurError(
-            "Hugging Face encoders need an extra: pip install 'ggeur[hf]'; --encoder builtin needs none.",
+            f"Hugging Face encoders need an extra: {how_to_install('hf')}.",
             code="extra-missing",
         ) from error
     transformers.logging.set_verbosity_error()

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.suggestions import how_to_install
 from ggeur.core.types import FloatArray
 from ggeur.data.readers import printable
 from ggeur.encode.encoder import Encoder, Image, unit_rows
@@ -54,7 +55,7 @@ def _session(path: Path) -> Any:
     try:
         import onnxruntime
     except ImportError as error:
-        raise GgeurError("ONNX encoders need an extra: pip install 'ggeur[onnx]'.", code="extra-missing") from error
+        raise GgeurError(f"ONNX encoders need an extra: {how_to_install('onnx')}.", code="extra-missing") from error
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors only: it warns about models, not about their use
     try:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.suggestions import how_to_install
 from ggeur.core.types import Tree
 from ggeur.encode.text_tower import Shape, TextTower
 
@@ -134,7 +135,7 @@ def _weights(path: Path) -> dict[str, NDArray[Any]]:
     try:
         from safetensors import safe_open
     except ImportError as error:
-        raise GgeurError("A text tower needs an extra: pip install 'ggeur[hf]'.", code="extra-missing") from error
+        raise GgeurError(f"A text tower needs an extra: {how_to_install('hf')}.", code="extra-missing") from error
     try:
         with safe_open(path, framework="numpy") as file:  # the image tower is not read
             return {name: file.get_tensor(name) for name in file.keys() if name.startswith("text_")}  # noqa: SIM118

@@ -17,7 +17,7 @@ from ggeur.experiment.contributions import Contributions, OnHead, contributions_
 from ggeur.experiment.estimator import OneShotClassifier
 from ggeur.experiment.fitted import Fitted, calibrated, check_new_model, claim, keep, scores
 from ggeur.experiment.sites import GivenSite, OnPictures, Site, named_sites, read_sites
-from ggeur.experiment.solution import Solution
+from ggeur.experiment.solution import Solution, covariance_to_send
 from ggeur.federation.ledger import Entry, Ledger
 from ggeur.federation.stored_statistics import StoredFederation
 from ggeur.runs.site_files import check_site_name
@@ -79,11 +79,14 @@ def fit(
         )
     if parameters is not None:
         check_is("parameters", parameters, Mapping, "a mapping of names to values")
+    covariance_to_send(method, parameters or {}, covariance)  # says what is wrong with them, before anything is read
     named = named_sites(sites)
     if folder is not None:
         check_new_model(folder)
         for name in named:
             check_site_name(name)
+    if len(named) == 1:
+        warnings.warn("Only one site: this is ordinary training.", GgeurWarning, stacklevel=2)
     read = [site.shared(min_count) for site in read_sites(named, encoder, on_pictures)]
     found = OneShotClassifier(method, parameters=parameters, covariance=covariance, seed=seed)
     found.solve_sites(read, calibrate=calibrate)

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ggeur.core.errors import GgeurError, GgeurWarning
 from ggeur.core.site_statistics import Covariance
+from ggeur.core.suggestions import nearest_file
 from ggeur.core.types import Bool, Int
 from ggeur.core.validate import as_array, check_embeddings, check_is
 from ggeur.data.readers import folder_name, image_folder
@@ -124,6 +125,8 @@ def _site(
 ) -> Site:
     if isinstance(one, str | os.PathLike):
         path = Path(one)
+        if not path.exists():
+            raise GgeurError(f"There is no folder or table '{path}'.{nearest_file(path)}", code="site-missing")
         return _of_table(name, _embedded(path, tower(), on_pictures) if path.is_dir() else EmbeddingTable.load(path))
     if isinstance(one, EmbeddingTable):
         return _of_table(name, one)

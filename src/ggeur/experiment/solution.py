@@ -6,15 +6,17 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from ggeur.core.custom import is_custom
 from ggeur.core.errors import GgeurError
 from ggeur.core.hyperparameters import declared_parameters as declared_by
 from ggeur.core.site_statistics import Covariance, largest
+from ggeur.core.suggestions import nearest
 from ggeur.core.validate import check_is
 from ggeur.experiment.sites import Site, class_names_of
 from ggeur.federation.local_federation import LocalFederation
 from ggeur.federation.one_shot import OneShot, one_shot
 from ggeur.federation.stored_statistics import StoredFederation
-from ggeur.methods import SOLVED, checked_parameters, factory, kind_of, resolve_closed_form
+from ggeur.methods import SOLVED, checked_parameters, factory, kind_of, names, resolve_closed_form
 from ggeur.methods.algorithm import Candidate, ClosedForm, Selection, Task
 from ggeur.methods.auto import auto
 
@@ -104,10 +106,16 @@ def check_method(method: str, covariance: str) -> None:
         raise GgeurError(
             f"The statistics are '{covariance}'; they can be {' or '.join(COVARIANCES)}.", code="covariance-unknown"
         )
+    ours = ("auto", *(name for name in SOLVED if name != "text-prior"))  # which needs text
+    if not is_custom(method) and method not in names():
+        raise GgeurError(
+            f"There is no method '{method}'.{nearest(method, ours)} There are {', '.join(ours)}, or your own as "
+            "package.module:name.",
+            code="component-unknown",
+        )
     if kind_of(method) not in (ClosedForm, Selection):
         raise GgeurError(
-            f"'{method}' is trained over rounds, and fit, add and forget are of heads solved from sums: "
-            f"auto, {', '.join(SOLVED)}.",
+            f"'{method}' is trained over rounds: use `ggeur run`, or one of fit's methods: {', '.join(ours)}.",
             code="method-not-one-shot",
         )
 

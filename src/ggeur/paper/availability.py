@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.suggestions import how_to_install
 from ggeur.data.caches import cache_folder
 from ggeur.data.datasets import find, root
 from ggeur.data.datasets_paper import DATASETS
@@ -36,7 +37,7 @@ def missing(part: TablePart, data: Path | None, encoder: str = DEFAULT) -> str:
             domain = f" ({source.domains[0]})" if len(dataset.sources) > 1 else ""
             wants.append(f"{dataset.name}{domain} was not found; get {source.get}")
     if extra := missing_extra(encoder):
-        wants.append(f"{'CLIP' if encoder == DEFAULT else encoder} needs pip install 'ggeur[{extra}]'")
+        wants.append(f"{'CLIP' if encoder == DEFAULT else encoder} needs {how_to_install(extra)}")
     return "; ".join(wants)
 
 

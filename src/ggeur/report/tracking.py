@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.suggestions import how_to_install
 from ggeur.experiment.tracker import OnRound
 from ggeur.report.page import write_report
 from ggeur.report.tables import contestant, label
@@ -123,7 +124,7 @@ def check_tracking(experiment: Experiment) -> None:
     tool = experiment.points[0].run.track
     if tool is not None and find_spec(tool) is None:
         raise GgeurError(
-            f'[run] track = "{tool}" needs it to be installed: pip install "ggeur[track]".', code="extra-missing"
+            f'[run] track = "{tool}" needs it to be installed: {how_to_install("track")}.', code="extra-missing"
         )
 
 

@@ -23,6 +23,10 @@ def encoder_of(model: Model, given: str | None = None) -> Encoder:
     if given is None:
         _check_findable(name)
     tower = _loaded(name, said)
+    if given is not None and tower.dimension != model.takes and model.encoder.get("encoder"):
+        raise GgeurError(
+            f"This model needs the encoder {model.encoder['encoder']}, and {given} was given.", code="encoder-mismatch"
+        )
     model.check_encoder("The picture", tower.dimension, about(tower))
     return tower
 

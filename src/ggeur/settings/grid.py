@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.suggestions import nearest_file
 from ggeur.core.validate import check_all, check_path
 from ggeur.data.datasets import MINI_DIGITS
 from ggeur.data.datasets_paper import DATASETS
@@ -99,7 +100,7 @@ def _read(path: Path) -> Sections:
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise GgeurError(f"There is no experiment file {path}.", code="file-missing") from error
+        raise GgeurError(f"There is no experiment file {path}.{nearest_file(path)}", code="file-missing") from error
     except UnicodeDecodeError as error:
         raise GgeurError(f"{path} is not an experiment file: it is not UTF-8 text.", code="file-not-text") from error
     except OSError as error:

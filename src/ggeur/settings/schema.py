@@ -10,6 +10,7 @@ from ggeur.core.custom import is_custom
 from ggeur.core.errors import GgeurError
 from ggeur.core.geometry import Scale
 from ggeur.core.site_statistics import Covariance
+from ggeur.core.suggestions import nearest
 from ggeur.data.datasets import paper_partition
 from ggeur.federation.augmentation import AUGMENTATIONS, Augmentation, steps_of
 from ggeur.federation.augmentation import build as build_augmentation
@@ -219,7 +220,8 @@ def settings(tree: Mapping[str, Any], *, own: bool = True) -> Settings:
     try:
         result = Settings.model_validate(merged)
     except ValidationError as error:
-        raise GgeurError(_sentence(error), code="settings-invalid") from error
+        sentences = dict.fromkeys(map(_sentence, error.errors()))  # each mistake, once
+        raise GgeurError(" ".join(sentences), code="settings-invalid") from error
     if not own and any(map(is_custom, result.names)):
         return result
     if (
@@ -233,19 +235,21 @@ def settings(tree: Mapping[str, Any], *, own: bool = True) -> Settings:
     return result
 
 
-def _sentence(error: ValidationError) -> str:
-    first = error.errors()[0]
+def _sentence(first: Any) -> str:
+    """Return what is wrong with one value of the file."""
     where = [str(part) for part in first["loc"]]
     place = f"[{where[0]}] {'.'.join(where[1:])}".strip() if where else "the experiment"
     if first["type"] == "extra_forbidden":
         if len(where) == 1:
             named = [f"[{name}.NAME]" if name in ("method", "head") else f"[{name}]" for name in Settings.model_fields]
-            return f"There is no section [{where[0]}]; there are {', '.join(named)} and [[arm]]."
+            close = nearest(where[0], Settings.model_fields)
+            return f"There is no section [{where[0]}].{close} There are {', '.join(named)} and [[arm]]."
         owner = Settings.model_fields[where[0]].annotation
-        allowed = ", ".join(owner.model_fields) if owner is not None else ""
+        keys = tuple(owner.model_fields) if owner is not None else ()
         if new := renamed(where[0], where[-1]):
             return f"The key '{where[-1]}' of [{where[0]}] is called '{new}' now."
-        return f"There is no key in [{where[0]}] named '{where[-1]}'; allowed are: {allowed}."
+        close = nearest(where[-1], keys) or f" Its keys are {', '.join(keys)}."
+        return f"[{where[0]}] has no key '{where[-1]}'.{close}"
     if first["type"] == "missing":
         return f"{place} is missing."
     message = first["msg"].removeprefix("Value error, ")

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from uuid import uuid4
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.suggestions import how_to_install
 from ggeur.data.files import write_bytes
 from ggeur.deploy.machines.loopback import LOOPBACK, Loopback
 from ggeur.runs.interrupt import check, uninterrupted
@@ -49,7 +50,7 @@ def require_flower() -> None:
     from importlib.util import find_spec
 
     if find_spec("flwr") is None:
-        raise GgeurError('Real machines need Flower: pip install "ggeur[flower]".', code="extra-missing")
+        raise GgeurError(f"Real machines need Flower: {how_to_install('flower')}.", code="extra-missing")
 
 
 def program(name: str) -> str:
@@ -57,7 +58,7 @@ def program(name: str) -> str:
     beside = Path(sys.executable).with_name(name)
     found = str(beside) if beside.exists() else shutil.which(name)
     if found is None:
-        raise GgeurError(f'The command {name} is not there: pip install "ggeur[flower]".', code="command-missing")
+        raise GgeurError(f"The command {name} is not there: {how_to_install('flower')}.", code="command-missing")
     return found
 
 

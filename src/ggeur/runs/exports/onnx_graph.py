@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.suggestions import how_to_install
 from ggeur.data.files import write_bytes
 from ggeur.encode.onnx import OnnxEncoder
 from ggeur.heads import IMAGES
@@ -39,7 +40,7 @@ def write_onnx(model: Model, file: Path, encoder: OnnxEncoder | None = None) -> 
         import onnx
         from onnx import TensorProto, helper
     except ImportError as error:
-        raise GgeurError("Writing ONNX needs an extra: pip install 'ggeur[onnx]'.", code="extra-missing") from error
+        raise GgeurError(f"Writing ONNX needs an extra: {how_to_install('onnx')}.", code="extra-missing") from error
     arrays = numbers(model)
     tower = None if encoder is None else onnx.load(str(encoder.path))
     opset = _OPSET if tower is None else max(o.version for o in tower.opset_import if o.domain in ("", "ai.onnx"))
