@@ -16,8 +16,9 @@ from ggeur.experiment.setup import Setup
 from ggeur.experiment.trial_data import chosen_by_rule
 from ggeur.federation.augmentation_plan import about_center, by_home
 from ggeur.federation.local_clients import Clients
-from ggeur.federation.noisy_statistics import ALL, Guard
+from ggeur.federation.noisy_statistics import ALL
 from ggeur.methods.algorithm import Algorithm, ClosedForm, Iterative, Reference, Selection
+from ggeur.privacy.release import Release
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Released:
     def algorithm(self) -> Algorithm:
         """Return what the messages are for; under noise, what `auto` takes by a rule before anything is sent."""
         found = self.setup.algorithm
-        if isinstance(found, Selection) and self.setup.settings.privacy.epsilon is not None:
+        if isinstance(found, Selection) and not self.release.exact:
             choice = chosen_by_rule(self.setup, self.clients.n_classes, len(self.clients.parts))
             return found.candidates[choice.taken].solved
         return found
@@ -64,18 +65,18 @@ class Released:
         return {d: samples[home == d] for d in np.unique(home).tolist()}
 
     @cached_property
-    def guard(self) -> Guard | None:
-        """Return what makes messages noisy, if anything does."""
-        return None if self.kind is None else self.setup.guard(self.kind, self.seed)
+    def release(self) -> Release:
+        """Return how clients protect what they send."""
+        return self.setup.release.simulated(self.seed)
 
     def message(self, k: int, domain: int, samples: Int) -> SiteStatistics:
         """Return what client `k` sends of its `samples` of a `domain`, or of all."""
         message = self._message(samples, self.center)
-        if self.guard is None:
+        if self.release.exact:
             return message
         parts, home = self.clients.parts, self.clients.domains
         sharing = [samples for samples in parts if domain == ALL or (home[samples] == domain).any()]
-        return self.guard.message(message, k, domain, len(sharing))
+        return self.release.apply(message, len(sharing), k, domain)
 
     def seen(self, k: int) -> Iterator[tuple[Int, SiteStatistics]]:
         """Return what a server sees of client `k`, with the samples behind each; of secure aggregation it sees none."""
@@ -83,7 +84,7 @@ class Released:
             return
         for domain, samples in self.parts(k).items():
             message = self.message(k, domain, samples)
-            yield samples, message if self.guard is None else self.guard.repaired(message, 1, "dropped")
+            yield samples, self.release.repair(message, [1], "drop")
 
     def _message(self, samples: Int, center: Float | None) -> SiteStatistics:
         assert self.kind is not None
@@ -98,7 +99,7 @@ class Released:
     def center(self) -> Float | None:
         """About which the server asks for moments, where zero would lose digits."""
         parts = [samples for k in range(len(self.clients.parts)) for samples in self.parts(k).values()]
-        if self.setup.settings.privacy.epsilon is not None:  # moments are about zero, a public point
+        if not self.release.exact:  # moments are about zero, a public point
             return None
         found = about_center(
             lambda center: SiteStatistics.merge(self._message(samples, center) for samples in parts)
@@ -109,7 +110,7 @@ class Released:
         """The sum of all messages; of client k only the `classes` (K, C) marked in its sample."""
         each = ((k, self.of_client(k)) for k in range(len(self.clients.parts)))
         total = SiteStatistics.merge(m if classes is None else m.only(classes[k]) for k, m in each)
-        return total if self.guard is None else self.guard.repaired(total, len(self.clients.parts), "dropped")
+        return self.release.repair(total, [len(self.clients.parts)], "drop")
 
     def means(self) -> Iterator[SiteStatistics]:
         """Each client's message without second moments."""

@@ -64,9 +64,9 @@ def chosen_by_rule(setup: Setup, classes: int, clients: int) -> Selected:
     samples.
     """
     privacy = setup.settings.privacy
-    assert privacy.mechanism is not None and privacy.samples is not None
-    noise = privacy.mechanism.noise("pooled", clients).of_sum(clients)
-    taken, why = by_rule(privacy.samples, classes, noise.sum / privacy.mechanism.radius)
+    assert privacy.samples is not None
+    noise = setup.release.total_noise("pooled", [clients])
+    taken, why = by_rule(privacy.samples, classes, noise.sum / setup.release.radius)
     return Selected(taken, taken, (), why=why)
 
 
@@ -149,14 +149,14 @@ class TrialData:
         if self._rows is None or self._rows[0] != key:
             table, units = self.split(s.data, seed) if ball is None else self._in_ball(s.data, ball, seed), None
             if setup.standardise:
-                units = merged_units(clients_of(table, s.partition, seed, s.privacy.least_rows))
+                units = merged_units(clients_of(table, s.partition, seed, setup.release.least_group))
                 table = in_units(table, units)
             self._rows = key, table, units
         return self._rows[1:]
 
     def clients(self, setup: Setup, seed: int) -> Clients:
         """Who holds which of these samples; the last are kept, for training sets and first head alike."""
-        (table, _), p, least = self.samples(setup, seed), setup.settings.partition, setup.settings.privacy.least_rows
+        (table, _), p, least = self.samples(setup, seed), setup.settings.partition, setup.release.least_group
         if self._clients is None or self._clients[0] is not table or self._clients[1:4] != (p, seed, least):
             self._clients = table, p, seed, least, clients_of(table, p, seed, least)
         return self._clients[4]
@@ -196,7 +196,7 @@ class TrialData:
         if key not in self._augmented:
             clients, needs = self.clients(setup, seed), setup.augmentation.needs
             if needs is not None:
-                clients = clients._replace(guard=setup.guard(needs, seed))
+                clients = clients._replace(release=setup.release.simulated(seed))
             with blaming(s.augment.kind, "augmentation"):
                 made = augment_clients(clients, setup.augmentation, seed)
             if not 0 < sum(leaf.nbytes for leaf in jax.tree.leaves((made.bank, made.shapes))) <= _KEPT_BYTES:
@@ -209,14 +209,14 @@ class TrialData:
     def solved(self, solved: ClosedForm, name: str, setup: Setup, seed: int) -> Params:
         """The head that `solved` makes of what the clients send."""
         table, _ = self.samples(setup, seed)
-        clients = self.clients(setup, seed)._replace(guard=setup.guard(solved.needs, seed))
-        total = merged_statistics(clients, solved.needs, apart=solved.apart, under=solved.under)
+        clients = self.clients(setup, seed)._replace(release=setup.release.simulated(seed))
+        total = merged_statistics(clients, solved.needs, apart=solved.apart, eigenvalues=solved.eigenvalues)
         return one_shot_head(solved, name, total, task_of(table), seed)
 
     def choice(self, chosen: Selection, setup: Setup, seed: int) -> Selected:
         """Which candidate the federation's statistics select or, under noise, a public rule."""
         (table, _), clients = self.samples(setup, seed), self.clients(setup, seed)
-        if setup.settings.privacy.mechanism is not None:
+        if not setup.release.exact:
             return chosen_by_rule(setup, table.n_classes, len(clients.parts))
         return select(chosen, merged_by_domain(clients, chosen.sends), task_of(table), seed)
 

@@ -15,9 +15,10 @@ from ggeur.core.types import Bool, Float, Int
 from ggeur.core.units import SampleMoments, Units
 from ggeur.federation.augmentation import Augmentation
 from ggeur.federation.augmentation_plan import about_center, by_home, plan_augmentation
-from ggeur.federation.noisy_statistics import ALL, Guard
+from ggeur.federation.noisy_statistics import ALL, repaired_total
 from ggeur.federation.summary import digits_note, summarise
-from ggeur.privacy.repair import Under
+from ggeur.privacy.release import EXACT, Release
+from ggeur.privacy.repair import EigenvalueRule
 from ggeur.privacy.threshold import large_groups
 
 _LOT_ROWS = 2048  # of clients that are summed up together
@@ -32,7 +33,7 @@ class Clients(NamedTuple):
     parts: Sequence[Int]  # each client's samples
     homes: Sequence[int | None]  # the domain of each client's samples; None where they mix, or there are none
     domains: Int  # (N,)
-    guard: Guard | None = None  # how they protect what they send
+    release: Release = EXACT  # how they protect what they send
 
     @classmethod
     def of(
@@ -75,20 +76,20 @@ def merged_statistics(
     kind: Covariance,
     classes: Bool | None = None,
     apart: Breakdown | None = None,
-    under: Under = "levelled",
+    eigenvalues: EigenvalueRule = "floor",
 ) -> FederationStatistics:
     """The total of all messages, about a center where zero would lose digits; of client k only `classes[k]`.
 
     Where messages are kept `apart`, a client whose samples are of several domains sends one for each. Of a total with
-    noise in it, what is `under` the noise is levelled, for a head, or dropped, for shapes.
+    noise in it, `eigenvalues` under the noise are raised to it, for a head, or dropped, for shapes.
     """
     kept = clients.parts
     if classes is not None:
         kept = [samples[classes[k, clients.y[samples]]] for k, samples in enumerate(kept)]
     domains = [ALL] if apart is None else np.unique(clients.domains).tolist()
     own = {d: kept if d < 0 else [samples[clients.domains[samples] == d] for samples in kept] for d in domains}
-    if clients.guard is not None:
-        return _noisy_total(clients, clients.guard, own, kind, apart, under)
+    if not clients.release.exact:
+        return _noisy_total(clients, own, kind, apart, eigenvalues)
     alone = apart is not None and apart.of == "client"
     parts = [(d, samples) for d, mine in own.items() for samples in (filter(len, mine) if alone else _lots(mine))]
     total = about_center(
@@ -108,11 +109,10 @@ def merged_by_domain(clients: Clients, kind: Covariance) -> tuple[SiteStatistics
 
 def _noisy_total(
     clients: Clients,
-    guard: Guard,
     own: Mapping[int, Sequence[Int]],
     kind: Covariance,
     apart: Breakdown | None,
-    under: Under,
+    eigenvalues: EigenvalueRule,
 ) -> FederationStatistics:
     """Of which domains a client is, is public; of these it sends every class, whether it has samples of it or not."""
     held = {d: [k for k, samples in enumerate(mine) if d == ALL or len(samples)] for d, mine in own.items()}
@@ -121,10 +121,9 @@ def _noisy_total(
     def sent() -> Iterator[tuple[int, SiteStatistics]]:
         for d, those in held.items():
             for k in those:
-                message = clients.message(own[d][k], guard.kind)
-                yield d, guard.message(message, k, d, many[d]).of_kind(kind)
+                yield d, clients.release.apply(clients.message(own[d][k], kind), many[d], k, d)
 
-    return guard.total(sent(), many, apart, under)
+    return repaired_total(clients.release, sent(), many, apart, eigenvalues)
 
 
 def merged_units(clients: Clients) -> Units:
@@ -158,21 +157,18 @@ class _Messages(NamedTuple):
 
     def total(self, classes: Bool | None = None) -> SiteStatistics:
         assert self.kind is not None
-        return merged_statistics(self.clients, self.kind, classes, under="dropped")
+        return merged_statistics(self.clients, self.kind, classes, eigenvalues="drop")
 
     def means(self) -> Iterator[SiteStatistics]:
-        c, guard = self.clients, self.clients.guard
+        c, release = self.clients, self.clients.release
         for k, samples in enumerate(c.parts):
-            if guard is None:
-                yield c.message(samples, "none")
-            else:
-                yield guard.message(c.message(samples, guard.kind), k, ALL, len(c.parts)).of_kind("none")
+            # Noise depends on what else is sent: means are read off the one message that there is.
+            message = c.message(samples, "none" if release.exact or self.kind is None else self.kind)
+            yield release.apply(message, len(c.parts), k).of_kind("none")
 
     def by_home(self, homes: Sequence[int | None]) -> dict[int, SiteStatistics]:
-        found, guard = by_home(self.means(), homes), self.clients.guard
-        if guard is None:
-            return found
-        return {home: guard.repaired(message, homes.count(home), "dropped") for home, message in found.items()}
+        found, release = by_home(self.means(), homes), self.clients.release
+        return {home: release.repair(message, [homes.count(home)], "drop") for home, message in found.items()}
 
 
 def augment_clients(clients: Clients, a: Augmentation, seed: int) -> TrainingSets:

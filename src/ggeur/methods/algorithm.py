@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ggeur.heads.head import Head, Params
     from ggeur.methods.method import Method
-    from ggeur.privacy.repair import Under
+    from ggeur.privacy.repair import EigenvalueRule
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,7 @@ class ClosedForm(NamedTuple):
 
     apart: Breakdown | None = None  # what the total must hold of every domain, or client, beside the sum
     head: str = "linear"  # the head whose parameters are solved for
-    under: "Under" = "levelled"  # how a total's directions that are under noise are repaired, where there is noise
+    eigenvalues: "EigenvalueRule" = "floor"  # what becomes of those of a total that are under noise, if there is noise
     by_text: bool = False  # whether the task's text tells it about classes that nobody holds
     approximate: "Callable[[FederationStatistics, Task, Params | None], Params] | None" = None
     """(total, task, parameters of a similar total) -> nearly what `solve` returns, sooner: for cross-validation."""

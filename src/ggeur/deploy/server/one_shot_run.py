@@ -21,6 +21,7 @@ from ggeur.deploy.wire.ask import Question
 from ggeur.deploy.wire.packing import tree_to_arrays
 from ggeur.deploy.wire.requested import RequestedStatistics
 from ggeur.experiment.trial_data import chosen_by_rule
+from ggeur.federation.noisy_statistics import repaired_total
 from ggeur.federation.selection import Selected, select
 from ggeur.federation.start import one_shot_head
 from ggeur.heads import resolve as resolve_head
@@ -105,11 +106,11 @@ class OneShotRun(TrialRun):
             task = self._task(opened.agreement, prompts)
         assert opened.sums is not None
         messages = ((domain, message.of_kind(solved.needs)) for domain, message in opened.sums.by_domain())
-        guard = self._setup.guard(solved.needs, None)
-        if guard is None:
+        release = self._setup.release
+        if release.exact:
             total = FederationStatistics.of(messages, solved.apart)
         else:
-            total = guard.total(messages, opened.sums.clients(), solved.apart, solved.under)
+            total = repaired_total(release, messages, opened.sums.clients(), solved.apart, solved.eigenvalues)
         params = one_shot_head(solved, name, total, task, self._tracker.seed)
         return _Solution(params, solved.head, opened.agreement, opened.units, opened.sums.senders, choice, chosen)
 
@@ -119,7 +120,7 @@ class OneShotRun(TrialRun):
         return Task(agreement.dimension, agreement.classes, text)
 
     def _wanted(self, solved: ClosedForm) -> RequestedStatistics:
-        noisy = self._setup.settings.privacy.mechanism is not None
+        noisy = not self._setup.release.exact
         return RequestedStatistics(solved.needs, solved.apart is not None, noisy=noisy)
 
     def _collect(self, wanted: Callable[[Agreement], RequestedStatistics]) -> OpenedFederation:
@@ -129,7 +130,7 @@ class OneShotRun(TrialRun):
     def _choose(self) -> tuple[OpenedFederation, Selected, Selection, Task]:
         """Which candidate the statistics of every domain select; of text too, where all sites have the same."""
         chosen, roster = self._chosen, self._roster
-        if self._setup.settings.privacy.mechanism is not None:
+        if not self._setup.release.exact:
             return self._by_rule()
         opened = self._collect(lambda agreement: RequestedStatistics(chosen.sends, by_domain=True))
         assert opened.sums is not None
