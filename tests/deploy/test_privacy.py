@@ -249,7 +249,7 @@ OWN = """
 def own(tmp_path, monkeypatch):
     """The builder: own(name, **parameters) -> [privacy] with that mechanism, of a module in the working directory."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     (tmp_path / "own_release.py").write_text(dedent(OWN))
     yield lambda name, **parameters: {"mechanism": f"own_release:{name}", "radius": 3.0, "parameters": parameters}
     sys.modules.pop("own_release", None)

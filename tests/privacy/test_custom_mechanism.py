@@ -2,6 +2,8 @@
 
 import json
 import sys
+import tomllib
+from pathlib import Path
 from textwrap import dedent
 
 import numpy as np
@@ -69,10 +71,13 @@ P, C = 8, 4  # dimensions and classes of the table
 def module(tmp_path, monkeypatch):
     """The mechanisms above as own_mechanisms.py, in the working directory."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     (tmp_path / "own_mechanisms.py").write_text(dedent(MECHANISMS))
+    for name in ("own_mechanisms", "mine"):  # another of that name is not this one, and this one is not another's
+        monkeypatch.delitem(sys.modules, name, raising=False)
     yield
-    sys.modules.pop("own_mechanisms", None)
+    for name in ("own_mechanisms", "mine"):
+        sys.modules.pop(name, None)
 
 
 @pytest.fixture
@@ -125,6 +130,20 @@ def test_its_noise_is_drawn_from_the_source_that_it_is_handed():
     drawn = np.concatenate([own.apply(zero, 2).sum.ravel() for _ in range(100)])
     assert kstest(drawn, "laplace", args=(0, (1 + P**0.5) / 2)).pvalue > 1e-4 and len(np.unique(drawn)) == drawn.size
     assert drawn.std() == pytest.approx(own.noise("none", 2).sum, rel=0.1)
+
+
+def test_the_mechanism_in_the_docs_is_what_it_says(table, tmp_path):
+    page = (Path(__file__).resolve().parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8")
+    python, toml = (
+        page.split(f"```{kind}\n# mine.py" if kind == "python" else f"```{kind}\n")[1] for kind in ("python", "toml")
+    )
+    (tmp_path / "mine.py").write_text(python.partition("```")[0])
+    given = tomllib.loads(toml.partition("```")[0])["privacy"] | {"parameters": {"dimension": P}}
+    own, zero = Privacy.model_validate(given).release, SiteStatistics.from_embeddings(np.zeros((0, P)), [], C)
+    drawn = np.concatenate([own.simulated(k).apply(zero.of_kind("none"), 2).sum.ravel() for k in range(100)])
+    assert kstest(drawn, "laplace", args=(0, (1 + P**0.5) / 2)).pvalue > 1e-4
+    assert drawn.std() == pytest.approx(own.noise("none", 2).sum, rel=0.1)
+    assert ggeur.run(Experiment.of(tree("laplace") | {"privacy": given})).trials[0].avg > 80
 
 
 def test_a_solver_takes_what_is_released_and_repaired_by_hand(table):

@@ -168,7 +168,9 @@ class _Messages(NamedTuple):
 
     def by_home(self, homes: Sequence[int | None]) -> dict[int, SiteStatistics]:
         found, release = by_home(self.means(), homes), self.clients.release
-        return {home: release.repair(message, [homes.count(home)], "drop") for home, message in found.items()}
+        return {
+            home: release.repair(message, [homes.count(home)], "drop", self.kind) for home, message in found.items()
+        }
 
 
 def augment_clients(clients: Clients, a: Augmentation, seed: int) -> TrainingSets:

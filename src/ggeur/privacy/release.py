@@ -115,11 +115,21 @@ class Release:
         each = (self.noise(kind, many).of_sum(many) for many in clients)
         return sum(each, Noise(0.0, 0.0, 0.0))
 
-    def repair(self, total: M, clients: Iterable[int], eigenvalues: EigenvalueRule = "floor") -> M:
-        """Return the `total` over groups of so many `clients` each as statistics that some samples could have."""
+    def repair(
+        self,
+        total: M,
+        clients: Iterable[int],
+        eigenvalues: EigenvalueRule = "floor",
+        kind: Covariance | None = None,
+    ) -> M:
+        """Return the `total` over groups of so many `clients` each as statistics that some samples could have.
+
+        `kind` is that of the messages, where the total has less of the covariance.
+        """
         if self.exact:
             return total
-        return repaired(total, self.total_noise(total.kind, clients), self.radius, self.min_count, eigenvalues)
+        noise = self.total_noise(kind or total.kind, clients)
+        return repaired(total, noise, self.radius, self.min_count, eigenvalues)
 
 
 EXACT = Release("no noise")

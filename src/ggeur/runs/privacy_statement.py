@@ -9,6 +9,12 @@ from ggeur.privacy.gaussian import guarantee
 from ggeur.runs.result import Trial
 from ggeur.settings.schema import Settings
 
+_COVERS = {
+    "everything": "It covers everything that is computed from the statistics, this model included, but not the "
+    "accuracies that sites report on their test samples.",
+    "statistics": "It covers only the statistics: clients then train on their own samples, and it covers neither what "
+    "they send in rounds nor this model.",
+}
 _MOST = 2  # guarantees that a page or a screen states in full
 
 
@@ -24,7 +30,8 @@ def promise(point: Settings, *, simulated: bool) -> dict[str, Any]:
     made["secure_aggregation"] = ("simulated" if simulated else True) if p.secure_aggregation else None
     if not release.exact:
         made |= {**release.facts, "mechanism": p.mechanism_name, "guarantee": release.promise}
-        made["covers"] = "everything" if kind in (ClosedForm, Selection) else "statistics"
+        if release.guarantee:
+            made["covers"] = "everything" if kind in (ClosedForm, Selection) else "statistics"
         made["noise"] = "simulated" if simulated else "operating system"
     return {key: value for key, value in made.items() if value is not None}
 
@@ -45,13 +52,8 @@ def sentences(made: Mapping[str, Any]) -> list[str]:
     noisy = "noise" in made
     if noisy:
         said.append(made.get("guarantee") or guarantee(made))  # models of 0.2 have the facts of Gaussian noise alone
-        said.append(
-            "It covers everything that is computed from the statistics, this model included, but not the accuracies "
-            "that sites report on their test samples."
-            if made["covers"] == "everything"
-            else "It covers only the statistics: clients then train on their own samples, and it covers neither what "
-            "they send in rounds nor this model."
-        )
+        if "covers" in made:
+            said.append(_COVERS[made["covers"]])
         if made["noise"] == "simulated":
             said.append("The noise came from the run's seed: it shows the cost of privacy and protects nobody.")
     if "radius" in made:

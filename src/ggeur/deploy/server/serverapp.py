@@ -104,7 +104,8 @@ def check_deployable(experiment: Experiment) -> None:
 
 def unprotected(experiment: Experiment) -> str:
     """Return a warning where sites would send small groups unprotected, else an empty string."""
-    if all(p.privacy.min_count or not p.privacy.release.exact for p in experiment.points):
+    releases = [p.privacy.release for p in experiment.points]
+    if all(release.least_group or release.mu is not None for release in releases):
         return ""
     return (
         "Small groups are not protected: the statistics of a class with one sample at a site are that sample. Set "
