@@ -16,11 +16,11 @@ from ggeur.core.site_statistics import FederationStatistics
 from ggeur.experiment.audit import audit
 from ggeur.methods import resolve_closed_form
 from ggeur.runs.privacy_statement import sentences
-from ggeur.settings.privacy import Privacy
+from ggeur.settings.privacy import MECHANISMS, Privacy
 from ggeur.settings.schema import settings
 from refusal import refused
 
-MECHANISMS = """
+SOURCE = """
     from dataclasses import replace
 
     import numpy as np
@@ -72,7 +72,7 @@ def module(tmp_path, monkeypatch):
     """The mechanisms above as own_mechanisms.py, in the working directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    (tmp_path / "own_mechanisms.py").write_text(dedent(MECHANISMS))
+    (tmp_path / "own_mechanisms.py").write_text(dedent(SOURCE))
     for name in ("own_mechanisms", "mine"):  # another of that name is not this one, and this one is not another's
         monkeypatch.delitem(sys.modules, name, raising=False)
     yield
@@ -186,7 +186,8 @@ def test_an_audit_attacks_what_it_releases(table):
     ("name", "more", "says"),
     [
         ("laplace", {"epsilon": 1.0, "method": "lda"}, "custom-code-failed: own_mechanisms:laplace...means alone"),
-        ("laplace", {}, "custom-code-failed: own_mechanisms:laplace...epsilon"),
+        ("laplace", {}, "privacy-parameter-missing: own_mechanisms:laplace...epsilon...[privacy]."),
+        ("broken", {}, "privacy-parameter-missing: how...[privacy.parameters]"),
         ("laplace", {"epsilon": 1.0, "delta": 1e-6}, "privacy-key-not-of-mechanism: delta"),
         ("laplace", {"epsilon": 1.0, "radius": None}, "settings-invalid: mechanism needs radius"),
         ("grid", {"parameters": {"width": 1.0}}, "hyperparameter-unknown: [privacy.parameters]...'width'...step"),
@@ -223,6 +224,17 @@ def test_a_list_of_mechanisms_and_names_of_ours(table):
         for more in ({"mechanism": "gaussian"}, {})
     )
     assert named.rounds == plain.rounds and named.privacy == plain.privacy
+
+
+def test_moved_into_the_package_a_mechanism_is_a_line_of_the_registry_and_its_file(table, monkeypatch):
+    custom = run("laplace", epsilon=2.0)
+    import own_mechanisms
+
+    monkeypatch.setitem(MECHANISMS, "laplace", own_mechanisms.laplace)
+    ours = ggeur.run(Experiment.of(tree("laplace", epsilon=2.0, mechanism="laplace"))).trials[0]
+    assert ours.rounds == custom.rounds and ours.privacy == custom.privacy | {"mechanism": "laplace"}
+    with refused("privacy-parameter-missing: 'laplace' needs epsilon"):
+        settings(tree("laplace", mechanism="laplace", radius=1.0))
 
 
 def test_nothing_of_it_is_imported_to_read_an_experiment(monkeypatch):

@@ -13,7 +13,11 @@ from ggeur.core.types import Float
 
 @dataclass(frozen=True)
 class Noise:
-    """Standard deviations of the noise in every count, sum and second moment (on its diagonal)."""
+    """Standard deviations of the noise in every count, sum and second moment (on its diagonal).
+
+    >>> (Noise(1.0, 2.0, 0.0).of_sum(9) + Noise(4.0, 8.0, 0.0)).sum
+    10.0
+    """
 
     count: float
     sum: float

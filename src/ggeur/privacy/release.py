@@ -72,7 +72,7 @@ class Release:
 
     label: str
     mechanism: Mechanism | None = None
-    noise: Callable[[Covariance, int], Noise] = _no_noise
+    noise: Callable[[Covariance, int], Noise] = field(default_factory=lambda: _no_noise)
     mu: float | None = None
     guarantee: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class Release:
         return replace(self, seed=seed)
 
     def apply(self, statistics: SiteStatistics, clients: int, client: int = 0, domain: int = -1) -> SiteStatistics:
-        """Return what leaves `client`, one of so many, in place of `statistics` of its samples of `domain`, or all."""
+        """Return what `client`, one of so many `clients`, sends in place of its `statistics` of a `domain`, or all."""
         if self.mechanism is None:
             return statistics
         random: RandomSource = SystemRandom()
@@ -124,7 +124,8 @@ class Release:
     ) -> M:
         """Return the `total` over groups of so many `clients` each as statistics that some samples could have.
 
-        `kind` is that of the messages, where the total has less of the covariance.
+        `eigenvalues` says what becomes of those of a scatter that noise may have made (`privacy.repair`). `kind` is the
+        covariance of the messages, where the total has less of it.
         """
         if self.exact:
             return total

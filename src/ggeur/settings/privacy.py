@@ -97,6 +97,13 @@ class Privacy(Section):
                 )
         shared["secure_aggregation"] = self.secure_aggregation
         values = checked(factory, self.parameters, "privacy.parameters", shared)
+        for key, parameter in known.items():
+            if parameter.default is parameter.empty and key not in values:
+                raise GgeurError(
+                    f"The privacy mechanism '{name}' needs {key}: give it under "
+                    f"[privacy{'' if key in _OF_MECHANISM else '.parameters'}].",
+                    code="privacy-parameter-missing",
+                )
         release = build_release(name, partial(factory, **values), custom=custom)
         least = max(release.least_clients, FEWEST if self.secure_aggregation and not release.exact else 1)
         radius = release.radius if self.radius is None else self.radius
