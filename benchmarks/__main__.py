@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.timing import Fact, Line
 
 ALL = (
-    *("sampling", "training", "images", "sweep", "one_message", "secure_sums"),
+    *("sampling", "training", "images", "sweep", "one_shot", "secure_aggregation"),
     *("flower", "growth", "embedding", "text"),
 )
 README = Path(__file__).with_name("README.md")

@@ -51,12 +51,8 @@ def solved(name: str) -> tuple[float, float, int, int]:
     trial_data.clients(setup, 0)  # the table is read
 
     def solve() -> None:
-        if isinstance(setup.algorithm, ClosedForm):
-            trial_data.solved(setup.algorithm, name, setup, 0)
-        else:
-            assert isinstance(setup.algorithm, Selection)
-            taken = setup.algorithm.candidates[trial_data.choice(setup.algorithm, setup, 0)[0].taken]
-            trial_data.solved(taken.solved, taken.name, setup, 0)
+        assert isinstance(setup.algorithm, ClosedForm | Selection)
+        trial_data.one_shot(setup.algorithm, name, setup, 0)
 
     assert trial.avg is not None
     return trial.avg, seconds(solve) if name == "auto" else best(solve), trial.bytes_up, trial.bytes_down
@@ -86,7 +82,7 @@ def main() -> Iterator[Fact]:
         short = "" if avg >= last[1] - NEAR else f" (below GGEUR's {last[1]:.1f})"
         yield Fact(f"one message: {name}", work, f"{avg:.1f} %{short}, {took:.2f} s, {up:,} B up, {down:,} B down")
     for kind in ("pooled", "per-class"):
-        command = [sys.executable, "-m", "benchmarks.one_message", kind]
+        command = [sys.executable, "-m", "benchmarks.one_shot", kind]
         found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         yield Fact(
             f"one message: limit, {kind}",

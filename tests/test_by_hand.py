@@ -8,7 +8,7 @@ import pytest
 
 import ggeur
 from ggeur.federation.augmentation import ggeur as ggeur_augmentation
-from ggeur.federation.local_clients import Clients, augment_clients
+from ggeur.federation.local_federation import LocalFederation
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "by_hand.py"
 
@@ -54,8 +54,8 @@ def test_both_classifiers_are_those_of_a_run(by_hand, table, tmp_path):
 def test_augment_materialises_what_runs_train_on(table):
     """Algorithms 1 and 2 with the same streams: every client's set, equal to rounding."""
     own = [np.flatnonzero(table.domains == d) for d in range(3)]
-    clients = Clients.of(table.x, table.y, table.domains, 4, own)
-    made = augment_clients(clients, ggeur_augmentation(steps=2, target=30, per_prototype=7), seed=5)
+    clients = LocalFederation.of(table.x, table.y, table.domains, 4, own)
+    made = clients.prepare(ggeur_augmentation(steps=2, target=30, per_prototype=7), seed=5)
     statistics = [ggeur.ClassStatistics.from_embeddings(table.x[i], table.y[i], 4) for i in own]
     geometry, before = ggeur.Geometry.from_statistics(ggeur.ClassStatistics.merge(statistics)), np.zeros(4, np.int64)
     base = np.concatenate([table.x, made.prototypes])

@@ -4,6 +4,8 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
+import ggeur
+
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "ggeur"
 
 COMMANDS = {"audit", "embed", "fit", "plan", "run", "serve", "up"}  # cli/NAME declares it and calls what has its name
@@ -46,3 +48,32 @@ def test_a_name_of_two_modules_is_seen(tmp_path):
     (tmp_path / "b.py").write_text("def Thing(): ...\ndef _private(): ...\n")
     (tmp_path / "c.py").write_text("from a import Thing\n")
     assert duplicates(tmp_path) == {"Thing": ["a", "b"]}
+
+
+def names_in(module: Path) -> set[str]:
+    """Return the names that a module, or a package, has at its top level."""
+    path = module.with_suffix(".py") if module.with_suffix(".py").exists() else module / "__init__.py"
+    tree = ast.parse(path.read_bytes())
+    bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    bound |= {n.name for n in ast.walk(tree) if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+    bound |= {a.asname or a.name for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom) for a in n.names}
+    return bound | ({p.stem for p in module.iterdir()} if module.is_dir() else set())
+
+
+def test_what_benchmarks_tools_and_examples_import_is_there():
+    """They are not run by the tests, and mypy does not look at them."""
+    root, lazy = PACKAGE.parents[1], set(ggeur.__all__)
+    for path in [p for folder in ("benchmarks", "tools", "examples") for p in (root / folder).rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if (
+                isinstance(node, ast.ImportFrom)
+                and node.module
+                and node.module.split(".")[0] in ("ggeur", "benchmarks")
+            ):
+                base = PACKAGE.parent if node.module.startswith("ggeur") else root
+                there = names_in(base / node.module.replace(".", "/")) | (lazy if node.module == "ggeur" else set())
+                assert {alias.name for alias in node.names} <= there, path
+    page = (root / "benchmarks/__main__.py").read_text()
+    every = next(n.value for n in ast.parse(page).body if isinstance(n, ast.Assign) and n.targets[0].id == "ALL")
+    named = [node.value for node in ast.walk(every) if isinstance(node, ast.Constant)]
+    assert len(named) > 5 and all((root / "benchmarks" / f"{name}.py").exists() for name in named)

@@ -12,7 +12,6 @@ from scipy.special import logsumexp
 import ggeur
 from ggeur.core.site_statistics import FederationStatistics
 from ggeur.experiment.partitions import clients_of
-from ggeur.federation.local_clients import merged_statistics
 from ggeur.methods import resolve_closed_form
 from ggeur.methods.oneshot.bound import Bound
 from ggeur.methods.oneshot.descent import minimum
@@ -47,7 +46,7 @@ def main() -> None:
     for path in asked.tables:
         table = ggeur.EmbeddingTable.load(path).split(0)
         clients = clients_of(table, Partition(kind=asked.partition, beta=asked.beta), 0)
-        value, draws, error = gap(merged_statistics(clients, head.needs, apart=head.apart).standard)
+        value, draws, error = gap(clients.statistics(head.query).standard)
         print(f"{path}, {asked.partition}: bound {value:.4f}, draws {draws:.4f} ± {error:.4f}", flush=True)
 
 

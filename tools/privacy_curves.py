@@ -23,7 +23,6 @@ from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
 from ggeur.experiment.evaluation import mean_accuracy
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.trial_data import TrialData, chosen_by_rule, task_of
-from ggeur.federation.local_clients import merged_statistics
 from ggeur.federation.noisy_statistics import ALL, repaired_total
 from ggeur.federation.start import one_shot_head
 from ggeur.methods.algorithm import ClosedForm, Selection
@@ -108,14 +107,14 @@ class Measured:
             sum=exact.sum + size * unit.sum,
             second=exact.second + size * unit.second,
         )
-        return repaired_total(release, [(domain, noisy)], {domain: at.clients}, solved.apart, solved.eigenvalues)
+        return repaired_total(release, [(domain, noisy)], {domain: at.clients}, solved.apart, solved.repair)
 
     def _exact_and_unit(
         self, setup: Setup, solved: ClosedForm, at: Point, domain: int
     ) -> tuple[FederationStatistics, SiteStatistics]:
         """The total without noise, and what all clients' noise comes to, for a deviation of one in a count."""
         clients = self._dealer.clients(setup, at.seed)
-        exact = merged_statistics(clients, solved.needs, apart=solved.apart)
+        exact = clients.statistics(solved.query)
         release = self._setup(at._replace(epsilon=1.0, secure=False)).release.simulated(at.seed)
         assert not exact.center.any()
         zeros = (np.zeros_like(part) for part in (exact.count, exact.sum, exact.second))

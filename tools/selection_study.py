@@ -14,26 +14,25 @@ fitted on synthetic and on real samples left out, is from the best one: in nats 
 import argparse
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import log_softmax
 
 import ggeur
-from ggeur.core.site_statistics import Breakdown, FederationStatistics
+from ggeur.core.site_statistics import Breakdown, Covariance, FederationStatistics, StatisticsQuery
 from ggeur.experiment.partitions import clients_of
-from ggeur.federation.folds import folds_of, unseen
-from ggeur.federation.local_clients import Clients, merged_statistics
+from ggeur.federation.folds import Fold, folds_of, sample_folds, unseen
+from ggeur.federation.local_federation import LocalFederation
 from ggeur.federation.selection import MARGIN, Scores, by_rule, cross_validated, solved_candidates
 from ggeur.federation.start import one_shot_head
-from ggeur.federation.temperature import synthetic_temperature
-from ggeur.federation.temperature_scaling import CrossValidatedScores, LocalFolds, cross_validated_scores, temperature
+from ggeur.federation.temperature import CrossValidatedScores, synthetic_temperature, temperature
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import double_logits
-from ggeur.methods.algorithm import Selection, Task
+from ggeur.methods.algorithm import Candidate, Selection, Task
 from ggeur.methods.auto import auto
 from ggeur.settings.schema import Partition
 
@@ -57,6 +56,71 @@ def validation_of(table: ggeur.EmbeddingTable, seed: int) -> ggeur.EmbeddingTabl
     return replace(kept, test=marks)
 
 
+def group_counts(clients: LocalFederation) -> Any:
+    """(D, C): all samples together, of each class in each domain."""
+    samples = np.concatenate(clients.parts)
+    count = np.zeros((int(clients.domains.max()) + 1, clients.n_classes), np.int64)
+    np.add.at(count, (clients.domains[samples], clients.y[samples]), 1)
+    return count
+
+
+class LocalFolds(NamedTuple):
+    """LocalFederation, each with the fold of every sample of it."""
+
+    clients: LocalFederation
+    number: int  # of folds
+    fold: Sequence[Any]
+
+    @classmethod
+    def of(cls, clients: LocalFederation, number: int, seed: int, least: int = 0) -> "LocalFolds":
+        """With at `least` so many samples of a group in each fold that has any of it."""
+        each = [
+            sample_folds(clients.y[samples], clients.domains[samples], number, seed, k, least)
+            for k, samples in enumerate(clients.parts)
+        ]
+        return cls(clients, number, each)
+
+    def _in(self, fold: Fold, client: int) -> Any:
+        samples = self.clients.parts[client]
+        if fold.groups is None:
+            return np.asarray(self.fold[client] == fold.number)
+        return fold.groups[self.clients.domains[samples], self.clients.y[samples]]
+
+    def rows_in(self, fold: Fold) -> Any:
+        """All samples of `fold`, client after client."""
+        return np.concatenate([samples[self._in(fold, k)] for k, samples in enumerate(self.clients.parts)])
+
+    def total(self, fold: Fold, needs: Covariance, apart: Breakdown | None) -> FederationStatistics:
+        """The statistics of all samples but those of `fold`: `needs` of their total, `apart` of every domain."""
+        kept = [samples[~self._in(fold, k)] for k, samples in enumerate(self.clients.parts)]
+        return replace(self.clients, parts=kept).statistics(StatisticsQuery(needs, apart))
+
+
+def cross_validated_scores(folds: LocalFolds, candidate: Candidate, task: Task, seed: int) -> CrossValidatedScores:
+    """Return what a candidate says of samples, and where groups are unseen of whole groups, that are left
+    out.
+
+    Each group counts as it does where a head is chosen: once where it was seen, and those left out whole stand for the
+    unseen ones.
+    """
+    clients, solved = folds.clients, candidate.solved
+    head, count = resolve_head(solved.head), group_counts(clients)
+    each = folds_of(count, folds.number, seed)
+    left = np.any([f.groups for f in each if f.groups is not None] or [count < 0], axis=0)
+    logits, y, weight = [], [], []
+    for fold in each:
+        params = one_shot_head(solved, candidate.name, folds.total(fold, solved.needs, solved.apart), task, seed)
+        samples = folds.rows_in(fold)
+        found = double_logits(head, params, clients.x[samples])
+        assert found is not None
+        logits.append(found)
+        y.append(clients.y[samples])
+        one = 1.0 if fold.groups is None else unseen(count) / left.sum()
+        weight.append(one / count[clients.domains[samples], clients.y[samples]])
+    w = np.concatenate(weight)
+    return CrossValidatedScores(np.concatenate(logits), np.concatenate(y), w / w.sum() if len(w) else w)
+
+
 def accuracy(table: ggeur.EmbeddingTable, rows: Any, head: str, params: Any, by_class: bool) -> float:
     """The mean over domains of the accuracy, in percent; within a domain over samples, or over classes."""
     logits = double_logits(resolve_head(head), params, table.x[rows])
@@ -69,12 +133,14 @@ def accuracy(table: ggeur.EmbeddingTable, rows: Any, head: str, params: Any, by_
     return float(100 * np.mean(each))
 
 
-def on_real_samples(clients: Clients, chosen: Selection, task: Task, seed: int) -> Scores:
+def on_real_samples(clients: LocalFederation, chosen: Selection, task: Task, seed: int) -> Scores:
     """Cross-validation on the clients' own samples."""
-    folds, count = LocalFolds.of(clients, chosen.folds, seed), clients.group_counts()
+    folds, count = LocalFolds.of(clients, chosen.folds, seed), group_counts(clients)
     parts = folds_of(count, chosen.folds, seed)
     right = np.zeros((2, len(chosen.candidates), *count.shape), np.int64)
-    start = solved_candidates(chosen, merged_statistics(clients, chosen.needs, apart=chosen.apart), task, seed, {}, {})
+    start = solved_candidates(
+        chosen, clients.statistics(StatisticsQuery(chosen.needs, chosen.apart)), task, seed, {}, {}
+    )
     for fold in parts:
         rows = folds.rows_in(fold)
         found = solved_candidates(chosen, folds.total(fold, chosen.needs, chosen.apart), task, seed, start, {})
@@ -91,7 +157,7 @@ def on_real_samples(clients: Clients, chosen: Selection, task: Task, seed: int) 
 
 
 def calibration(
-    clients: Clients,
+    clients: LocalFederation,
     by_domain: tuple[Any, ...],
     chosen: Selection,
     scored: CrossValidatedScores,
@@ -122,9 +188,9 @@ def runs(path: str, seeds: int, test: bool, statistics: str) -> Iterator[dict[st
             held = np.concatenate(clients.parts)
             scored = np.flatnonzero(table.test) if test else np.setdiff1d(np.arange(len(table)), held)
             task, chosen = Task(table.dimension, table.class_names), auto(covariance=statistics)
-            total: FederationStatistics = merged_statistics(clients, statistics, apart=Breakdown(statistics))
+            total: FederationStatistics = clients.statistics(StatisticsQuery(statistics, Breakdown(statistics)))
             truth, calibrated = [], {}
-            plain = merged_statistics(clients, chosen.needs, apart=chosen.apart)
+            plain = clients.statistics(StatisticsQuery(chosen.needs, chosen.apart))
             for c in chosen.candidates:
                 params = one_shot_head(c.solved, c.name, plain, task, seed)
                 truth.append(accuracy(table, scored, c.solved.head, params, not test))

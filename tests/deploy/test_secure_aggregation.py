@@ -9,13 +9,13 @@ import pytest
 from scipy.stats import chisquare
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.site_statistics import StatisticsQuery
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.server.secure_aggregation import SecureAggregation
 from ggeur.deploy.wire.records import from_records
 from ggeur.experiment.runner import run
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.trial_data import TrialData
-from ggeur.federation.local_clients import merged_statistics
 from ggeur.privacy.secure_aggregation.fixed_point import encode
 from ggeur.runs.model import Model
 
@@ -113,7 +113,7 @@ def test_the_total_is_that_of_the_plain_sums(secure, opened, build_table, kind):
     deployment.run()
     setup = Setup.of(deployment.simulated.points[0])
     solved = setup.algorithm
-    plain = merged_statistics(TrialData().clients(setup, 0), solved.needs, apart=solved.apart)
+    plain = TrialData().clients(setup, 0).statistics(solved.query)
     arrays, _ = opened["statistics"]
     for name, expected in (("count", plain.count), ("sum", plain.sum)):
         total = sum(array for key, array in arrays.items() if key.endswith(name))
@@ -156,7 +156,7 @@ def test_with_noise_each_site_adds_its_share_and_notes_what_it_spent(secure, ope
     book = [json.loads(line) for line in (deployment.folder / "store-2" / "privacy.jsonl").read_text().splitlines()]
     assert [(one["epsilon"], one["unit"]) for one in book] == [(100.0, "record")]
     setup = Setup.of(deployment.simulated.points[0])
-    exact = merged_statistics(TrialData().clients(setup, 0), "pooled")
+    exact = TrialData().clients(setup, 0).statistics(StatisticsQuery("pooled"))
     arrays, _ = opened["statistics"]
     sd = setup.release.total_noise("pooled", [4])
     assert 0.5 < np.std(arrays["sum"] - exact.sum) / sd.sum < 1.7, "of the total: sigma, a little more, and once"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.site_statistics import StatisticsQuery
 from ggeur.data.table import EmbeddingTable
 from ggeur.deploy.server.round_zero import RoundZero
 from ggeur.experiment.audit import PARTIES, audit, table_settings
@@ -13,7 +14,7 @@ from ggeur.experiment.observers import OtherClient
 from ggeur.experiment.released import Released
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.trial_data import TrialData
-from ggeur.federation import local_clients
+from ggeur.federation import local_federation
 from ggeur.federation.augmentation_plan import plan_augmentation
 from ggeur.runs.model import Model
 from ggeur.settings.schema import settings
@@ -104,8 +105,8 @@ def test_an_audit_repeats_itself_to_the_bit(path):
 
 def test_the_audit_looks_at_what_leaves_a_site(path, monkeypatch):
     """What `summarise` leaves out of a message, nobody finds."""
-    keep, whole = np.array([True, False, True, True, True]), local_clients.summarise
-    monkeypatch.setattr(local_clients, "summarise", lambda *of: whole(*of).only(keep))
+    keep, whole = np.array([True, False, True, True, True]), local_federation.summarise
+    monkeypatch.setattr(local_federation, "summarise", lambda *of: whole(*of).only(keep))
     done = audit(point(path), 0)
     for party in ("server", "total"):
         assert set(found(done, party)[:2, 1]) == {"not sent"}
@@ -119,8 +120,8 @@ def sent(path, **train):
 
 def test_another_client_is_credited_with_what_a_server_sends_it(path):
     made = sent(path)
-    a, c = made.setup.augmentation, made.clients
-    layout, shapes, _ = plan_augmentation(made, a, c.counts(), c.homes, P, "")
+    a = made.setup.augmentation
+    layout, shapes, _ = plan_augmentation(made.federation, a, P, "")
     clients = [SimpleNamespace(index=k) for k in range(3)]
     arrays = RoundZero(None, clients, layout, shapes).for_client(1)
     group = OtherClient(made).group(0, 1)  # of the first domain, whose prototypes come first
@@ -130,7 +131,7 @@ def test_another_client_is_credited_with_what_a_server_sends_it(path):
 
 def test_messages_and_total_are_those_of_a_run(path):
     made = sent(path)
-    run = local_clients.merged_statistics(made.clients, "per-class")
+    run = made.clients.statistics(StatisticsQuery("per-class"))
     np.testing.assert_allclose(made.total().second, run.second, rtol=1e-12)
     ((samples, message),) = made.seen(1)
     np.testing.assert_array_equal(message.sum, made.clients.message(samples, "per-class").sum)

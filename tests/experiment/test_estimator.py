@@ -8,7 +8,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import ggeur
 from ggeur import OneShotClassifier
-from ggeur.federation.local_clients import Clients, merged_statistics
+from ggeur.federation.local_federation import LocalFederation
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads import sizes
 from ggeur.heads.head import double_logits
@@ -52,9 +52,9 @@ def test_it_solves_what_a_simulated_federation_does(samples, method):
     x, y, sites = samples
     names, codes = np.unique(y, return_inverse=True)
     where = np.unique(sites, return_inverse=True)[1]
-    clients = Clients.of(x, codes, where, 3, [np.flatnonzero(where == s) for s in range(3)])
+    clients = LocalFederation.of(x, codes, where, 3, [np.flatnonzero(where == s) for s in range(3)])
     solved = resolve_closed_form(method, {})
-    params = solved.solve(merged_statistics(clients, solved.needs, apart=solved.apart), Task(4, tuple(names)))
+    params = solved.solve(clients.statistics(solved.query), Task(4, tuple(names)))
     logits = double_logits(resolve_head(solved.head, **sizes(solved.head, params)), params, x)
     ours = OneShotClassifier(method).fit(x, y, sites=sites).predict_proba(x)
     expected = np.exp(logits - logits.max(axis=1, keepdims=True))

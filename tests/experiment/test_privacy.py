@@ -1,14 +1,16 @@
 """[privacy] in a simulation: what is kept back, what noise costs, and what is promised of the model."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import ggeur
 from ggeur.core.errors import GgeurError
+from ggeur.core.site_statistics import StatisticsQuery
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.trial_data import TrialData
 from ggeur.federation.folds import sample_folds
-from ggeur.federation.local_clients import merged_statistics
 from ggeur.privacy.bounded_norm import BoundedNorm
 from ggeur.privacy.calibration import gaussian_scale
 from ggeur.runs.model import Model
@@ -56,8 +58,8 @@ def total(table, privacy, method="lda", seed=0, **more):
     trial_data, setup = TrialData(), Setup.of(settings(tree(table, privacy, method, **more)))
     clients = trial_data.clients(setup, seed)
     solved = setup.algorithm
-    return merged_statistics(
-        clients._replace(release=setup.release.simulated(seed)), solved.needs, apart=solved.apart
+    return replace(clients, release=setup.release.simulated(seed)).statistics(
+        StatisticsQuery(solved.needs, solved.apart)
     ), setup
 
 

@@ -6,7 +6,7 @@ import pytest
 from ggeur.core.geometry import Geometry
 from ggeur.core.statistics import ClassStatistics
 from ggeur.federation.augmentation import build
-from ggeur.federation.local_clients import Clients, augment_clients
+from ggeur.federation.local_federation import LocalFederation
 
 C = 4
 PARTS = [np.arange(0, 15), np.array([40, 41, 50]), np.zeros(0, np.int64)]  # classes 0, 1 of art; 0, 1 of photo; nothing
@@ -14,9 +14,9 @@ EVERY = [np.arange(0, 40), np.arange(40, 80), np.arange(80, 120)]
 
 
 def made(table, kind="expected", parts=PARTS, seed=0, own=None, **values):
-    clients = Clients.of(table.x, table.y, table.domains, table.n_classes, parts)
+    clients = LocalFederation.of(table.x, table.y, table.domains, table.n_classes, parts)
     keys = {"steps": 2, "target": 12, "per_prototype": 4} | values
-    return augment_clients(clients, build(kind, keys, own or {}), seed)
+    return clients.prepare(build(kind, keys, own or {}), seed)
 
 
 def test_each_class_weighs_as_much_as_with_draws(table):

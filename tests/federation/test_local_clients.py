@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from ggeur.core.errors import GgeurWarning
-from ggeur.core.site_statistics import SiteStatistics
+from ggeur.core.site_statistics import SiteStatistics, StatisticsQuery
 from ggeur.core.statistics import ClassStatistics
 from ggeur.data.table import EmbeddingTable
-from ggeur.federation import local_clients
+from ggeur.federation import local_federation
 from ggeur.federation.augmentation import build
-from ggeur.federation.local_clients import Clients, augment_clients, merged_statistics
+from ggeur.federation.local_federation import LocalFederation
 from ggeur.federation.start import client_weights
 
 C = 4
@@ -22,7 +22,7 @@ def held(table, part):
 
 
 def clients_of(table, parts):
-    return Clients.of(table.x, table.y, table.domains, table.n_classes, parts)
+    return LocalFederation.of(table.x, table.y, table.domains, table.n_classes, parts)
 
 
 # ---------------------------------------------------------------- augmentation
@@ -31,7 +31,7 @@ PARTS = [np.arange(0, 15), np.array([40, 41, 50]), np.zeros(0, np.int64)]  # cla
 
 
 def augmented(table, parts=PARTS, seed=0, *, kind, **values):
-    made = augment_clients(clients_of(table, parts), build(kind, {"target": 12, "per_prototype": 4} | values, {}), seed)
+    made = clients_of(table, parts).prepare(build(kind, {"target": 12, "per_prototype": 4} | values, {}), seed)
     base = np.concatenate([table.x, made.prototypes])
     return made, base
 
@@ -153,11 +153,11 @@ def test_weights_are_the_rows_trained_on_the_original_rows_or_one(table):
 
 @pytest.mark.parametrize("samples", [1, 7, 40, 1000])
 def test_small_clients_are_summed_up_together_and_nobody_is_left_out(table, monkeypatch, samples):
-    monkeypatch.setattr(local_clients, "_LOT_ROWS", samples)
+    monkeypatch.setattr(local_federation, "_LOT_ROWS", samples)
     parts = np.split(np.random.default_rng(0).permutation(100), [0, 3, 3, 40, 41, 90, 100])  # the last 20 are nobody's
     one_by_one = [ClassStatistics.from_embeddings(table.x[p], table.y[p], C) for p in parts if len(p)]
     found, expected = (
-        merged_statistics(clients_of(table, parts), "per-class").of_kind("per-class"),
+        clients_of(table, parts).statistics(StatisticsQuery("per-class")).of_kind("per-class"),
         ClassStatistics.merge(one_by_one),
     )
     for name in ("count", "mean", "covariance"):
@@ -169,7 +169,7 @@ def test_many_small_clients_are_not_a_matrix_each(monkeypatch):
     usual = SiteStatistics.from_embeddings
     monkeypatch.setattr(SiteStatistics, "from_embeddings", lambda *a, **k: made.append(a) or usual(*a, **k))
     table = EmbeddingTable(x=np.random.default_rng(0).normal(size=(6000, 2)).astype(np.float32), y=np.arange(6000) % 3)
-    merged_statistics(clients_of(table, np.split(np.arange(6000), 3000)), "per-class")
+    clients_of(table, np.split(np.arange(6000), 3000)).statistics(StatisticsQuery("per-class"))
     assert len(made) == 3
 
 
@@ -180,7 +180,7 @@ def test_shapes_keep_their_precision_however_far_the_mean_is_from_zero(offset):
     y = np.arange(400) % 2
     table = EmbeddingTable(x=(offset + rng.normal(size=(400, 3))).astype(np.float32), y=y)
     parts = [np.arange(0, 200), np.arange(200, 400)]
-    statistics = merged_statistics(clients_of(table, parts), "per-class")
+    statistics = clients_of(table, parts).statistics(StatisticsQuery("per-class"))
     expected = [np.cov(table.x[y == c].astype(np.float64).T, bias=True) for c in (0, 1)]
     np.testing.assert_allclose(statistics.covariance, expected, rtol=1e-9, atol=1e-10)
     assert statistics.center.any() == (offset > 0)

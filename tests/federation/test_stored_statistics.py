@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.site_statistics import Breakdown
+from ggeur.core.site_statistics import Breakdown, StatisticsQuery
 from ggeur.federation.ledger import Entry, Ledger
-from ggeur.federation.local_clients import Clients, merged_statistics
-from ggeur.federation.stored_statistics import add_up, stored_statistics, union_of_classes
+from ggeur.federation.local_federation import LocalFederation
+from ggeur.federation.stored_statistics import StoredFederation, stored_statistics, union_of_classes
 
 P, NAMES = 4, ("ant", "bee", "cat")
 COVARIANCES = ("none", "pooled", "per-class")
@@ -29,22 +29,24 @@ def site(name, x, y, kind="per-class", names=NAMES, domain=None, domains=None):
 
 
 def arrays(whole):
-    return [a for m in (whole.message, *whole.apart.values()) for a in (m.count, m.sum, m.second, m.center)]
+    return [a for m in (whole, *whole.apart) for a in (m.count, m.sum, m.second, m.center)]
 
 
 @pytest.mark.parametrize("far", [0.0, 1e6])
 @pytest.mark.parametrize("apart", [None, Breakdown("none"), Breakdown("pooled")])
 def test_the_total_is_that_of_all_rows_in_one_place(far, apart):
     parts = [samples(seed, far=far) for seed in range(3)]
-    total = add_up([site(f"s{i}", *part) for i, part in enumerate(parts)], NAMES, "per-class", apart).total
+    total = StoredFederation([site(f"s{i}", *part) for i, part in enumerate(parts)], NAMES).statistics(
+        StatisticsQuery("per-class", apart)
+    )
     x, y = (np.concatenate(column) for column in zip(*parts, strict=True))
     for c in range(3):
         mine = x[y == c]
         np.testing.assert_allclose(total.mean[c], mine.mean(axis=0), rtol=1e-12)
         np.testing.assert_allclose(total.covariance[c], np.cov(mine.T, ddof=0), atol=1e-9)
     np.testing.assert_allclose(total.center, x.mean(axis=0), rtol=1e-12)
-    clients = Clients.of(x, y, np.repeat([0, 1, 2], 30), 3, np.split(np.arange(90), 3))
-    simulated = merged_statistics(clients, "per-class", apart=apart).about(total.center)
+    clients = LocalFederation.of(x, y, np.repeat([0, 1, 2], 30), 3, np.split(np.arange(90), 3))
+    simulated = clients.statistics(StatisticsQuery("per-class", apart)).about(total.center)
     assert total.domain == simulated.domain
     for ours, theirs in zip(total.apart, simulated.apart, strict=True):
         np.testing.assert_allclose(ours.sum, theirs.sum, atol=1e-6)
@@ -54,15 +56,19 @@ def test_the_total_is_that_of_all_rows_in_one_place(far, apart):
 @given(order=st.permutations(range(4)), gone=st.integers(0, 3), far=st.sampled_from([0.0, 1e3, 1e7]))
 def test_nothing_of_a_site_that_left_is_in_the_total_whatever_the_order(order, gone, far):
     sites = [site(f"s{i}", *samples(i, far=far * (i + 1))) for i in range(4)]
-    never = add_up([s for i, s in enumerate(sites) if i != gone], NAMES, "per-class", Breakdown("pooled"))
-    left = add_up([sites[i] for i in order if i != gone], NAMES, "per-class", Breakdown("pooled"))
+    never = StoredFederation([s for i, s in enumerate(sites) if i != gone], NAMES).statistics(
+        StatisticsQuery("per-class", Breakdown("pooled"))
+    )
+    left = StoredFederation([sites[i] for i in order if i != gone], NAMES).statistics(
+        StatisticsQuery("per-class", Breakdown("pooled"))
+    )
     assert all(np.array_equal(a, b) for a, b in zip(arrays(never), arrays(left), strict=True))
 
 
 def test_less_may_be_taken_than_was_kept_to_the_bit():
     x, y = samples(0)
     narrow, wide = site("a", x, y, "pooled", ("cat", "ant", "bee")), site("a", x, y, "per-class", ("cat", "ant", "bee"))
-    ours, theirs = (add_up([s], NAMES, "pooled", None) for s in (narrow, wide))
+    ours, theirs = (StoredFederation([s], NAMES).statistics(StatisticsQuery("pooled")) for s in (narrow, wide))
     assert all(np.array_equal(a, b) for a, b in zip(arrays(ours), arrays(theirs), strict=True))
 
 
@@ -72,11 +78,11 @@ def test_classes_are_matched_by_name_and_rows_that_come_later_join(kind):
     a, b = site("a", x, y, kind), site("b", more, z, kind, names=("dog",))
     names = union_of_classes([a.class_names, b.class_names])
     assert names == ("ant", "bee", "cat", "dog")
-    whole = add_up([b, a], names, kind, None)
-    np.testing.assert_array_equal(whole.message.count, [*np.bincount(y), len(z)])
-    np.testing.assert_allclose(whole.message.mean[3], more.mean(axis=0))
+    whole = StoredFederation([b, a], names).statistics(StatisticsQuery(kind))
+    np.testing.assert_array_equal(whole.count, [*np.bincount(y), len(z)])
+    np.testing.assert_allclose(whole.mean[3], more.mean(axis=0))
     again = site("a", x[:9], y[:9], kind).joined(site("a", x[9:], y[9:], kind), NAMES)
-    one, two = (add_up([s], NAMES, kind, None).message for s in (a, again))
+    one, two = (StoredFederation([s], NAMES).statistics(StatisticsQuery(kind)) for s in (a, again))
     np.testing.assert_allclose(one.mean, two.mean)
     np.testing.assert_allclose(one.second, two.about(one.center).second, atol=1e-9)
 
@@ -101,15 +107,28 @@ def test_the_ledger_knows_what_was_sent_to_the_bit():
     assert ledger.without("a").fingerprint() != ledger.fingerprint()
 
 
-def test_nothing_and_clients_apart_are_refused():
+def test_without_sites_there_is_nothing():
     with pytest.raises(GgeurError, match="no sites"):
-        add_up([], NAMES, "pooled", None)
-    with pytest.raises(GgeurError, match="apart"):
-        add_up([site("a", *samples(0))], NAMES, "none", Breakdown("none", "client"))
+        StoredFederation([], NAMES).statistics(StatisticsQuery("pooled"))
 
 
-def test_classes_have_one_order_whatever_the_hashes():
-    names = ("1", "01", "1.0", "2", "-1")
-    assert union_of_classes([names, names[::-1]]) == ("-1", "01", "1", "1.0", "2")
-    assert union_of_classes([(*names, "nan"), ("7",)]) == tuple(sorted((*names, "nan", "7")))
-    assert union_of_classes([("10", "9"), ("1_0",)]) == ("10", "1_0", "9")
+@pytest.mark.parametrize("of", ["domain", "client", "site", "home"])
+def test_what_is_kept_apart_is_what_a_simulation_keeps_apart(of):
+    """Three sites: one with two domains, one with the first, one with the second."""
+    parts = [samples(seed) for seed in range(3)]
+    domains = [np.arange(30) % 2, np.zeros(30, int), np.ones(30, int)]
+    each = zip(range(3), parts, domains, strict=True)
+    federation = StoredFederation([site(f"s{i}", *part, domain=d, domains=("e", "f")) for i, part, d in each], NAMES)
+    x, y = (np.concatenate(column) for column in zip(*parts, strict=True))
+    clients = LocalFederation.of(x, y, np.concatenate(domains), 3, np.split(np.arange(90), 3))
+    query = StatisticsQuery("per-class", Breakdown("per-class", of))
+    ours = federation.statistics(query)
+    theirs = clients.statistics(query).about(ours.center)
+    key = {"domain": 2, "client": 4, "site": 3, "home": 2}[of]
+    assert len(ours.apart) == len(theirs.apart) == key and sorted(ours.domain) == sorted(theirs.domain)
+    order = [
+        sorted(zip(s.domain, [part.sum.round(6).tolist() for part in s.apart], strict=True)) for s in (ours, theirs)
+    ]
+    assert order[0] == order[1]
+    assert [s.home for s in federation.sites] == [s.home for s in clients.sites] == [None, 0, 1]
+    assert all(np.array_equal(a.counts, b.counts) for a, b in zip(federation.sites, clients.sites, strict=True))

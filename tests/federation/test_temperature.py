@@ -5,8 +5,7 @@ import pytest
 
 from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
 from ggeur.federation.start import one_shot_head
-from ggeur.federation.temperature import synthetic_scores, synthetic_temperature
-from ggeur.federation.temperature_scaling import CrossValidatedScores, temperature
+from ggeur.federation.temperature import CrossValidatedScores, synthetic_scores, synthetic_temperature, temperature
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import double_logits
 from ggeur.methods import resolve_closed_form
@@ -73,10 +72,8 @@ def test_without_covariances_of_classes_it_stays_uncalibrated():
     by_domain = [SiteStatistics.from_embeddings(x, y, C) for x, y in students(np.random.default_rng(2), 20)()]
     for kind in ("pooled", "none"):
         found = synthetic_temperature(candidate("lda"), [m.of_kind(kind) for m in by_domain], TASK, 0)
-        assert found.value is None and "per-class second moments" in found.why
+        assert found.value is None and "per-class covariances" in found.why
     found = synthetic_temperature(candidate("text-prior"), by_domain, TASK, 0)
     assert found.value is None and "text embeddings" in found.why
     one = [SiteStatistics.from_embeddings(np.eye(C, P), np.arange(C), C)]
-    assert (
-        synthetic_temperature(candidate("lda"), one, TASK, 0).why == "uncalibrated: every class would be left out whole"
-    )
+    assert synthetic_temperature(candidate("lda"), one, TASK, 0).why == "every class would be left out whole"

@@ -11,7 +11,7 @@ import pytest
 from ggeur.core.errors import Unavailable
 from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
 from ggeur.experiment.fit import fit
-from ggeur.federation.local_clients import Clients, merged_by_domain
+from ggeur.federation.local_federation import LocalFederation
 from ggeur.federation.selection import select
 from ggeur.methods import resolve_closed_form
 from ggeur.methods.algorithm import Task
@@ -154,9 +154,9 @@ def test_what_is_fitted_to_rows_alone_says_that_it_knows_no_text():
 def chosen_for(world, count, task):
     """What `auto` takes of `lda` and `text_prior` for one client with `count` samples of every class."""
     x, y = world.samples(np.array(count))
-    clients = Clients.of(x.astype(np.float32), y, np.zeros(len(y), int), C, [np.arange(len(y))])
+    clients = LocalFederation.of(x.astype(np.float32), y, np.zeros(len(y), int), C, [np.arange(len(y))])
     chosen = auto(candidates=["lda", "text-prior"], covariance="pooled")
-    choice = select(chosen, merged_by_domain(clients, chosen.sends), task, 0)
+    choice = select(chosen, clients.by_domain(chosen.sends), task, 0)
     return choice, choice.sentence(chosen.candidates)
 
 

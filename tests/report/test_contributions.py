@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
+from ggeur.core.site_statistics import FederationStatistics
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.contributions import (
     FILE,
@@ -19,7 +19,8 @@ from ggeur.experiment.contributions import (
     save_contributions,
     sites_of,
 )
-from ggeur.federation.local_clients import Clients
+from ggeur.federation.local_federation import LocalFederation
+from ggeur.federation.stored_statistics import StoredFederation, stored_statistics
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import double_logits
 from ggeur.methods import resolve, resolve_closed_form
@@ -43,7 +44,11 @@ def samples(seed, n=30, classes=range(C), shift=0.0):
 
 def a_site(name, seed, domain=0, **how):
     (x, y), (left_x, left_y) = samples(seed, **how), samples(seed + 100, n=20)
-    return SiteSamples(name, [(domain, SiteStatistics.from_embeddings(x, y, C))], left_x, left_y)
+    return SiteSamples(sent(name, x, y, domain), left_x, left_y)
+
+
+def sent(name, x, y, domain=0):
+    return stored_statistics(name, x, y, TASK.class_names, np.full(len(y), domain), "0123", "per-class")
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +59,17 @@ def four():
     ]  # fmt: skip
 
 
+def statistics(sites, solved):
+    """Added up by hand, about the mean of all samples."""
+    each = [(int(d), m) for site in sites for d, m in site.sent.messages.items()]
+    n = sum(m.count.sum() for _, m in each)
+    center = sum(m.count.sum() * m.center + m.sum.sum(axis=0) for _, m in each) / n
+    return FederationStatistics.of([(d, m.about(center).of_kind(solved.needs)) for d, m in each], solved.apart)
+
+
 def accuracy(sites, members, solved):
     """Of the head of `members` at every site, in percent, from statistics added up and solved anew."""
-    params = solved.solve(
-        FederationStatistics.of([m for i in sorted(members) for m in sites[i].messages], solved.apart), TASK
-    )
+    params = solved.solve(statistics([sites[i] for i in sorted(members)], solved), TASK)
     head = resolve_head(solved.head)
     return np.array([100 * (double_logits(head, params, s.x).argmax(axis=1) == s.y).mean() for s in sites])
 
@@ -82,15 +93,17 @@ def test_a_head_without_a_site_is_that_of_the_others_bit_for_bit(four, name):
     contributions(four, recorded, TASK, on_head=lambda *done: heard.append(done))
     assert len(made) == 5 and heard == [(i, 5) for i in range(1, 6)]
     for i in range(4):
-        others = [(d, m.of_kind("pooled")) for site in four[:i] + four[i + 1 :] for d, m in site.messages]
-        wanted = solved.solve(FederationStatistics.of(others, solved.apart), TASK)
+        others = [site.sent for site in four[:i] + four[i + 1 :]]
+        wanted = solved.solve(StoredFederation(others, TASK.class_names).statistics(solved.query), TASK)
         assert all(np.array_equal(wanted[key], made[i + 1][key]) for key in wanted)
 
 
 def test_a_site_without_samples_adds_exactly_nothing(four):
     x, y = samples(0)
-    zero = SiteStatistics.from_embeddings(x[:0], y[:0], C)
-    for empty in (SiteSamples("empty", [], x[:0], y[:0]), SiteSamples("empty", [(3, zero)], x, y)):
+    for empty in (
+        SiteSamples(sent("empty", x[:0], y[:0]), x[:0], y[:0]),
+        SiteSamples(sent("empty", x[:0], y[:0]), x, y),
+    ):
         *_, last = contributions([*four, empty], resolve_closed_form("mixture", {}), TASK).sites
         assert last.to_others.value == 0 and (last.accuracy is None) == (not len(empty.y))
 
@@ -107,22 +120,26 @@ def test_sites_leave_a_fold_of_every_group_out_and_send_the_rest():
     domains = np.repeat([0, 1, 1], 40)
     parts = [np.arange(60), np.arange(60, 120)]  # the first has samples of both domains
     solved = resolve_closed_form("lda", {})
-    sites = sites_of(Clients.of(x, y, domains, C, parts), ["one", "two"], solved, 0)
-    assert [[d for d, _ in site.messages] for site in sites] == [[0, 1], [1]]
+    sites = sites_of(LocalFederation.of(x, y, domains, C, parts), ["one", "two"], solved, TASK, 0)
+    assert [[int(d) for d in site.sent.messages] for site in sites] == [[0, 1], [1]]
     for site, part in zip(sites, parts, strict=True):
-        sent = sum(m.count for _, m in site.messages)
-        np.testing.assert_array_equal(sent + np.bincount(site.y, minlength=C), np.bincount(y[part], minlength=C))
-        assert all(m.kind == "pooled" for _, m in site.messages)
+        count = sum(m.count for m in site.sent.messages.values())
+        np.testing.assert_array_equal(count + np.bincount(site.y, minlength=C), np.bincount(y[part], minlength=C))
+        assert all(m.kind == "pooled" for m in site.sent.messages.values())
         assert 60 / 4 - 6 <= len(site.y) <= 60 / 4 + 6
-    far = sites_of(Clients.of(x + 1e6, y, domains, C, parts), ["one", "two"], solved, 0)
-    assert far[0].messages[0][1].center.mean() > 1e5  # about the mean, where zero would lose all digits
+    far = sites_of(LocalFederation.of(x + 1e6, y, domains, C, parts), ["one", "two"], solved, TASK, 0)
+    assert far[0].sent.messages["000000"].center.mean() > 1e5  # about the mean, where zero would lose all digits
     near, moved = (contributions(s, solved, TASK).sites[0].accuracy.value for s in (sites, far))
     assert near == moved
 
 
 def test_too_few_samples_and_a_single_site(four):
     with refused("contributions-samples-too-few"):
-        contributions([SiteSamples("a", [], np.zeros((0, P)), np.zeros(0, int))], resolve_closed_form("lda", {}), TASK)
+        contributions(
+            [SiteSamples(sent("a", *(a[:0] for a in samples(0))), np.zeros((0, P)), np.zeros(0, int))],
+            resolve_closed_form("lda", {}),
+            TASK,
+        )
     (one,) = contributions(four[:1], resolve_closed_form("lda", {}), TASK).sites
     assert one.to_others is None and one.to_itself.value == pytest.approx(one.accuracy.value - 100 / C)
 

@@ -14,7 +14,7 @@ def add(
     site: Annotated[Path, typer.Argument(help="Site to add: a table (.npz) or an image folder.")],
     others: Annotated[
         list[Path] | None,
-        typer.Argument(help="Tables of all other sites, to recalibrate."),
+        typer.Argument(help="Tables of the other sites, to score their test samples."),
     ] = None,
     encoder: PictureEncoder = None,
     choose_again: ChooseAgain = False,

@@ -96,10 +96,10 @@ def _report(found: "OneShotClassifier") -> None:
 
 
 def _trust(said: "Mapping[str, Any]") -> str:
-    """Return the calibration error as one sentence."""
-    samples = said.get("test", said["validation"])
-    where = "test samples" if "test" in said else "samples left out"
-    return (
-        f"Probabilities at temperature {said['temperature']:.3g}: off by {samples['error']:.1f} points on {where} "
-        f"({samples['error_before']:.1f} without)"
-    )
+    """Return the calibration as one sentence."""
+    if "temperature" not in said:
+        return f"The probabilities are uncalibrated: {said['why']}."
+    words = f"Probabilities at temperature {said['temperature']:.3g}, from the {said['source']}"
+    if (test := said.get("test")) is None:
+        return f"{words}."
+    return f"{words}: off by {test['error']:.1f} points on test samples ({test['error_before']:.1f} without)."

@@ -14,7 +14,7 @@ def forget(
     site: Annotated[str, typer.Argument(help="Name of the site to remove.")],
     remaining: Annotated[
         list[Path] | None,
-        typer.Argument(help="Tables of all remaining sites, to recalibrate."),
+        typer.Argument(help="Tables of remaining sites, to score their test samples."),
     ] = None,
     encoder: PictureEncoder = None,
     choose_again: ChooseAgain = False,

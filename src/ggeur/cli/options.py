@@ -23,9 +23,7 @@ PictureEncoder = Annotated[
     str | None, typer.Option("--encoder", help="Encoder: builtin, onnx:PATH or a Hugging Face model.")
 ]
 FittedModel = Annotated[Path, typer.Argument(help="Model folder that `ggeur fit` wrote.")]
-ChooseAgain = Annotated[
-    bool, typer.Option("--choose-again", help="Select hyperparameters again, on all sites' tables.")
-]
+ChooseAgain = Annotated[bool, typer.Option("--choose-again", help="Select the solver again, from all statistics.")]
 OwnMethod = Annotated[bool, typer.Option("--custom", help="Allow the import of the model's custom method.")]
 MethodHead = Annotated[bool, typer.Option("--custom", help="Allow the import of the model's custom head.")]
 Trial = Annotated[str, typer.Option("--trial", help="Run folder: a trial's number, an arm's name, or last.")]

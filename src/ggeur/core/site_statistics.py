@@ -140,10 +140,35 @@ class SiteStatistics(ClassStatistics):
 
 
 class Breakdown(NamedTuple):
-    """The statistics a solver needs of every domain, or of every client, beside the total of all."""
+    """The statistics that are kept apart, beside the total of all.
+
+    `of` says whose: of every "domain"; of every "client" and domain; of every "site", whatever domains it has; or of
+    every "home", which is the domain of all samples of a site: of sites with several, nothing is kept.
+    """
 
     kind: Covariance
-    of: Literal["domain", "client"] = "domain"
+    of: Literal["domain", "client", "site", "home"] = "domain"
+
+
+EigenvalueRule = Literal["floor", "floor-total", "drop"]  # what becomes of eigenvalues that noise may have made
+
+
+class StatisticsQuery(NamedTuple):
+    """What all sites are asked for: second moments of the total, and what is kept apart of domains or sites.
+
+    `classes` (sites, C) marks the classes that a site sends, by default all. Under noise, directions that it hides are
+    raised to it ("floor") for a classifier, or left out ("drop") for a geometry.
+    """
+
+    covariance: Covariance
+    apart: Breakdown | None = None
+    classes: Bool | None = None
+    repair: EigenvalueRule = "floor"
+
+    @property
+    def by_domain(self) -> bool:
+        """Return whether a site sends the samples of each domain by themselves."""
+        return self.apart is not None and self.apart.of in ("domain", "client")
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,18 +180,23 @@ class FederationStatistics(SiteStatistics):
 
     @classmethod
     def of(cls, messages: Iterable[tuple[int, SiteStatistics]], apart: Breakdown | None = None) -> FederationStatistics:
-        """Add up every client's statistics, each with its domain, keeping as much of them as `apart` asks for."""
+        """Add up every site's statistics, each with its domain, keeping as much of them as `apart` asks for.
+
+        A negative domain is that of a site with several, of which no "home" is kept.
+        """
         kept: dict[int, tuple[int, SiteStatistics]] = {}
 
         def each() -> Iterator[SiteStatistics]:
             for number, (domain, message) in enumerate(messages):
                 if apart is not None:
-                    mine, key = message.of_kind(apart.kind), domain if apart.of == "domain" else number
+                    mine, key = message.of_kind(apart.kind), domain if apart.of in ("domain", "home") else number
                     kept[key] = domain, kept[key][1] + mine if key in kept else mine
                 yield message
 
         total = SiteStatistics.merge(each())
         held = [kept[key] for key in sorted(kept) if kept[key][1].count.any()]
+        if apart is not None and apart.of == "home":
+            held = [one for one in held if one[0] >= 0]
         domains, parts = tuple(domain for domain, _ in held), tuple(part for _, part in held)
         return cls(total.count, total.sum, total.second, total.center, parts, domains)
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.site_statistics import Covariance, FederationStatistics, SiteStatistics
+from ggeur.core.site_statistics import Covariance, FederationStatistics
 from ggeur.core.types import Bool, Float, Int
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.observers import OtherClient, TotalObserver
@@ -213,10 +213,9 @@ def _matched(samples: Float, x: Float) -> Bool:
     return np.asarray(far <= _SAME * np.linalg.norm(x, axis=1))
 
 
-def _solved(total: SiteStatistics, table: EmbeddingTable, seed: int) -> Model:
+def _solved(total: FederationStatistics, table: EmbeddingTable, seed: int) -> Model:
     name = "ncm" if total.kind == "none" else "lda"
-    whole = FederationStatistics(total.count, total.sum, total.second, total.center)
-    params = one_shot_head(resolve_closed_form(name, {}), name, whole, task_of(table), seed)
+    params = one_shot_head(resolve_closed_form(name, {}), name, total, task_of(table), seed)
     return Model(params, "linear", table.dimension, table.class_names, {})
 
 

@@ -159,17 +159,21 @@ def _solve(work: Work, trial_data: TrialData) -> None:
     algorithm, seed, name = setup.algorithm, tracker.seed, setup.settings.train.method
     table, units = trial_data.samples(setup, seed)
     head: str | None = None
-    choice, sent = None, algorithm.needs if isinstance(algorithm, ClosedForm) else None
-    if isinstance(algorithm, Selection):
-        algorithm = algorithm.of_task(task_of(table))
-        choice, candidates = trial_data.choice(algorithm, setup, seed), algorithm.candidates
-        sent = candidates[choice.taken].solved.needs if choice.why else algorithm.sends
-        name, algorithm = candidates[choice.taken].name, candidates[choice.taken].solved
+    selected, sent = None, None
     if isinstance(algorithm, ZeroShot):
         params, head = algorithm.solve(task_of(table)), algorithm.head
     else:
-        assert isinstance(algorithm, ClosedForm)
-        params, head = trial_data.solved(algorithm, name, setup, seed), algorithm.head
+        assert isinstance(algorithm, ClosedForm | Selection)
+        if isinstance(algorithm, Selection):
+            algorithm = algorithm.of_task(task_of(table))
+        found = trial_data.one_shot(algorithm, name, setup, seed)
+        params, head, selected = found.params, found.solver.solved.head, found.selected
+        by_statistics = isinstance(algorithm, Selection) and selected is not None and not selected.why
+        sent = (
+            algorithm.needs
+            if not isinstance(algorithm, Selection)
+            else (algorithm.sends if by_statistics else found.solver.solved.needs)
+        )
     tracker.trial.bytes_up, tracker.trial.bytes_down = bytes_of_one_shot(setup, sent, table, params)
     tracker.trial.bytes_first = tracker.trial.bytes_up + tracker.trial.bytes_down
     own = head not in (None, setup.settings.train.head)
@@ -178,7 +182,7 @@ def _solve(work: Work, trial_data: TrialData) -> None:
     if tracker.trained(0, [params], 0.0):
         tracker.score(0, test.accuracy(params), 0.0)
         by_class = test.by_class(params)
-    if choice is not None:
-        tracker.chose(choice, candidates)
+    if selected is not None and isinstance(algorithm, Selection):
+        tracker.chose(selected, algorithm.candidates)
     tracker.trial.same_data = trial_data.same_data(setup)
     tracker.finish(params, by_class, time.perf_counter() - began, table, units, test.samples, head if own else None)

@@ -7,7 +7,7 @@ never below one sample.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +21,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ggeur.core.custom import blaming
 from ggeur.core.errors import GgeurError
-from ggeur.core.site_statistics import COVARIANCES, Covariance, FederationStatistics, SiteStatistics, largest
+from ggeur.core.site_statistics import largest
 from ggeur.core.types import Float, Int
 from ggeur.data.files import write_bytes
 from ggeur.data.table import EmbeddingTable
@@ -30,11 +30,11 @@ from ggeur.experiment.setup import Setup
 from ggeur.experiment.sites import Site as GivenSite
 from ggeur.experiment.solution import Solution, together
 from ggeur.experiment.trial_data import TrialData, task_of
-from ggeur.federation.augmentation_plan import about_center
 from ggeur.federation.folds import sample_folds
-from ggeur.federation.local_clients import Clients, merged_by_domain
+from ggeur.federation.local_federation import LocalFederation
+from ggeur.federation.one_shot import one_shot
 from ggeur.federation.selection import select
-from ggeur.federation.start import one_shot_head
+from ggeur.federation.stored_statistics import StoredFederation, StoredStatistics, stored_statistics
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import double_logits
 from ggeur.methods.algorithm import ClosedForm, Selection, Task
@@ -49,8 +49,7 @@ _SCHEMA = 1
 class SiteSamples(NamedTuple):
     """The statistics that a site sends of all samples but some, and those."""
 
-    name: str
-    messages: Sequence[tuple[int, SiteStatistics]]  # each with its domain
+    sent: StoredStatistics
     x: NDArray[Any]  # (m, p) validation samples
     y: Int
 
@@ -93,21 +92,19 @@ def contributions(
 
     `name` is what people call the solver; `on_head` is called after every head.
     """
-    if not any(len(site.y) for site in sites) or not any(m.count.any() for site in sites for _, m in site.messages):
+    if not any(len(site.y) for site in sites) or not any(site.sent.samples for site in sites):
         raise GgeurError(
             "No site has enough samples to leave some out, so contributions cannot be estimated.",
             code="contributions-samples-too-few",
         )
-    kind = _kind(solved)
-    sent = [[(d, _of_kind(m, kind)) for d, m in site.messages] for site in sites]
     head, n = resolve_head(solved.head), len(sites)
 
     def correct(members: Sequence[int]) -> list[Float]:
         """1 for every validation sample of each site that the head of `members` gets right."""
-        messages = [one for i in members for one in sent[i]]
-        if not any(message.count.any() for _, message in messages):  # nobody is left: a guess among the classes
+        sent = [sites[i].sent for i in members if sites[i].sent.samples]
+        if not sent:  # nobody is left: a guess among the classes
             return [np.full(len(site.y), 1 / len(task.class_names)) for site in sites]
-        params = one_shot_head(solved, name, FederationStatistics.of(messages, solved.apart), task, 0)
+        params = one_shot(StoredFederation(sent, task.class_names), solved, name, task, 0).params
         found = []
         for site in sites:
             logits = double_logits(head, params, site.x)
@@ -118,35 +115,29 @@ def contributions(
     whole, samples = correct(range(n)), []
     on_head(1, n + 1)
     for i, site in enumerate(sites):
-        held = any(message.count.any() for _, message in sent[i])
-        without = correct([j for j in range(n) if j != i]) if held else whole
+        without = correct([j for j in range(n) if j != i]) if site.sent.samples else whole
         added = [_estimate(a - b) for a, b in zip(whole, without, strict=True)]
         samples.append(
-            Contribution(site.name, len(site.y), _estimate(whole[i]), added[i], _mean(added[:i] + added[i + 1 :]))
+            Contribution(site.sent.name, len(site.y), _estimate(whole[i]), added[i], _mean(added[:i] + added[i + 1 :]))
         )
         on_head(i + 2, n + 1)
     return Contributions(name, tuple(samples))
 
 
-def sites_of(clients: Clients, names: Sequence[str], solved: ClosedForm, seed: int) -> list[SiteSamples]:
+def sites_of(
+    clients: LocalFederation, names: Sequence[str], solved: ClosedForm, task: Task, seed: int
+) -> list[SiteSamples]:
     """The `clients` of a table as sites: of the samples of every class and domain at each, one fold is left out."""
-    kind, kept, left = _kind(solved), [], []
-    for k, samples in enumerate(clients.parts):
+    query, found = solved.query, []
+    kind = largest([query.covariance, query.apart and query.apart.kind]) or query.covariance
+    domain_names = [f"{d:06d}" for d in range(int(clients.domains.max()) + 1)]
+    for k, (name, samples) in enumerate(zip(names, clients.parts, strict=True)):
         out = sample_folds(clients.y[samples], clients.domains[samples], FOLDS, seed, k) == 0
-        kept.append(samples[~out])
-        left.append(samples[out])
-
-    def messages(samples: Int, center: Float | None) -> Iterator[tuple[int, SiteStatistics]]:
-        for domain in np.unique(clients.domains[samples]).tolist():
-            yield domain, clients.message(samples[clients.domains[samples] == domain], kind, center)
-
-    center = about_center(
-        lambda given: FederationStatistics.of(one for samples in kept for one in messages(samples, given))
-    ).center
-    return [
-        SiteSamples(name, list(messages(samples, center)), clients.x[out], clients.y[out])
-        for name, samples, out in zip(names, kept, left, strict=True)
-    ]
+        kept, left = samples[~out], samples[out]
+        x, y, domains = clients.x[kept], clients.y[kept], clients.domains[kept]
+        sent = stored_statistics(name, x, y, task.class_names, domains, domain_names, kind)
+        found.append(SiteSamples(sent, clients.x[left], clients.y[left]))
+    return found
 
 
 def contributions_of_table(
@@ -161,9 +152,9 @@ def contributions_of_table(
     clients, task = clients_of(table, partition, seed), replace(task_of(table), key=jax.random.key(seed))
     if isinstance(method, Selection):
         method = method.of_task(task)
-        taken = method.candidates[select(method, merged_by_domain(clients, method.sends), task, seed).taken]
+        taken = method.candidates[select(method, clients.by_domain(method.sends), task, seed).taken]
         name, method = taken.label, taken.solved
-    return contributions(sites_of(clients, client_names(table, clients.parts), method, seed), method, task, name)
+    return contributions(sites_of(clients, client_names(table, clients.parts), method, task, seed), method, task, name)
 
 
 def contributions_of_point(point: Settings, seed: int, name: str) -> Contributions:
@@ -184,18 +175,9 @@ def contributions_to_solution(sites: Sequence[GivenSite], solution: Solution, on
     """Return those of `sites` to the head of a `solution`."""
     clients, names, _ = together(sites)
     task = Task(clients.x.shape[1], names, key=jax.random.key(solution.seed))
-    apart = sites_of(clients, [s.name for s in sites], solution.solved, solution.seed)
+    apart = sites_of(clients, [s.name for s in sites], solution.solved, task, solution.seed)
     with blaming(solution.method, "method"):
         return contributions(apart, solution.solved, task, solution.called, on_head)
-
-
-def _kind(solved: ClosedForm) -> Covariance:
-    """The statistics that the head needs, merged or by domain."""
-    return largest([solved.needs, solved.apart and solved.apart.kind]) or solved.needs
-
-
-def _of_kind(message: SiteStatistics, kind: Covariance) -> SiteStatistics:
-    return message.of_kind(kind) if COVARIANCES.index(message.kind) > COVARIANCES.index(kind) else message
 
 
 def _estimate(values: Float) -> Estimate | None:

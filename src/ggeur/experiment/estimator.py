@@ -19,8 +19,8 @@ from ggeur.core.statistics import ClassStatistics
 from ggeur.core.types import Float
 from ggeur.core.validate import check_all, check_is
 from ggeur.experiment.sites import GivenSite, Site, check_site_labels, class_names_of, read_sites, site_of_rows
-from ggeur.experiment.solution import Solution, check_method, decide, decide_from
-from ggeur.federation.stored_statistics import StoredStatistics
+from ggeur.experiment.solution import Solution, check_method, covariance_to_send, solve
+from ggeur.federation.stored_statistics import StoredFederation, StoredStatistics
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads import sizes
 from ggeur.heads.head import double_logits
@@ -109,9 +109,12 @@ class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.solution_, self.classes_ = solution, np.union1d(known, y) if known else np.unique(y)
             names, new = tuple(map(str, self.classes_.tolist())), site_of_rows(site, X, y).sums(kind)
             before[site] = before[site].joined(new, names) if site in before else new
-            self.sums_: tuple[StoredStatistics, ...] = tuple(before.values())
-            seen = self.solution_.whole(self.sums_, names).message.present.sum()
-            return self._solve(self.sums_, names) if seen > 1 else self  # of one class, there is nothing to tell yet
+            federation = StoredFederation(before.values(), names)
+            self.sums_: tuple[StoredStatistics, ...] = federation.stored
+            seen = np.sum([one.counts for one in federation.sites], axis=0) > 0
+            if seen.sum() > 1:  # of one class, there is nothing to tell yet
+                self.params_ = solution.solve(federation).params
+            return self
 
     @classmethod
     def from_statistics(
@@ -155,9 +158,7 @@ class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 )
             found.n_features_in_ = shape[1]
             names = tuple(map(str, found.classes_.tolist()))
-            stored = [StoredStatistics(n, names, kind, {n: m}) for n, m in each.items()]
-            found.solution_ = decide_from(stored, names, method, parameters or {}, kind)
-            return found._solve(stored, names)
+            return found._solve([StoredStatistics(n, names, kind, {n: m}) for n, m in each.items()], names)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """(n,): the class of each sample of `X` (n, p)."""
@@ -169,17 +170,21 @@ class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         t = getattr(self, "calibration_", {}).get("temperature", 1.0)  # which `ggeur.fit` has fitted
         return np.asarray(softmax(self._logits(X) / t, axis=1))
 
-    def solve_sites(self, sites: Sequence[Site]) -> Self:
-        """Select where that is asked for, sum up and solve, for `sites` as `read_sites` gives them."""
-        self.solution_ = decide(sites, self.method, self.parameters or {}, self.covariance, self.seed)
+    def solve_sites(self, sites: Sequence[Site], *, calibrate: bool = False) -> Self:
+        """Sum up, select where that is asked for, and solve, for `sites` as `read_sites` gives them.
+
+        Sites then send what it takes to `calibrate`, too.
+        """
+        kind = covariance_to_send(self.method, self.parameters or {}, self.covariance, calibrate=calibrate)
         names = class_names_of([s.class_names for s in sites])
         label = {str(label): label for s in sites for label in s.labels}
         self.classes_, self.n_features_in_ = np.array([label[name] for name in names]), sites[0].x.shape[1]
-        return self._solve([s.sums(self.solution_.kind) for s in sites], names)
+        return self._solve([s.sums(kind) for s in sites], names)
 
-    def _solve(self, sums: Sequence[StoredStatistics], names: tuple[str, ...]) -> Self:
-        self.sums_ = tuple(sorted(sums, key=lambda s: s.name))
-        self.params_ = self.solution_.head(self.solution_.whole(self.sums_, names))
+    def _solve(self, sums: Iterable[StoredStatistics], names: tuple[str, ...]) -> Self:
+        federation = StoredFederation(sums, names)
+        self.solution_, found = solve(federation, self.method, self.parameters or {}, self.covariance, self.seed)
+        self.sums_, self.params_ = federation.stored, found.params
         return self
 
     def _logits(self, X: ArrayLike) -> Float:

@@ -13,13 +13,13 @@ from ggeur.core.site_statistics import COVARIANCES as STATISTICS
 from ggeur.core.site_statistics import Covariance
 from ggeur.core.validate import check_choice, check_is, check_path, check_whole
 from ggeur.data.files import CannotWrite, cannot
-from ggeur.experiment.calibrate_sites import calibrated
 from ggeur.experiment.contributions import Contributions, OnHead, contributions_to_solution, save_contributions
 from ggeur.experiment.estimator import OneShotClassifier
-from ggeur.experiment.fitted import Fitted, check_new_model, claim, keep, scores
+from ggeur.experiment.fitted import Fitted, calibrated, check_new_model, claim, keep, scores
 from ggeur.experiment.sites import GivenSite, OnPictures, Site, named_sites, read_sites
 from ggeur.experiment.solution import Solution
 from ggeur.federation.ledger import Entry, Ledger
+from ggeur.federation.stored_statistics import StoredFederation
 from ggeur.runs.site_files import check_site_name
 from ggeur.runs.transaction import Command
 
@@ -55,11 +55,11 @@ def fit(
     on_head : called for each of these heads, with how many are solved and how many there will be.
     on_pictures : called while folders are embedded, with the site, pictures done, of how many, and how many of those
         were not in the cache.
-    calibrate : fit a temperature for the probabilities, on samples left out of heads that are solved for this alone.
+    calibrate : fit a temperature for the probabilities, from the statistics; sites then send all of `covariance`.
 
     The classifier's `solution_` says what was chosen and why, `metrics_` the accuracy on samples that tables mark as
     test, `contributions_` what each site adds, where that was asked for and there are samples to tell by, and
-    `calibration_` the temperature of its probabilities with what samples say of them.
+    `calibration_` the temperature of its probabilities, or why there is none.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -86,10 +86,11 @@ def fit(
             check_site_name(name)
     read = [site.shared(min_count) for site in read_sites(named, encoder, on_pictures)]
     found = OneShotClassifier(method, parameters=parameters, covariance=covariance, seed=seed)
-    found.solve_sites(read)
+    found.solve_sites(read, calibrate=calibrate)
     solution, names = found.solution_, tuple(map(str, found.classes_.tolist()))
+    federation = StoredFederation(found.sums_, names)
     found.metrics_ = scores(read, names, solution, found.params_)
-    found.calibration_ = calibrated(read, names, solution, found.params_, min_count) if calibrate else {}
+    found.calibration_ = calibrated(federation, solution, found.params_, read) if calibrate else {}
     with ExitStack() as held:
         if folder is not None:
             claim(folder, held)
@@ -97,9 +98,8 @@ def fit(
             settings |= {} if calibrate else {"calibrate": False}
             encoders = {site.name: site.encoder for site in read}
             ledger = Ledger.of(Entry.of(sums, encoders[sums.name]) for sums in found.sums_)
-            whole = solution.whole(found.sums_, names)
             fitted = Fitted(
-                solution, found.params_, whole, ledger.encoder({}), settings, found.metrics_, found.calibration_
+                solution, found.params_, federation, ledger.encoder({}), settings, found.metrics_, found.calibration_
             )
             keep(folder, fitted, found.sums_, ledger, Command("fit"))
         found.contributions_ = _contributions(read, solution, on_head) if contributions else None

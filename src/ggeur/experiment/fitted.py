@@ -10,16 +10,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.site_statistics import Breakdown, StatisticsQuery
 from ggeur.data.files import CannotWrite, cannot, write_bytes
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.evaluation import TestSet, mean_accuracy
 from ggeur.experiment.sites import Site
 from ggeur.experiment.solution import Solution, together
 from ggeur.federation.ledger import Ledger
-from ggeur.federation.stored_statistics import MergedStatistics, StoredStatistics
+from ggeur.federation.stored_statistics import StoredFederation, StoredStatistics
+from ggeur.federation.temperature import CrossValidatedScores, Temperature, calibration, synthetic_temperature
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads import sizes
-from ggeur.heads.head import Params
+from ggeur.heads.head import Params, double_logits
+from ggeur.methods.algorithm import Task
 from ggeur.runs.card import card
 from ggeur.runs.interrupt import uninterrupted
 from ggeur.runs.model import Model
@@ -40,13 +43,11 @@ class Fitted(NamedTuple):
 
     solution: Solution
     params: Params
-    whole: MergedStatistics
+    federation: StoredFederation
     encoder: Mapping[str, Any]
     settings: Mapping[str, Any]
     metrics: Mapping[str, Any]
-    calibration: Mapping[
-        str, Any
-    ]  # none where a site has joined or left, and the samples of the others are not at hand
+    calibration: Mapping[str, Any]
 
     @property
     def model(self) -> Model:
@@ -55,8 +56,8 @@ class Fitted(NamedTuple):
         return Model(
             self.params,
             head,
-            self.whole.message.dimension,
-            self.whole.class_names,
+            self.federation.dimension,
+            self.federation.class_names,
             self.encoder,
             sizes(head, self.params),
             algorithm=self.solution.to_json(),
@@ -90,6 +91,23 @@ def scores(sites: Sequence[Site], names: tuple[str, ...], solution: Solution, pa
     domains = tests.accuracy(params)
     groups = {d: {names[k]: list(n) for k, n in own.items()} for d, own in tests.groups(params).items()}
     return {"domains": domains, "avg": mean_accuracy(domains), "test_samples": len(c.y), "groups": groups}
+
+
+def calibrated(
+    federation: StoredFederation, solution: Solution, params: Params, sites: Sequence[Site]
+) -> dict[str, Any]:
+    """Return what a model says of its probabilities: by the statistics, and by the test samples of `sites`."""
+    names, found = federation.class_names, Temperature(None, "a temperature needs per-class covariances")
+    if federation.kind == "per-class":
+        by_domain = federation.statistics(StatisticsQuery("per-class", Breakdown("per-class"))).apart
+        found = synthetic_temperature(solution.solver, by_domain, Task(federation.dimension, names), solution.seed)
+    tested = [s for s in sites if s.test.any()]
+    if not tested:
+        return calibration(found, None)
+    c = together(tested, names, test=True).clients
+    logits = double_logits(resolve_head(solution.solved.head), params, c.x)
+    assert logits is not None
+    return calibration(found, CrossValidatedScores(logits, c.y, np.full(len(c.y), 1 / len(c.y))))
 
 
 def keep(

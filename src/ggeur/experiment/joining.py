@@ -11,12 +11,13 @@ import numpy as np
 
 from ggeur.core.custom import is_custom, one_line
 from ggeur.core.errors import GgeurError
-from ggeur.experiment.calibrate_sites import calibrated
-from ggeur.experiment.fitted import Fitted, keep, scores
+from ggeur.core.site_statistics import largest
+from ggeur.experiment.fitted import Fitted, calibrated, keep, scores
 from ggeur.experiment.sites import Site, check_alike, class_names_of, name_of_path, read_sites
-from ggeur.experiment.solution import Solution, decide
+from ggeur.experiment.solution import Solution, solve
 from ggeur.federation.ledger import Entry, Ledger
-from ggeur.federation.stored_statistics import StoredStatistics
+from ggeur.federation.one_shot import OneShot
+from ggeur.federation.stored_statistics import StoredFederation, StoredStatistics
 from ggeur.heads.head import Params
 from ggeur.methods import kind_of
 from ggeur.methods.algorithm import ClosedForm
@@ -121,7 +122,8 @@ def add_site(
 ) -> Path:
     """Add the site at `site` to the model in `folder`; the receipt.
 
-    The `others`, who are in already, are named where they are to be asked again: to choose with `choose_again`.
+    The tables of the `others`, who are in already, are needed only where the model does not keep their statistics.
+    `choose_again` selects the solver anew, from all statistics.
     """
     with ExitStack() as held:
         name, cut = name_of_path(site), _locked(folder, held)
@@ -147,7 +149,8 @@ def forget_site(
 ) -> Path:
     """Take the site `name` out of the model in `folder`, as if it had never been in; the receipt.
 
-    The tables of the `remaining` sites are needed to choose with `choose_again`.
+    The tables of the `remaining` sites are needed only where the model does not keep their statistics. `choose_again`
+    selects the solver anew, from all statistics.
     """
     with ExitStack() as held:
         cut = _locked(folder, held)
@@ -178,51 +181,48 @@ def _settle(
     """Solve for the sites of the `ledger` and the `new` one, and write all that follows from it."""
     solution, model = opened.solution, opened.model
     before = opened.sums(ledger, again)
-    changed = [] if new is None else [new.sums(solution.kind)]
+    kind = largest([solution.kind, *(entry.kind for entry in opened.ledger.entries)]) or solution.kind
+    changed = [] if new is None else [new.sums(kind)]
     given = {site.name: site for site in (*again, *([] if new is None else [new]))}
     ledger = Ledger(tuple(e._replace(encoder=given[e.name].encoder) if e.name in given else e for e in ledger.entries))
-    if choose_again:
-        if not again:
-            raise GgeurError(
-                f"To choose again takes the samples of all: name the tables of {_list(ledger)}.",
-                code="selection-samples-missing",
-            )
-        if not solution.chosen_by:
-            raise GgeurError(
-                f"'{solution.method}' was given and not chosen, so there is nothing to choose again.",
-                code="model-method-not-chosen",
-            )
-        for method in solution.candidates:
-            _check_own(method, opened.own)
-        sites = sorted(given.values(), key=lambda s: s.name)
-        solution = decide(sites, "auto", solution.asked, solution.covariance, solution.seed)
-        before, changed = [], [site.sums(solution.kind) for site in sites]
-        ledger = Ledger(())
     ledger = Ledger.of([*ledger.entries, *(Entry.of(sums, given[sums.name].encoder) for sums in changed)])
-    names = class_names_of([e.class_names for e in ledger.entries])
-    whole = solution.whole([*before, *changed], names)
-    params = solution.head(whole)
-    calibration: dict[str, Any] = {}
-    if set(ledger.names) == set(given) and model.settings.get("calibrate", True):  # the samples of all are here
-        sites = sorted(given.values(), key=lambda s: s.name)
-        calibration = calibrated(sites, names, solution, params, opened.min_count)
+    federation = StoredFederation([*before, *changed], class_names_of([e.class_names for e in ledger.entries]))
+    if choose_again:
+        solution, found = _chosen_again(opened, federation)
+    else:
+        found = solution.solve(federation)
+    sites = sorted(given.values(), key=lambda site: site.name)
+    wanted = model.settings.get("calibrate", True)
     fitted = Fitted(
         solution,
-        params,
-        whole,
+        found.params,
+        federation,
         ledger.encoder(model.encoder),
         model.settings,
-        scores([*given.values()], names, solution, params),
-        calibration,
+        scores(sites, federation.class_names, solution, found.params),
+        calibrated(federation, solution, found.params, sites) if wanted else {},
     )
     more: dict[str, Any] = {
         "note": _note(name, opened.solution, choose_again),
         "method": solution.method,
-        "hash_of_head": head_hash(params),
+        "hash_of_head": head_hash(found.params),
     }
     command = Command("forget" if new is None else "add", name, choose_again)
     kept = keep(opened.folder, fitted, changed, ledger, command, more)
     return opened.folder / kept.receipt
+
+
+def _chosen_again(opened: Opened, federation: StoredFederation) -> tuple[Solution, OneShot]:
+    """Select the solver anew, from the statistics of all who are in."""
+    before = opened.solution
+    if not before.chosen_by:
+        raise GgeurError(
+            f"'{before.method}' was given and not chosen, so there is nothing to choose again.",
+            code="model-method-not-chosen",
+        )
+    for method in before.candidates:
+        _check_own(method, opened.own)
+    return solve(federation, "auto", before.asked, before.covariance, before.seed)
 
 
 def _check_own(method: str, own: bool) -> None:

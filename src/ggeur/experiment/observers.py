@@ -67,8 +67,7 @@ class OtherClient:
         self._clients, self._spreads = sent.clients, dict[int, Spread]()
         self._settled: AugmentationPlan | None = None
         if isinstance(sent.setup.algorithm, Iterative) and sent.setup.augmentation.needs is not None:
-            c = sent.clients
-            self._settled = plan_augmentation(sent, sent.setup.augmentation, c.counts(), c.homes, c.x.shape[1], "")
+            self._settled = plan_augmentation(sent.federation, sent.setup.augmentation, sent.clients.x.shape[1], "")
 
     def group(self, k: int, c: int) -> Group | None:
         """Return what the best placed of the others knows of the samples of class `c` at client `k`."""

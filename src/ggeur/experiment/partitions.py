@@ -11,7 +11,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.core.types import Int
 from ggeur.data import partition
 from ggeur.data.table import EmbeddingTable
-from ggeur.federation.local_clients import Clients
+from ggeur.federation.local_federation import LocalFederation
 from ggeur.federation.validation_split import ValidationSplit, validation_split
 from ggeur.settings.schema import Partition
 
@@ -39,7 +39,7 @@ def client_rows(table: EmbeddingTable, p: Partition, seed: int) -> list[Int]:
     return partition.label_and_domain(table.y, table.domains, p.beta, test=table.test, seed=seed)
 
 
-def clients_of(table: EmbeddingTable, p: Partition, seed: int, least: int = 0) -> Clients:
+def clients_of(table: EmbeddingTable, p: Partition, seed: int, least: int = 0) -> LocalFederation:
     """The clients of a table that has been split, with classes of at `least` so many samples; one must hold
     something.
     """
@@ -48,7 +48,7 @@ def clients_of(table: EmbeddingTable, p: Partition, seed: int, least: int = 0) -
         raise GgeurError(
             f"The federation has no training samples at all (seed {seed}).", code="training-samples-missing"
         )
-    clients = Clients.of(table.x, table.y, table.domains, table.n_classes, parts, least)
+    clients = LocalFederation.of(table.x, table.y, table.domains, table.n_classes, parts, least)
     if not any(len(samples) for samples in clients.parts):
         raise GgeurError(
             f"[privacy] min_count = {least} is above every group: no class has so many samples at any client.",

@@ -3,19 +3,19 @@
 It is made by the functions that a run calls, so it is what the code sends.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.site_statistics import Covariance, SiteStatistics
-from ggeur.core.types import Bool, Float, Int
+from ggeur.core.site_statistics import Breakdown, Covariance, FederationStatistics, SiteStatistics, StatisticsQuery
+from ggeur.core.types import Float, Int
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.trial_data import chosen_by_rule
-from ggeur.federation.augmentation_plan import about_center, by_home
-from ggeur.federation.local_clients import Clients
+from ggeur.federation.augmentation_plan import about_center
+from ggeur.federation.local_federation import LocalFederation
 from ggeur.federation.noisy_statistics import ALL
 from ggeur.methods.algorithm import Algorithm, ClosedForm, Iterative, Reference, Selection
 from ggeur.privacy.release import Release
@@ -29,7 +29,7 @@ class Released:
     """
 
     setup: Setup
-    clients: Clients
+    clients: LocalFederation
     seed: int
 
     @cached_property
@@ -57,12 +57,19 @@ class Released:
 
     def parts(self, k: int) -> dict[int, Int]:
         """The samples behind each message of client `k`: by domain where the method asks so."""
-        algorithm, samples = self.algorithm, self.clients.parts[k]
-        start = algorithm if isinstance(algorithm, ClosedForm) else self.setup.start
-        if not isinstance(algorithm, Selection) and (start is None or start.apart is None):
+        samples = self.clients.parts[k]
+        if not self._by_domain:
             return {ALL: samples}
         home = self.clients.domains[samples]
         return {d: samples[home == d] for d in np.unique(home).tolist()}
+
+    @property
+    def _by_domain(self) -> bool:
+        """Whether a client sends the samples of each domain by themselves."""
+        if isinstance(self.algorithm, Selection):
+            return True
+        start = self.algorithm if isinstance(self.algorithm, ClosedForm) else self.setup.start
+        return start is not None and start.apart is not None
 
     @cached_property
     def release(self) -> Release:
@@ -90,11 +97,6 @@ class Released:
         assert self.kind is not None
         return self.clients.message(samples, self.kind, center)
 
-    def of_client(self, k: int) -> SiteStatistics:
-        """All that client `k` sends, added up."""
-        parts = self.parts(k) or {ALL: self.clients.parts[k]}  # one without samples says that
-        return SiteStatistics.merge(self.message(k, domain, samples) for domain, samples in parts.items())
-
     @cached_property
     def center(self) -> Float | None:
         """About which the server asks for moments, where zero would lose digits."""
@@ -106,16 +108,13 @@ class Released:
         ).center
         return found if found.any() else None
 
-    def total(self, classes: Bool | None = None) -> SiteStatistics:
-        """The sum of all messages; of client k only the `classes` (K, C) marked in its sample."""
-        each = ((k, self.of_client(k)) for k in range(len(self.clients.parts)))
-        total = SiteStatistics.merge(m if classes is None else m.only(classes[k]) for k, m in each)
-        return self.release.repair(total, [len(self.clients.parts)], "drop")
+    def total(self) -> FederationStatistics:
+        """Return the total of all messages."""
+        assert self.kind is not None
+        apart = Breakdown(self.kind) if self._by_domain else None
+        return self.federation.statistics(StatisticsQuery(self.kind, apart, repair="drop"))
 
-    def means(self) -> Iterator[SiteStatistics]:
-        """Each client's message without second moments."""
-        return (self.of_client(k).of_kind("none") for k in range(len(self.clients.parts)))
-
-    def by_home(self, homes: Sequence[int | None]) -> dict[int, SiteStatistics]:
-        """Return those of the clients of each domain added up."""
-        return by_home(self.means(), homes)
+    @cached_property
+    def federation(self) -> LocalFederation:
+        """Return the clients as a run asks them."""
+        return replace(self.clients, release=self.release, sends=self.kind)

@@ -1,26 +1,21 @@
 """How a head is solved from what sites sent: by which method, with which constants, and who took part in choosing."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.errors import GgeurError
 from ggeur.core.hyperparameters import declared_parameters as declared_by
-from ggeur.core.site_statistics import Breakdown, Covariance, largest
+from ggeur.core.site_statistics import Covariance, largest
 from ggeur.core.validate import check_is
 from ggeur.experiment.sites import Site, class_names_of
-from ggeur.federation.local_clients import Clients
-from ggeur.federation.selection import select
-from ggeur.federation.start import one_shot_head
-from ggeur.federation.stored_statistics import MergedStatistics, StoredStatistics, add_up
-from ggeur.federation.summary import digits_note
-from ggeur.heads.head import Params
+from ggeur.federation.local_federation import LocalFederation
+from ggeur.federation.one_shot import OneShot, one_shot
+from ggeur.federation.stored_statistics import StoredFederation
 from ggeur.methods import SOLVED, checked_parameters, factory, kind_of, resolve_closed_form
-from ggeur.methods.algorithm import ClosedForm, Selection, Task
+from ggeur.methods.algorithm import Candidate, ClosedForm, Selection, Task
 from ggeur.methods.auto import auto
 
 COVARIANCES = ("per-class", "pooled")
@@ -90,17 +85,16 @@ class Solution:
         assert found is not None
         return found
 
-    def whole(self, sites: Sequence[StoredStatistics], names: tuple[str, ...]) -> MergedStatistics:
-        """Return what the sums of `sites` come to, of the classes `names`."""
-        return add_up(sites, names, self.solved.needs, self.solved.apart)
+    def solve(self, federation: StoredFederation) -> OneShot:
+        """Compute the classifier of `federation`."""
+        check_several(federation)
+        task = Task(federation.dimension, federation.class_names)
+        return one_shot(federation, self.solved, self.method, task, self.seed)
 
-    def head(self, whole: MergedStatistics) -> Params:
-        """The parameters of the head, solved from the total."""
-        check_several(whole.message.count, whole.class_names)
-        total = whole.total
-        if note := digits_note(total):
-            warnings.warn(note, GgeurWarning, stacklevel=2)
-        return one_shot_head(self.solved, self.method, total, Task(total.dimension, whole.class_names), self.seed)
+    @property
+    def solver(self) -> Candidate:
+        """Return the solver with its hyperparameters."""
+        return Candidate(self.method, self.constants, self.solved)
 
 
 def check_method(method: str, covariance: str) -> None:
@@ -118,8 +112,9 @@ def check_method(method: str, covariance: str) -> None:
         )
 
 
-def check_several(count: NDArray[Any], names: tuple[str, ...]) -> None:
-    """GgeurError where `count` (C,) says that there are samples of one class only."""
+def check_several(federation: StoredFederation) -> None:
+    """Raise GgeurError where there are samples of one class only."""
+    count, names = np.sum([site.counts for site in federation.sites], axis=0), federation.class_names
     if (count > 0).sum() < 2:
         raise GgeurError(
             f"There are samples of one class only, '{names[int(count.argmax())]}'; a head needs two to tell apart.",
@@ -127,44 +122,38 @@ def check_several(count: NDArray[Any], names: tuple[str, ...]) -> None:
         )
 
 
-def decide(
-    sites: Sequence[Site], method: str, parameters: Mapping[str, Any], covariance: Covariance, seed: int = 0
-) -> Solution:
-    """Return what `method` comes to for these sites: itself or, of `auto`, what their statistics select."""
+def covariance_to_send(
+    method: str, parameters: Mapping[str, Any], covariance: Covariance, *, calibrate: bool = False
+) -> Covariance:
+    """Return what sites must send for `method` and, to `calibrate` it, the `covariance` that they may send at most."""
     check_method(method, covariance)
-    if kind_of(method) is ClosedForm:
-        return Solution.given(method, parameters, covariance, seed)
-    kind = _auto(parameters, covariance).sends
-    names = class_names_of([s.class_names for s in sites])
-    return decide_from([s.sums(kind) for s in sites], names, method, parameters, covariance, seed)
+    if kind_of(method) is Selection:
+        needs = _auto(parameters, covariance).sends
+    else:
+        needs = Solution.given(method, parameters, covariance).kind
+    return largest([needs, covariance if calibrate else None]) or needs
 
 
-def decide_from(
-    sites: Sequence[StoredStatistics],
-    names: tuple[str, ...],
-    method: str,
-    parameters: Mapping[str, Any],
-    covariance: Covariance,
-    seed: int = 0,
-) -> Solution:
-    """The same for what `sites` sent, of the classes `names`."""
+def solve(
+    federation: StoredFederation, method: str, parameters: Mapping[str, Any], covariance: Covariance, seed: int = 0
+) -> tuple[Solution, OneShot]:
+    """Compute the classifier of `federation` by `method`: a solver or, for `auto`, the one its statistics select."""
     if kind_of(method) is ClosedForm:
-        return Solution.given(method, parameters, covariance, seed)
+        solution = Solution.given(method, parameters, covariance, seed)
+        return solution, solution.solve(federation)
     chosen = _auto(parameters, covariance)
-    whole = add_up(sites, names, chosen.sends, Breakdown(chosen.sends))
-    check_several(whole.message.count, names)
-    total = whole.total
-    choice = select(chosen, total.apart, Task(total.dimension, names), seed)
-    taken = chosen.candidates[choice.taken]
-    found = Solution.given(taken.name, taken.parameters, covariance, seed)
-    return replace(
-        found,
-        chosen_by=tuple(s.name for s in sites),
+    check_several(federation)
+    found = one_shot(federation, chosen, method, Task(federation.dimension, federation.class_names), seed)
+    assert found.selected is not None
+    solution = replace(
+        Solution.given(found.solver.name, found.solver.parameters, covariance, seed),
+        chosen_by=tuple(site.name for site in federation.sites),
         asked=dict(parameters),
-        why=choice.sentence(chosen.candidates),
-        expected={label: round(e, 2) for label, e in choice.expected(chosen.candidates).items()},
-        label=taken.label,
+        why=found.selected.sentence(chosen.candidates),
+        expected={label: round(e, 2) for label, e in found.selected.expected(chosen.candidates).items()},
+        label=found.solver.label,
     )
+    return solution, found
 
 
 def _auto(parameters: Mapping[str, Any], covariance: Covariance) -> Selection:
@@ -175,7 +164,7 @@ def _auto(parameters: Mapping[str, Any], covariance: Covariance) -> Selection:
 class Together(NamedTuple):
     """The samples of several sites in one array, with classes and domains in common."""
 
-    clients: Clients
+    clients: LocalFederation
     class_names: tuple[str, ...]
     domain_names: tuple[str, ...]
 
@@ -189,7 +178,7 @@ def together(sites: Sequence[Site], names: tuple[str, ...] | None = None, *, tes
     y = np.concatenate([_renamed(s.y[r], s.class_names, names) for s, r in zip(sites, samples, strict=True)])
     d = np.concatenate([_renamed(s.domain[r], s.domain_names, domains) for s, r in zip(sites, samples, strict=True)])
     parts = np.split(np.arange(len(x)), np.cumsum([len(r) for r in samples])[:-1])
-    return Together(Clients.of(x, y, d, len(names), parts), names, domains)
+    return Together(LocalFederation.of(x, y, d, len(names), parts), names, domains)
 
 
 def _renamed(codes: Any, own: Sequence[str], names: Sequence[str]) -> Any:

@@ -21,18 +21,12 @@ from ggeur.experiment.partitions import client_rows, clients_of, partition_rows,
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.source import load_table
 from ggeur.experiment.start_model import model_start
-from ggeur.federation.local_clients import (
-    Clients,
-    TrainingSets,
-    augment_clients,
-    merged_by_domain,
-    merged_statistics,
-    merged_units,
-)
-from ggeur.federation.selection import Selected, select
-from ggeur.federation.start import client_weights, one_shot_head, random_head, to_train
+from ggeur.federation.local_federation import LocalFederation, TrainingSets
+from ggeur.federation.one_shot import OneShot, one_shot
+from ggeur.federation.selection import Selected
+from ggeur.federation.start import client_weights, random_head, to_train
 from ggeur.federation.validation_split import ValidationSplit
-from ggeur.heads.head import Head, Params
+from ggeur.heads.head import Head
 from ggeur.methods.algorithm import ClosedForm, Selection, Task
 from ggeur.methods.auto import by_rule
 from ggeur.privacy.bounded_norm import BoundedNorm
@@ -90,7 +84,7 @@ class TrialData:
         self._rows: tuple[Hashable, EmbeddingTable, Units | None] | None = None  # of a seed: those of one are kept
         self._looked_at: set[Data] = set()
         self._augmented: dict[Hashable, TrainingSets] = {}
-        self._clients: tuple[EmbeddingTable, Partition, int, int, Clients] | None = None
+        self._clients: tuple[EmbeddingTable, Partition, int, int, LocalFederation] | None = None
         self._balls: dict[tuple[Data, BoundedNorm], EmbeddingTable] = {}
         self._tests: WeakValueDictionary[Hashable, TestSet] = WeakValueDictionary()  # of groups in flight
 
@@ -149,12 +143,12 @@ class TrialData:
         if self._rows is None or self._rows[0] != key:
             table, units = self.split(s.data, seed) if ball is None else self._in_ball(s.data, ball, seed), None
             if setup.standardise:
-                units = merged_units(clients_of(table, s.partition, seed, setup.release.least_group))
+                units = clients_of(table, s.partition, seed, setup.release.least_group).units()
                 table = in_units(table, units)
             self._rows = key, table, units
         return self._rows[1:]
 
-    def clients(self, setup: Setup, seed: int) -> Clients:
+    def clients(self, setup: Setup, seed: int) -> LocalFederation:
         """Who holds which of these samples; the last are kept, for training sets and first head alike."""
         (table, _), p, least = self.samples(setup, seed), setup.settings.partition, setup.release.least_group
         if self._clients is None or self._clients[0] is not table or self._clients[1:4] != (p, seed, least):
@@ -196,9 +190,9 @@ class TrialData:
         if key not in self._augmented:
             clients, needs = self.clients(setup, seed), setup.augmentation.needs
             if needs is not None:
-                clients = clients._replace(release=setup.release.simulated(seed))
+                clients = replace(clients, release=setup.release.simulated(seed), sends=needs)
             with blaming(s.augment.kind, "augmentation"):
-                made = augment_clients(clients, setup.augmentation, seed)
+                made = clients.prepare(setup.augmentation, seed)
             if not 0 < sum(leaf.nbytes for leaf in jax.tree.leaves((made.bank, made.shapes))) <= _KEPT_BYTES:
                 return made
             while len(self._augmented) >= _KEPT:
@@ -206,19 +200,15 @@ class TrialData:
             self._augmented[key] = made
         return self._augmented[key]
 
-    def solved(self, solved: ClosedForm, name: str, setup: Setup, seed: int) -> Params:
-        """The head that `solved` makes of what the clients send."""
-        table, _ = self.samples(setup, seed)
-        clients = self.clients(setup, seed)._replace(release=setup.release.simulated(seed))
-        total = merged_statistics(clients, solved.needs, apart=solved.apart, eigenvalues=solved.eigenvalues)
-        return one_shot_head(solved, name, total, task_of(table), seed)
-
-    def choice(self, chosen: Selection, setup: Setup, seed: int) -> Selected:
-        """Which candidate the federation's statistics select or, under noise, a public rule."""
-        (table, _), clients = self.samples(setup, seed), self.clients(setup, seed)
-        if not setup.release.exact:
-            return chosen_by_rule(setup, table.n_classes, len(clients.parts))
-        return select(chosen, merged_by_domain(clients, chosen.sends), task_of(table), seed)
+    def one_shot(self, algorithm: ClosedForm | Selection, name: str, setup: Setup, seed: int) -> OneShot:
+        """Return the classifier that `algorithm` makes of what the clients send, by a public rule under noise."""
+        (table, _), clients, selected = self.samples(setup, seed), self.clients(setup, seed), None
+        needs = algorithm.needs
+        if isinstance(algorithm, Selection) and not setup.release.exact:
+            selected = chosen_by_rule(setup, table.n_classes, len(clients.parts))
+            needs = algorithm.candidates[selected.taken].solved.needs
+        federation = replace(clients, release=setup.release.simulated(seed), sends=needs)
+        return one_shot(federation, algorithm, name, task_of(table), seed, selected)
 
     def run(self, setup: Setup, seed: int, augmented: TrainingSets) -> Run:
         """Everything one seed of one setting trains on."""
@@ -233,7 +223,7 @@ class TrialData:
         if train.model is not None:
             first = model_start(train.model, setup, task)
         elif start is not None:
-            first = to_train(self.solved(start, train.start, setup, seed))
+            first = to_train(self.one_shot(start, train.start, setup, seed).params)
         else:
             first = random_head(setup.head, task, seed, trained=setup.trained)
         return Run(

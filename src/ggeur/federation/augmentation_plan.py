@@ -1,33 +1,19 @@
-"""The server's half of round 0: from all clients' messages to who draws what, along which shapes."""
+"""The server's half of round 0: from the statistics to who draws how much, along which shapes."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from ggeur.core.site_statistics import SiteStatistics
-from ggeur.core.types import Bool, Float, Int
+from ggeur.core.site_statistics import Breakdown, SiteStatistics, StatisticsQuery
+from ggeur.core.types import Float, Int
 from ggeur.federation.augmentation import Augmentation
 from ggeur.federation.layout import Layout, with_prototypes
+from ggeur.federation.protocol import Federation
 from ggeur.federation.shapes import Shapes, merged_shapes, note_on_units, shapes_from_means
 from ggeur.federation.summary import far_center, guided
 
 M = TypeVar("M", bound=SiteStatistics)
-
-
-class Messages(Protocol):
-    """All clients' messages as a server has them: kept on disk, or made of samples that are at hand."""
-
-    def total(self, classes: Bool | None = None) -> SiteStatistics:
-        """Their sum; of client k only the `classes` (K, C) that are marked in sample k."""
-
-    def means(self) -> Iterator[SiteStatistics]:
-        """One by one, in the clients' order, without second moments."""
-
-    def by_home(self, homes: Sequence[int | None]) -> dict[int, SiteStatistics]:
-        """Return those of the clients of each domain added up, without second moments; `homes` are the clients'
-        domains.
-        """
 
 
 class AugmentationPlan(NamedTuple):
@@ -38,43 +24,36 @@ class AugmentationPlan(NamedTuple):
     notes: list[str]
 
 
-def plan_augmentation(
-    messages: Messages, a: Augmentation, count: Int, homes: Sequence[int | None], p: int, not_several: str
-) -> AugmentationPlan:
+def plan_augmentation(federation: Federation, a: Augmentation, p: int, not_several: str) -> AugmentationPlan:
     """Lay out the training sets that `a` asks for, in `p` dimensions.
 
-    `count` (K, C) is who holds how much of what, `homes` whose samples are of which domain, and `not_several` says why
-    the domains are not several, if they are not.
+    `not_several` says why the domains are not several, if they are not.
     """
-    of_homes: dict[int, SiteStatistics] = {}
+    count = np.stack([site.counts for site in federation.sites])
+    homes = [site.home for site in federation.sites]
+    by_home: dict[int, SiteStatistics] = {}
     notes: list[str] = []
     if with_prototypes(a, homes):
-        of_homes = messages.by_home(homes)
+        means = federation.statistics(StatisticsQuery("none", Breakdown("none", "home"), repair="drop"))
+        by_home = dict(zip(means.domain, means.apart, strict=True))
     elif a.prototypes:
         notes.append(f"Step 2 adds nothing: {not_several}, so there are no prototypes of others.")
     shapes = Shapes.none(count.shape[1], p)
     if a.noise is not None:
-        shapes = _global_shapes(messages, a, count, homes)
+        shapes = _global_shapes(federation, a, count)
         notes += filter(None, [note_on_units(shapes, a)])
-    return AugmentationPlan(Layout.of(count, homes, of_homes, p, a), shapes, notes)
+    return AugmentationPlan(Layout.of(count, homes, by_home, p, a), shapes, notes)
 
 
-def by_home(means: Iterator[SiteStatistics], homes: Sequence[int | None]) -> dict[int, SiteStatistics]:
-    """The `means` of clients, in their order, added up by domain; who is of none is left out."""
-    found: dict[int, SiteStatistics] = {}
-    for home, message in zip(homes, means, strict=True):
-        if home is not None:
-            found[home] = found[home] + message if home in found else message
-    return found
-
-
-def _global_shapes(messages: Messages, a: Augmentation, count: Int, homes: Sequence[int | None]) -> Shapes:
+def _global_shapes(federation: Federation, a: Augmentation, count: Int) -> Shapes:
     """The shape of every class, from what the augmentation lets clients send."""
     if a.covariance == "none":
-        each = list(messages.means())
-        domain = np.array([-1 if home is None else home for home in homes])
+        means = federation.statistics(StatisticsQuery("none", Breakdown("none", "site")))
+        each, domain = means.apart, np.array(means.domain)
         return shapes_from_means(np.stack([m.count for m in each]), np.stack([m.mean for m in each]), domain, a)
-    return merged_shapes(messages.total(guided(count, a.guided) if a.guided < 1 else None), a)
+    classes = guided(count, a.guided) if a.guided < 1 else None
+    needs = a.needs or a.covariance
+    return merged_shapes(federation.statistics(StatisticsQuery(needs, classes=classes, repair="drop")), a)
 
 
 def about_center(total: Callable[[Float | None], M]) -> M:

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.site_statistics import Breakdown, FederationStatistics, SiteStatistics
+from ggeur.core.site_statistics import Breakdown, EigenvalueRule, FederationStatistics, SiteStatistics
 from ggeur.privacy.release import Release
-from ggeur.privacy.repair import EigenvalueRule
 
 ALL = -1  # domains
 
@@ -19,7 +18,7 @@ def repaired_total(
     eigenvalues: EigenvalueRule = "floor",
 ) -> FederationStatistics:
     """Return the repaired total of what was `sent` under `release`, with domains, by so many `clients` of each."""
-    if apart is not None and apart.of == "client":
+    if apart is not None and apart.of in ("client", "site"):
         raise GgeurError(
             "Under [privacy] epsilon or mechanism no head can be solved from the means of single clients.",
             code="privacy-head-from-means",

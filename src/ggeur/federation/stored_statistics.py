@@ -6,7 +6,8 @@ last digits, and samples far from zero lose none.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -14,10 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.site_statistics import COVARIANCES, Breakdown, Covariance, FederationStatistics, SiteStatistics
+from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.site_statistics import (
+    COVARIANCES,
+    Breakdown,
+    Covariance,
+    FederationStatistics,
+    SiteStatistics,
+    StatisticsQuery,
+)
 from ggeur.core.types import Float, Int
-from ggeur.federation.summary import summarise
+from ggeur.core.units import Units
+from ggeur.federation.protocol import SiteInfo
+from ggeur.federation.summary import digits_note, summarise
 
 
 class StoredStatistics(NamedTuple):
@@ -121,46 +131,86 @@ def merged(messages: Sequence[SiteStatistics]) -> SiteStatistics:
     return SiteStatistics.merge(m.about(center) for m in messages)
 
 
-class MergedStatistics(NamedTuple):
-    """What the sums of all sites come to, and of every domain what a head must have of it."""
+class StoredFederation:
+    """A federation of what `stored_sites` have sent, in a file or in this process, of the classes `class_names`.
 
-    class_names: tuple[str, ...]
-    message: SiteStatistics
-    apart: Mapping[str, SiteStatistics]
+    It is added up by the sites' names, each about the mean of all. Training samples stay where they are: it has no
+    rounds.
+    """
+
+    def __init__(self, stored_sites: Iterable[StoredStatistics], class_names: tuple[str, ...]) -> None:
+        self.stored = tuple(sorted(stored_sites, key=lambda site: site.name))
+        self.class_names = class_names
+        if not any(site.messages for site in self.stored):
+            raise GgeurError("There are no sites, so there is nothing to solve a head from.", code="sites-missing")
+        self.domain_names = tuple(sorted({domain for site in self.stored for domain in site.messages}))
 
     @property
-    def total(self) -> FederationStatistics:
-        """As a head is solved from it: domains in the order of their names."""
-        m, center = self.message, self.message.center
-        names = [d for d in sorted(self.apart) if self.apart[d].count.any()]
-        parts = tuple(self.apart[d].about(center) for d in names)
-        return FederationStatistics(m.count, m.sum, m.second, center, parts, tuple(range(len(names))))
+    def dimension(self) -> int:
+        """Return the dimension p of the embeddings."""
+        return next(m.dimension for site in self.stored for m in site.messages.values())
 
+    @property
+    def sites(self) -> Sequence[SiteInfo]:
+        """Return the sites, by name."""
+        each = []
+        for site in self.stored:
+            counts = np.zeros(len(self.class_names), np.int64)
+            at = [self.class_names.index(name) for name in site.class_names]
+            counts[at] = np.sum([m.count for m in site.messages.values()], axis=0)
+            home = self.domain_names.index(next(iter(site.messages))) if len(site.messages) == 1 else None
+            each.append(SiteInfo(site.name, counts, home))
+        return each
 
-def add_up(
-    sites: Iterable[StoredStatistics],
-    names: tuple[str, ...],
-    needs: Covariance,
-    apart: Breakdown | None,
-) -> MergedStatistics:
-    """The sums of `sites` by name, of the classes `names`.
+    def statistics(self, query: StatisticsQuery) -> FederationStatistics:
+        """Return the statistics of all sites, about the mean of all their samples; domains in the order of their names.
 
-    `needs` is what is kept of the total, `apart` what is of every domain.
-    """
-    if apart is not None and apart.of == "client":
-        raise GgeurError(
-            "This head needs every client's message apart, which sums kept by domain do not hold.",
-            code="statistics-client-not-kept",
-        )
-    every: list[SiteStatistics] = []
-    by_domain: dict[str, list[tuple[SiteStatistics, tuple[str, ...]]]] = {}
-    for site in sorted(sites, key=lambda s: s.name):
-        # Reduced before it is aligned: pooled moments are then the same, to the bit, whatever the site once kept.
-        every += [aligned(m, needs, site.class_names, names) for m in site.of_kind(needs).messages.values()]
-        for domain, m in site.of_kind(apart.kind).messages.items() if apart is not None else ():
-            by_domain.setdefault(domain, []).append((m, site.class_names))
-    if not every:
-        raise GgeurError("There are no sites, so there is nothing to solve a head from.", code="sites-missing")
-    kind = "none" if apart is None else apart.kind
-    parts = {d: merged([aligned(m, kind, own, names) for m, own in found]) for d, found in sorted(by_domain.items())}
-    return MergedStatistics(names, merged(every), parts)
+        Nothing is repaired: what is noisy was repaired by whoever stored it.
+        """
+        total, apart = merged(self._messages(query.covariance)), query.apart
+        parts: list[tuple[int, SiteStatistics]] = []
+        if apart is not None:
+            parts = [(d, m.about(total.center)) for d, m in self._apart(apart) if m.count.any()]
+        domains, messages = tuple(d for d, _ in parts), tuple(m for _, m in parts)
+        found = FederationStatistics(total.count, total.sum, total.second, total.center, messages, domains)
+        if note := digits_note(found):
+            warnings.warn(note, GgeurWarning, stacklevel=2)
+        return found
+
+    def units(self) -> Units:
+        """Return the units of all training samples."""
+        return merged(self._messages(self.kind)).units
+
+    @property
+    def kind(self) -> Covariance:
+        """Return the covariance that every site has sent."""
+        return min((site.kind for site in self.stored), key=COVARIANCES.index)
+
+    def _messages(self, kind: Covariance) -> list[SiteStatistics]:
+        """Every site's messages, reduced before they are aligned: pooled moments are then the same, to the bit,
+        whatever the site once kept.
+        """
+        return [
+            aligned(m, kind, site.class_names, self.class_names)
+            for site in self.stored
+            for m in site.of_kind(kind).messages.values()
+        ]
+
+    def _apart(self, apart: Breakdown) -> Iterator[tuple[int, SiteStatistics]]:
+        """What is kept apart, each with its domain."""
+        sites = [site.of_kind(apart.kind).of_classes(self.class_names) for site in self.stored]
+        if apart.of == "domain":
+            for d, domain in enumerate(self.domain_names):
+                yield d, merged([site.messages[domain] for site in sites if domain in site.messages])
+            return
+        homes = [self.domain_names.index(next(iter(s.messages))) if len(s.messages) == 1 else -1 for s in sites]
+        if apart.of == "home":
+            for d in sorted({home for home in homes if home >= 0}):
+                own = [s for s, home in zip(sites, homes, strict=True) if home == d]
+                yield d, merged([m for s in own for m in s.messages.values()])
+            return
+        for site, home in zip(sites, homes, strict=True):
+            if apart.of == "site":
+                yield home, merged(list(site.messages.values()))
+            else:
+                yield from ((self.domain_names.index(domain), m) for domain, m in site.messages.items())

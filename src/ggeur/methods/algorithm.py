@@ -15,14 +15,20 @@ from numpy.typing import NDArray
 
 from ggeur.core.errors import Unavailable
 from ggeur.core.hyperparameters import positional
-from ggeur.core.site_statistics import Breakdown, Covariance, FederationStatistics, largest
+from ggeur.core.site_statistics import (
+    Breakdown,
+    Covariance,
+    EigenvalueRule,
+    FederationStatistics,
+    StatisticsQuery,
+    largest,
+)
 
 if TYPE_CHECKING:
     import jax
 
     from ggeur.heads.head import Head, Params
     from ggeur.methods.method import Method
-    from ggeur.privacy.repair import EigenvalueRule
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,10 +114,15 @@ class ClosedForm(NamedTuple):
 
     apart: Breakdown | None = None  # what the total must hold of every domain, or client, beside the sum
     head: str = "linear"  # the head whose parameters are solved for
-    eigenvalues: "EigenvalueRule" = "floor"  # what becomes of those of a total that are under noise, if there is noise
+    repair: EigenvalueRule = "floor"  # what becomes of those of a total that are under noise, if there is noise
     by_text: bool = False  # whether the task's text tells it about classes that nobody holds
     approximate: "Callable[[FederationStatistics, Task, Params | None], Params] | None" = None
     """(total, task, parameters of a similar total) -> nearly what `solve` returns, sooner: for cross-validation."""
+
+    @property
+    def query(self) -> StatisticsQuery:
+        """Return what sites are asked for."""
+        return StatisticsQuery(self.needs, self.apart, repair=self.repair)
 
 
 class Candidate(NamedTuple):
@@ -158,6 +169,11 @@ class Selection:
     def sends(self) -> Covariance:
         """Return what sites send, by domain: what serves every candidate, and selection, which needs second moments."""
         return largest([self.needs, "pooled"]) or "pooled"
+
+    @property
+    def query(self) -> StatisticsQuery:
+        """Return what sites are asked for: of every domain, what serves every candidate and selection."""
+        return StatisticsQuery(self.sends, Breakdown(self.sends))
 
     @property
     def apart(self) -> Breakdown | None:

@@ -14,9 +14,9 @@ import numpy as np
 from ggeur.core.custom import blaming, build_custom
 from ggeur.core.errors import GgeurError
 from ggeur.core.seeding import generator
-from ggeur.core.site_statistics import Covariance, SiteStatistics
+from ggeur.core.site_statistics import Covariance, EigenvalueRule, SiteStatistics
 from ggeur.privacy.noise import Noise, RandomSource, SystemRandom
-from ggeur.privacy.repair import EigenvalueRule, repaired
+from ggeur.privacy.repair import repaired
 
 M = TypeVar("M", bound=SiteStatistics)
 Mechanism = Callable[[SiteStatistics, int, RandomSource], SiteStatistics]

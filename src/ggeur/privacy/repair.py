@@ -12,16 +12,15 @@ samples, as in ridge regression, so that the noise of class means does not enter
 
 import math
 from dataclasses import replace
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from ggeur.core.site_statistics import SiteStatistics
+from ggeur.core.site_statistics import EigenvalueRule, SiteStatistics
 from ggeur.core.types import Float
 from ggeur.privacy.noise import Noise
 
 M = TypeVar("M", bound=SiteStatistics)
-EigenvalueRule = Literal["floor", "floor-total", "drop"]  # for those of a scatter that noise may have made
 
 
 def repaired(total: M, noise: Noise, radius: float, min_count: int = 0, eigenvalues: EigenvalueRule = "floor") -> M:

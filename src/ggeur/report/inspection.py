@@ -15,7 +15,7 @@ from ggeur.core.types import Float, Int
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiment.partitions import client_names
 from ggeur.federation.augmentation import Augmentation
-from ggeur.federation.local_clients import Clients, augment_clients
+from ggeur.federation.local_federation import LocalFederation
 
 TOP = 5  # eigenvectors that the paper compares (Section 2)
 BETAS = (0.1, 0.3, 0.5, 0.7, 1.0, 5.0)  # skews of its Figure 9
@@ -162,8 +162,8 @@ def client_view(
     own = client_counts(table, parts)
     chosen = np.array([table.class_names.index(n) for n in class_names] or _telling(own[client], own.sum(axis=0)))
     few, samples = _only(table, parts, chosen)
-    clients = Clients.of(few.x, few.y, few.domains, few.n_classes, samples)
-    made = augment_clients(clients, augmentation, seed)
+    clients = LocalFederation.of(few.x, few.y, few.domains, few.n_classes, samples)
+    made = clients.prepare(augmentation, seed)
     base = np.concatenate([few.x, made.prototypes.astype(few.x.dtype)])
     augmented = made.sets[client].materialise(base, made.bank)
     everyone = np.concatenate(samples)

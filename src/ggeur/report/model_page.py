@@ -47,7 +47,7 @@ def write_model_page(folder: Path, out: Path | None = None, *, own: bool = False
         choice=_choice(found),
         tests=_tests(found),
         trust=_trust(found),
-        trusted=" ".join(calibration_words(found.model.calibration, "since sites came or went" * bool(found.receipts))),
+        trusted=" ".join(calibration_words(found.model.calibration)),
         test_samples={d: sum(n for _, n in own.values()) for d, own in found.model.metrics.get("groups", {}).items()},
         contributions=""
         if found.contributions is None

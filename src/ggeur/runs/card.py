@@ -41,7 +41,7 @@ def card(model: Model, ledger: Ledger, history: Sequence[Mapping[str, Any]], *, 
         *(f"| {_text(e.name)} | {e.samples} | {len(e.class_names)} |" for e in ledger.entries),
         "",
         *_scores(model.metrics, bool(history)),
-        *calibration_words(model.calibration, "since a site joined or left" if history else ""),
+        *calibration_words(model.calibration),
         *_not_for(model),
         *_history(history, ledger),
         *(_WITH_STATISTICS if statistics else _WITHOUT_STATISTICS),
@@ -124,12 +124,14 @@ def _score(name: str, percent: float, samples: int) -> str:
     return f"{_text(name)} {percent:.1f}{spread}"
 
 
-def calibration_words(said: Mapping[str, Any], why: str = "") -> list[str]:
+def calibration_words(said: Mapping[str, Any]) -> list[str]:
     """Return a paragraph about the calibration of the probabilities."""
     if "temperature" not in said:
-        none = f"Its probabilities are uncalibrated{f' {why}' if why else ''}: take them as an order, not as chances."
-        return [none, ""]
+        none = "Its probabilities are uncalibrated: take them as an order, not as chances."
+        return [none + (f" {str(said['why'])[:1].upper()}{str(said['why'])[1:]}." if said.get("why") else ""), ""]
     words = f"Its probabilities are calibrated: logits are divided by {said['temperature']:.3g}"
+    if "source" in said:
+        return [f"{words}, fitted on {_fitted_on(said)}.", ""]
     if (left := said.get("validation")) is None:
         return [f"{words}, and nothing says by which samples that was fitted.", ""]
     words += (
@@ -141,6 +143,17 @@ def calibration_words(said: Mapping[str, Any], why: str = "") -> list[str]:
     if (test := said.get("test")) is not None:
         words += f", and {test['error']:.1f} ({test['error_before']:.1f}) on {test['samples']:,} test samples"
     return [f"{words}.", ""]
+
+
+def _fitted_on(said: Mapping[str, Any]) -> str:
+    """Return the samples that the temperature was fitted on, and the error on test samples."""
+    by_statistics = said["source"] == "statistics"
+    words = "synthetic samples made from the statistics" if by_statistics else "the test samples"
+    words += ", which changes no answer"
+    if (test := said.get("test")) is None:
+        return words
+    error = f"{test['error']:.1f} points ({test['error_before']:.1f} before) on {test['samples']:,} test samples"
+    return f"{words}. The expected calibration error is {error}"
 
 
 def _not_for(model: Model) -> list[str]:

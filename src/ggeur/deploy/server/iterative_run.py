@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from ggeur.core.errors import GgeurError
-from ggeur.core.site_statistics import FederationStatistics
+from ggeur.core.site_statistics import StatisticsQuery, largest
 from ggeur.core.types import FloatArray, Tree
 from ggeur.deploy.server.agreement import Agreement
+from ggeur.deploy.server.flower_federation import FlowerFederation
 from ggeur.deploy.server.journal import Journal
-from ggeur.deploy.server.opening import open_federation
 from ggeur.deploy.server.round_zero import RoundZero
 from ggeur.deploy.server.rounds import Rounds
 from ggeur.deploy.server.scores import LateScores
@@ -22,7 +22,9 @@ from ggeur.deploy.server.trial_run import TrialRun
 from ggeur.deploy.wire.ask import Grid
 from ggeur.engine.simulate import State
 from ggeur.experiment.tracker import Tracker
-from ggeur.federation.start import one_shot_head, random_head, to_train
+from ggeur.federation.augmentation_plan import plan_augmentation
+from ggeur.federation.one_shot import one_shot
+from ggeur.federation.start import random_head, to_train
 from ggeur.heads.head import Params
 from ggeur.methods import has_own_head
 from ggeur.methods.algorithm import Task
@@ -73,10 +75,9 @@ class IterativeRun(TrialRun):
         standardise, start, seed = self._setup.standardise, self._setup.start, self._tracker.seed
         roster.gather()
         with tempfile.TemporaryDirectory(prefix="ggeur-statistics-") as folder:
-            round_zero, sums = open_federation(
-                roster, self._collector, self._setup.augmentation, start, Path(folder), standardise=standardise
-            )
-            total = None if sums is None else sums.merged
+            federation = FlowerFederation(roster, self._collector, Path(folder), self._setup)
+            round_zero = self._plan(federation)
+            total = federation.received.merged
             if not standardise and total is not None and len(total.second) and (note := total.units.note("the sites")):
                 roster.journal("note", why=note)
             roster.closed = True
@@ -84,12 +85,7 @@ class IterativeRun(TrialRun):
             if start is None:
                 params = random_head(self._setup.head, task, seed, trained=self._trained)
             else:
-                assert sums is not None
-                params = to_train(
-                    one_shot_head(
-                        start, train.start, FederationStatistics.of(sums.by_domain(), start.apart), task, seed
-                    )
-                )
+                params = to_train(one_shot(federation, start, train.start, task, seed).params)
         sets = RemoteTrainingSets(roster, round_zero, self._trained, train.batch_size, self._sums)
         prepared = sets.prepared(nodes)
         rounds = self._rounds(sets, params, prepared)
@@ -99,6 +95,21 @@ class IterativeRun(TrialRun):
         self._tracker.trial.local_steps = [self._setup.training.steps(samples.get(k, 0)) for k in range(nodes)]
         scores = LateScores(self._tracker, self._setup, round_zero.agreement, round_zero.units)
         return rounds, rounds.first_state, scores
+
+    def _plan(self, federation: FlowerFederation) -> RoundZero:
+        """Collect the statistics that the augmentation needs, and what solves the first head; lay out who draws."""
+        a, start, roster = self._setup.augmentation, self._setup.start, self._roster
+        kind = largest([a.needs, start and start.needs])
+        query = None if kind is None else StatisticsQuery(kind, None if start is None else start.apart)
+        agreement = federation.collect(lambda agreement: query)
+        if a.noise is not None:
+            roster.journal(
+                "merging", clients=len(roster.known), classes=len(agreement.classes), dimension=agreement.dimension
+            )
+        plan = plan_augmentation(federation, a, agreement.dimension, "the sites are not of several domains")
+        for note in plan.notes:
+            roster.journal("note", why=note)
+        return RoundZero(agreement, roster.known, plan.layout, plan.shapes, federation.sample_units)
 
     def _resume(self, snapshot: Snapshot) -> tuple[Rounds, State, LateScores]:
         """Restore round 0 and the state of `snapshot`; sites say whether they still have their training sets."""

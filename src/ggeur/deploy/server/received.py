@@ -15,7 +15,7 @@ import numpy as np
 
 from ggeur.core.errors import GgeurError
 from ggeur.core.site_statistics import SiteStatistics
-from ggeur.core.types import Bool, Float, Int
+from ggeur.core.types import Float, Int
 from ggeur.core.units import Units
 from ggeur.data.files import read_arrays, write_atomically
 from ggeur.deploy.server.agreement import Agreement, Client
@@ -26,7 +26,7 @@ from ggeur.deploy.wire.check import checked_messages
 from ggeur.deploy.wire.packing import MESSAGE, Arrays, pack_message, unpack_message
 from ggeur.deploy.wire.records import VERSION
 from ggeur.deploy.wire.requested import RequestedPart, RequestedStatistics
-from ggeur.federation.augmentation_plan import about_center, by_home
+from ggeur.federation.augmentation_plan import about_center
 from ggeur.federation.summary import digits_note
 
 
@@ -51,19 +51,9 @@ class ReceivedStatistics(NamedTuple):
     sites: tuple[int, ...] = ()  # behind a secure aggregation, which is in one file
     holders: Mapping[int, int] = {}  # how many of those have samples of each domain, or of all
 
-    def total(self, classes: Bool | None = None) -> SiteStatistics:
-        """Their sum, holding two at a time; of client k only the `classes` that are marked in sample k."""
-        if classes is None:
-            return self.merged or SiteStatistics.merge(message for _, message in self.by_domain())
-        return SiteStatistics.merge(m.only(sample) for m, sample in zip(self._of_clients(), classes, strict=True))
-
-    def means(self) -> Iterator[SiteStatistics]:
-        """One by one, in the clients' order, without second moments."""
-        return self._of_clients(means=True)
-
-    def by_home(self, homes: Sequence[int | None]) -> dict[int, SiteStatistics]:
-        """Return those of the clients of each domain added up, without second moments."""
-        return by_home(self.means(), homes)
+    def total(self) -> SiteStatistics:
+        """Return their sum, holding two at a time."""
+        return self.merged or SiteStatistics.merge(message for _, message in self.by_domain())
 
     def by_domain(self) -> Iterator[tuple[int, SiteStatistics]]:
         """Every message with its domain: domain by domain, as a simulation adds up."""
@@ -83,7 +73,8 @@ class ReceivedStatistics(NamedTuple):
             return dict(self.holders)
         return dict(Counter(domain for file in self.files.values() for domain in file.domains))
 
-    def _of_clients(self, *, means: bool = False) -> Iterator[SiteStatistics]:
+    def by_site(self, *, means: bool = False) -> Iterator[SiteStatistics]:
+        """Yield every site's statistics, in the order of their numbers; with `means` without second moments."""
         for _, file in sorted(self.files.items()):
             yield SiteStatistics.merge(self._read(file, RequestedPart(domain), means=means) for domain in file.domains)
 

@@ -1,0 +1,42 @@
+"""A one-shot classifier of a federation: statistics, the solver they select, and the head it computes from them."""
+
+from typing import NamedTuple
+
+from ggeur.core.site_statistics import FederationStatistics
+from ggeur.federation.protocol import Federation
+from ggeur.federation.selection import Selected, select
+from ggeur.federation.start import one_shot_head
+from ggeur.heads.head import Params
+from ggeur.methods.algorithm import Candidate, ClosedForm, Selection, Task
+
+
+class OneShot(NamedTuple):
+    """A head, the solver that computed it, and the statistics that it was computed from."""
+
+    params: Params
+    solver: Candidate
+    statistics: FederationStatistics
+    selected: Selected | None = None  # how the solver was selected, if it was
+
+
+def one_shot(
+    federation: Federation,
+    algorithm: ClosedForm | Selection,
+    name: str,
+    task: Task,
+    seed: int,
+    selected: Selected | None = None,
+) -> OneShot:
+    """Return the one-shot classifier of `federation` by the `algorithm` that goes by `name`.
+
+    A Selection is asked which of its candidates to take, unless one is `selected` already, by what is public.
+    """
+    if isinstance(algorithm, Selection):
+        if selected is None:
+            statistics = federation.statistics(algorithm.query)
+            selected = select(algorithm, statistics.apart, task, seed)
+        solver = algorithm.candidates[selected.taken]
+    else:
+        solver = Candidate(name, {}, algorithm)
+    statistics = federation.statistics(solver.solved.query)
+    return OneShot(one_shot_head(solver.solved, solver.name, statistics, task, seed), solver, statistics, selected)
