@@ -23,7 +23,7 @@ from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
 from ggeur.experiment.evaluation import mean_accuracy
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.trial_data import TrialData, chosen_by_rule, task_of
-from ggeur.federation.noisy_statistics import ALL
+from ggeur.federation.noisy_statistics import ALL, repaired_total
 from ggeur.federation.start import one_shot_head
 from ggeur.methods.algorithm import ClosedForm, Selection
 from ggeur.settings.schema import settings
@@ -94,20 +94,20 @@ class Measured:
     def _total(self, setup: Setup, solved: ClosedForm, at: Point) -> FederationStatistics:
         domain = ALL if solved.apart is None else 0  # the table has one
         key = setup.settings.privacy.ball, solved.needs, domain
-        guard = setup.guard(solved.needs, at.seed)
+        release = setup.release
         if key not in self._made:
             self._made[key] = self._exact_and_unit(setup, solved, at, domain)
         exact, unit = self._made[key]
-        if guard is None:
+        if release.exact:
             return exact
-        size = guard.mechanism.noise(guard.kind, at.clients).count
+        size = release.noise(solved.needs, at.clients).count
         noisy = replace(
             unit,
             count=exact.count + size * unit.count,
             sum=exact.sum + size * unit.sum,
             second=exact.second + size * unit.second,
         )
-        return guard.total([(domain, noisy)], {domain: at.clients}, solved.apart, solved.under)
+        return repaired_total(release, [(domain, noisy)], {domain: at.clients}, solved.apart, solved.repair)
 
     def _exact_and_unit(
         self, setup: Setup, solved: ClosedForm, at: Point, domain: int
@@ -115,12 +115,12 @@ class Measured:
         """The total without noise, and what all clients' noise comes to, for a deviation of one in a count."""
         clients = self._dealer.clients(setup, at.seed)
         exact = clients.statistics(solved.query)
-        guard = self._setup(at._replace(epsilon=1.0, secure=False)).guard(solved.needs, at.seed)
-        assert guard is not None and not exact.center.any()
+        release = self._setup(at._replace(epsilon=1.0, secure=False)).release.simulated(at.seed)
+        assert not exact.center.any()
         zeros = (np.zeros_like(part) for part in (exact.count, exact.sum, exact.second))
         nothing = SiteStatistics(*zeros, exact.center)
-        noise = SiteStatistics.merge(guard.message(nothing, k, domain, at.clients) for k in range(at.clients))
-        size = guard.mechanism.noise(guard.kind, at.clients).count
+        noise = SiteStatistics.merge(release.apply(nothing, at.clients, k, domain) for k in range(at.clients))
+        size = release.noise(solved.needs, at.clients).count
         return exact, replace(noise, count=noise.count / size, sum=noise.sum / size, second=noise.second / size)
 
 

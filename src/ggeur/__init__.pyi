@@ -24,6 +24,8 @@ from .federation.start import first_head as first_head
 from .heads.head import Head as Head
 from .methods.algorithm import ClosedForm as ClosedForm
 from .methods.method import Method as Method
+from .privacy.noise import Noise as Noise
+from .privacy.release import Release as Release
 from .runs.compare import paired_difference as paired_difference
 from .runs.model import Model as Model
 from .runs.model import load_model as load_model

@@ -1,6 +1,8 @@
 """[privacy] on real machines: small groups stay, counts are not sent, and noisy statistics leave a site once."""
 
 import json
+import sys
+from textwrap import dedent
 
 import numpy as np
 import pytest
@@ -220,3 +222,77 @@ def test_a_budget_lasts_for_as_many_messages_as_another_library_says(tmp_path):
     (tmp_path / "privacy.jsonl").write_text("{")
     with pytest.raises(GgeurError, match="cannot be read"):
         budget.afford(tmp_path, asked)
+
+
+OWN = """
+    from dataclasses import replace
+
+    import numpy as np
+
+    from ggeur import Noise, Release
+
+    def grid(*, step: float = 0.01) -> Release:
+        def mechanism(s, clients, random):
+            return replace(s, sum=step * np.round(s.sum / step), second=step * np.round(s.second / step))
+
+        return Release("a grid", mechanism, lambda covariance, clients: Noise(0.0, step / 12**0.5, step / 12**0.5))
+
+    def uniform(*, width: float) -> Release:
+        def mechanism(s, clients, random):
+            return replace(s, sum=s.sum + width * (random.random(s.sum.shape) - 0.5))
+
+        return Release("uniform noise", mechanism, lambda covariance, clients: Noise(0.0, width / 12**0.5, 0.0))
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """The builder: own(name, **parameters) -> [privacy] with that mechanism, of a module in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / "own_release.py").write_text(dedent(OWN))
+    yield lambda name, **parameters: {"mechanism": f"own_release:{name}", "radius": 3.0, "parameters": parameters}
+    sys.modules.pop("own_release", None)
+
+
+def test_a_site_imports_a_custom_mechanism_only_if_it_may(deploy, own):
+    deployment = deploy(tree("ridge", own("grid"), federate={"wait": 0.1}))
+    with pytest.raises(GgeurError):
+        deployment.run()
+    journal = (deployment.out / "federation.jsonl").read_text(encoding="utf-8")
+    assert "does not import the privacy mechanism 'own_release:grid'; start its node with --custom-methods" in journal
+    assert not any("query.statistics" in site.asked for site in deployment.sites)
+
+
+@pytest.mark.parametrize("method", ["ncm", "ridge", "mixture"])
+def test_sites_apply_a_custom_mechanism_as_a_simulation_does(deploy, both, own, method):
+    deployment = deploy(tree(method, own("grid", step=0.05)))
+    for site in deployment.sites:
+        site.config |= {"custom-methods": True}
+    sent = replies(deployment.sites[0], "query.statistics")
+    both(deployment)
+    sums = [array for facts, arrays in sent for name, array in arrays.items() if name.endswith("sum")]
+    assert sums and all(np.abs(array / 0.05 - np.round(array / 0.05)).max() < 1e-9 for array in sums)
+    assert Model.load(deployment.out).privacy["mechanism"] == "own_release:grid"
+
+
+def test_a_site_draws_a_custom_mechanisms_noise_once_and_notes_it(deploy, own):
+    deployment = deploy(tree("ncm", own("uniform", width=1e-3)))
+    for site in deployment.sites:
+        site.config |= {"custom-methods": True}
+    sent = replies(deployment.sites[0], "query.statistics")
+    deployment.run()
+    ((_, arrays),) = sent
+    (kept,) = (deployment.folder / "store-0").rglob("sent/*.npz")
+    with np.load(kept) as file:
+        np.testing.assert_array_equal(file["sum"], arrays["sum"])
+    (spent,) = (json.loads(line) for line in (deployment.folder / "store-0" / "privacy.jsonl").read_text().splitlines())
+    assert (spent["mechanism"], spent["mu"]) == ("own_release:uniform", None)
+    assert Model.load(deployment.out).privacy["noise"] == "operating system"
+
+
+def test_custom_mechanisms_add_up_under_secure_aggregation(secure, both, own):
+    deployment = secure(tree("ridge", own("grid", step=0.05) | {"secure_aggregation": True}))
+    for site in deployment.sites:
+        site.config |= {"custom-methods": True}
+    both(deployment)

@@ -158,7 +158,7 @@ def test_with_noise_each_site_adds_its_share_and_notes_what_it_spent(secure, ope
     setup = Setup.of(deployment.simulated.points[0])
     exact = TrialData().clients(setup, 0).statistics(StatisticsQuery("pooled"))
     arrays, _ = opened["statistics"]
-    sd = setup.settings.privacy.mechanism.noise("pooled", 4).of_sum(4)
+    sd = setup.release.total_noise("pooled", [4])
     assert 0.5 < np.std(arrays["sum"] - exact.sum) / sd.sum < 1.7, "of the total: sigma, a little more, and once"
     near = secure(tree("ridge", {"epsilon": 1e12, "radius": 1.0}), name="near")
     near.run()

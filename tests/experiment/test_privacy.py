@@ -11,7 +11,6 @@ from ggeur.core.site_statistics import StatisticsQuery
 from ggeur.experiment.setup import Setup
 from ggeur.experiment.trial_data import TrialData
 from ggeur.federation.folds import sample_folds
-from ggeur.federation.noisy_statistics import Guard
 from ggeur.privacy.bounded_norm import BoundedNorm
 from ggeur.privacy.calibration import gaussian_scale
 from ggeur.runs.model import Model
@@ -59,7 +58,7 @@ def total(table, privacy, method="lda", seed=0, **more):
     trial_data, setup = TrialData(), Setup.of(settings(tree(table, privacy, method, **more)))
     clients = trial_data.clients(setup, seed)
     solved = setup.algorithm
-    return replace(clients, guard=setup.guard(solved.needs, seed)).statistics(
+    return replace(clients, release=setup.release.simulated(seed)).statistics(
         StatisticsQuery(solved.needs, solved.apart)
     ), setup
 
@@ -89,7 +88,7 @@ def test_noise_is_the_seeds_and_as_large_as_is_said(table):
     a, b = total(table, some, seed=1)[0], total(table, some, seed=1)[0]
     np.testing.assert_array_equal(a.sum, b.sum)
     sums = np.stack([total(table, some, seed=k)[0].sum - clean.sum for k in range(60)])
-    declared = setup_of(table, some).guard("pooled", 0).mechanism.noise("pooled", 2).of_sum(2).sum
+    declared = setup_of(table, some).release.total_noise("pooled", [2]).sum
     assert sums.std() == pytest.approx(declared, rel=0.1)
 
 
@@ -112,8 +111,8 @@ def test_with_much_noise_a_head_is_worth_little(table):
 
 def test_shares_of_a_secure_sum_make_less_noise_and_protect_from_each_other(table):
     """Of ten clients each adds a third of what it would alone, so that the other nine make it whole."""
-    one = setup_of(table, NOISE).settings.privacy.mechanism
-    shared = setup_of(table, NOISE | {"secure_aggregation": True}).settings.privacy.mechanism
+    one = setup_of(table, NOISE).release
+    shared = setup_of(table, NOISE | {"secure_aggregation": True}).release
     assert shared.noise("pooled", 10).of_sum(9).sum == pytest.approx(one.noise("pooled", 10).sum)
 
 
@@ -220,6 +219,5 @@ def test_a_client_hides_as_a_whole_where_its_message_is_cut(table):
     privacy = NOISE | {"unit": "client", "clip": 20.0, "secure_aggregation": True}
     mixed = {"partition": {"kind": "dirichlet", "clients": 5, "beta": 5.0}}
     found, setup = total(table, privacy, **mixed)
-    guard = setup.guard("pooled", 0)
-    assert isinstance(guard, Guard) and guard.mechanism.clip == 20.0
+    assert setup.release.unit == "client" and setup.release.facts["clip"] == 20.0
     assert found.count.sum() < 5 * 20 / 0.3 * 1.5, "no client counts for more than its message may be long"

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from scipy.stats import beta, chi2, norm
 
 from ggeur.core.site_statistics import SiteStatistics
-from ggeur.privacy.noise import COUNT, Mechanism, system_normals
+from ggeur.privacy.calibration import gaussian_scale
+from ggeur.privacy.gaussian import COUNT, clipped, gaussian
+from ggeur.privacy.noise import SystemRandom
 
 P, C, R = 3, 2, 2.0
 
@@ -47,16 +49,16 @@ def test_a_row_as_long_as_the_radius_moves_it_just_so_far():
 @pytest.mark.parametrize(("secure", "clients", "share"), [(False, 5, 1.0), (True, 5, 0.5)])
 def test_what_is_added_is_normal_of_the_size_that_is_said(kind, secure, clients, share):
     """Every coordinate has the same variance, s D of one sample, shared among those whose total is seen but oneself."""
-    mechanism = Mechanism(1.0, 1e-5, R, secure=secure)
-    plain, normals = message(samples(4), [0, 0, 1, 1], kind), np.random.default_rng(0).standard_normal
-    noise = np.stack([vector(mechanism.apply(plain, clients, normals)) - vector(plain) for _ in range(4000)])
-    sigma = share * mechanism.scale * np.sqrt(COUNT**2 + (1 if kind == "none" else 2))
+    release = gaussian(epsilon=1.0, delta=1e-5, radius=R, secure_aggregation=secure)
+    plain, rng = message(samples(4), [0, 0, 1, 1], kind), np.random.default_rng(0)
+    noise = np.stack([vector(release.mechanism(plain, clients, rng)) - vector(plain) for _ in range(4000)])
+    sigma = share * gaussian_scale(1.0, 1e-5) * np.sqrt(COUNT**2 + (1 if kind == "none" else 2))
     squares = (noise / sigma) ** 2
     low, high = chi2.ppf([1e-5, 1 - 1e-5], len(noise))
     assert low < squares.sum(axis=0).min() and squares.sum(axis=0).max() < high
     correlation = np.corrcoef(noise.T) - np.eye(noise.shape[1])
     assert np.abs(correlation).max() < 5 / np.sqrt(len(noise))
-    declared = mechanism.noise(kind, clients)
+    declared = release.noise(kind, clients)
     np.testing.assert_allclose([declared.count * COUNT, declared.sum / R], sigma)
 
 
@@ -77,41 +79,42 @@ def lower_bound_of_mu(threshold, out, inn, level=1e-3):
 def test_an_attack_on_neighbouring_runs_proves_no_more_than_is_promised_and_would_if_noise_were_a_quarter(unit):
     """10,000 runs with and 10,000 without a sample of the largest length; the best test there is, at its midpoint."""
     clip = None if unit == "record" else 1.0
-    mechanism = Mechanism(1.0, 1e-5, R, unit, clip)
+    release = gaussian(epsilon=1.0, delta=1e-5, radius=R, unit=unit, clip=clip)
     x, y = samples(5, length=R), np.array([0, 1, 0, 1, 1])
     if unit == "record":
         without, with_it = message(x[:4], y[:4], "pooled"), message(x, y, "pooled")
     else:  # a client's message of five samples, cut to one sample's worth, or none of it
         without, with_it = message(x[:0], y[:0], "pooled"), message(x, y, "pooled")
-    mean_out, mean_in = (vector(mechanism._clipped(m)) for m in (without, with_it))
+    mean_out, mean_in = (vector(m if clip is None else clipped(m, R, clip)) for m in (without, with_it))
     direction = (mean_in - mean_out) / np.linalg.norm(mean_in - mean_out)
     threshold = direction @ (mean_in + mean_out) / 2
     rng = np.random.default_rng(1)
 
+    class Weaker:
+        def __init__(self, part):
+            self.standard_normal = lambda shape: part * rng.standard_normal(shape)
+
     def scores(m, part):
-        def normals(shape):
-            return part * rng.standard_normal(shape)
+        return np.array([direction @ vector(release.mechanism(m, 1, Weaker(part))) for _ in range(10_000)])
 
-        return np.array([direction @ vector(mechanism.apply(m, 1, normals)) for _ in range(10_000)])
-
-    claimed = 1 / mechanism.scale
+    claimed = release.mu
+    assert claimed == 1 / gaussian_scale(1.0, 1e-5)
     assert lower_bound_of_mu(threshold, scores(without, 1), scores(with_it, 1)) < claimed
     assert lower_bound_of_mu(threshold, scores(without, 0.25), scores(with_it, 0.25)) > claimed
 
 
 @given(st.integers(1, 40), st.floats(0.1, 50))
 def test_a_clients_whole_message_is_never_longer_than_it_may_be(n, clip):
-    mechanism = Mechanism(1.0, 1e-5, R, "client", clip)
     m = message(samples(n, n), np.arange(n) % C, "per-class")
-    cut = mechanism._clipped(m)
+    cut = clipped(m, R, clip)
     assert np.linalg.norm(vector(cut)) <= clip * np.sqrt(COUNT**2 + 2) + 1e-9
     np.testing.assert_allclose(cut.mean, m.mean, atol=1e-12)  # scaled, not bent
 
 
 def test_the_systems_numbers_are_normal_and_not_the_same_twice():
-    drawn = system_normals((200, 500))
+    drawn = SystemRandom().standard_normal((200, 500))
     assert drawn.shape == (200, 500) and np.isfinite(drawn).all()
     groups = np.histogram(norm.cdf(drawn), bins=50, range=(0, 1))[0]
     expected = drawn.size / 50
     assert ((groups - expected) ** 2 / expected).sum() < chi2.ppf(1 - 1e-6, 49)
-    assert not (drawn == system_normals((200, 500))).any()
+    assert not (drawn == SystemRandom().standard_normal((200, 500))).any()

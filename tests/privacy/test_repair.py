@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from ggeur.core.site_statistics import SiteStatistics
 from ggeur.privacy.bounded_norm import BoundedNorm, basis_of
-from ggeur.privacy.noise import Mechanism, Noise
-from ggeur.privacy.repair import floor, repaired
+from ggeur.privacy.gaussian import gaussian
+from ggeur.privacy.noise import Noise
+from ggeur.privacy.repair import noise_floor, repaired
 from ggeur.privacy.threshold import large_groups
 from refusal import refused
 
@@ -45,27 +46,27 @@ def total_of(n, p, rng, kind, classes=3):
 
 
 @pytest.mark.parametrize("kind", ["pooled", "per-class"])
-@pytest.mark.parametrize("under", ["levelled", "dropped"])
-def test_what_comes_out_is_what_some_data_have(kind, under):
-    rng, mechanism = np.random.default_rng(3), Mechanism(0.5, 1e-5, 1.0)
-    noisy = mechanism.apply(total_of(300, 12, rng, kind), 1, rng.standard_normal)
-    made = repaired(noisy, mechanism.noise(kind, 1), 1.0, under=under)
+@pytest.mark.parametrize("eigenvalues", ["floor", "drop"])
+def test_what_comes_out_is_what_some_data_have(kind, eigenvalues):
+    rng, release = np.random.default_rng(3), gaussian(epsilon=0.5, delta=1e-5, radius=1.0)
+    noisy = release.mechanism(total_of(300, 12, rng, kind), 1, rng)
+    made = repaired(noisy, release.noise(kind, 1), 1.0, eigenvalues=eigenvalues)
     here = np.flatnonzero(made.present) if kind == "per-class" else [0]
     least = [np.linalg.eigvalsh(made.scatter_of(i)).min() for i in here]
-    assert min(least) > (0.99 * floor(mechanism.noise(kind, 1), 12) if under == "levelled" else -1e-9)
+    assert min(least) > (0.99 * noise_floor(release.noise(kind, 1), 12) if eigenvalues == "floor" else -1e-9)
     np.testing.assert_array_equal(made.second, made.second.swapaxes(1, 2))
 
 
-def test_levelled_as_one_nothing_about_the_mean_of_all_is_under_the_noise():
-    rng, mechanism = np.random.default_rng(3), Mechanism(0.5, 1e-5, 1.0)
-    noisy = mechanism.apply(total_of(300, 12, rng, "pooled"), 1, rng.standard_normal)
-    noise = mechanism.noise("pooled", 1)
-    made = repaired(noisy, noise, 1.0, under="levelled as one")
+def test_with_the_total_scatter_nothing_about_the_mean_of_all_is_under_the_noise():
+    rng, release = np.random.default_rng(3), gaussian(epsilon=0.5, delta=1e-5, radius=1.0)
+    noisy = release.mechanism(total_of(300, 12, rng, "pooled"), 1, rng)
+    noise = release.noise("pooled", 1)
+    made = repaired(noisy, noise, 1.0, eigenvalues="floor-total")
     one = made.about(made.sum.sum(axis=0) / made.count.sum()).second[0]
     values = np.linalg.eigvalsh(one)
-    assert values.min() == pytest.approx(floor(noise, 12), rel=1e-9)
+    assert values.min() == pytest.approx(noise_floor(noise, 12), rel=1e-9)
     was = noisy.about(made.sum.sum(axis=0) / made.count.sum()).second[0]
-    above = np.linalg.eigvalsh(was) > floor(noise, 12)
+    above = np.linalg.eigvalsh(was) > noise_floor(noise, 12)
     np.testing.assert_allclose(values[above], np.linalg.eigvalsh(was)[above], rtol=0.1)
 
 
@@ -76,7 +77,7 @@ def test_without_noise_nothing_changes_and_directions_above_it_stay():
     np.testing.assert_allclose(still.second, clean.second, atol=1e-10)
     values, vectors = np.linalg.eigh(clean.scatter_of(0))
     between = Noise(0, 0, float(np.sqrt(values[2] * values[3])) / np.sqrt(12))
-    left = repaired(clean, between, 9.0, under="dropped").scatter_of(0)
+    left = repaired(clean, between, 9.0, eigenvalues="drop").scatter_of(0)
     np.testing.assert_allclose(left, vectors[:, 3:] * values[3:] @ vectors[:, 3:].T, atol=1e-9)
 
 
@@ -85,9 +86,9 @@ def test_the_noises_largest_eigenvalue_is_what_the_floor_says():
         Noise(1, 1, 2.0),
         SiteStatistics(np.zeros(1), np.zeros((1, 200)), np.zeros((1, 200, 200)), np.zeros(200)),
     )
-    drawn = Mechanism(1.0, 1e-5, 1.0).apply(zero, 1, np.random.default_rng(0).standard_normal)
-    scaled = drawn.second[0] / Mechanism(1.0, 1e-5, 1.0).noise("per-class", 1).second * noise.second
-    assert np.abs(np.linalg.eigvalsh(scaled)).max() == pytest.approx(floor(noise, 200), rel=0.05)
+    drawn = gaussian(epsilon=1.0, delta=1e-5, radius=1.0).mechanism(zero, 1, np.random.default_rng(0))
+    scaled = drawn.second[0] / gaussian(epsilon=1.0, delta=1e-5, radius=1.0).noise("per-class", 1).second * noise.second
+    assert np.abs(np.linalg.eigvalsh(scaled)).max() == pytest.approx(noise_floor(noise, 200), rel=0.05)
 
 
 def test_classes_under_the_threshold_are_left_out_and_means_are_in_the_ball():

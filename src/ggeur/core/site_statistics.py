@@ -150,17 +150,20 @@ class Breakdown(NamedTuple):
     of: Literal["domain", "client", "site", "home"] = "domain"
 
 
+EigenvalueRule = Literal["floor", "floor-total", "drop"]  # what becomes of eigenvalues that noise may have made
+
+
 class StatisticsQuery(NamedTuple):
     """What all sites are asked for: second moments of the total, and what is kept apart of domains or sites.
 
     `classes` (sites, C) marks the classes that a site sends, by default all. Under noise, directions that it hides are
-    "levelled" for a classifier, or "dropped" for a geometry.
+    raised to it ("floor") for a classifier, or left out ("drop") for a geometry.
     """
 
     covariance: Covariance
     apart: Breakdown | None = None
     classes: Bool | None = None
-    repair: Literal["levelled", "levelled as one", "dropped"] = "levelled"
+    repair: EigenvalueRule = "floor"
 
     @property
     def by_domain(self) -> bool:

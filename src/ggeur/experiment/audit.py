@@ -118,7 +118,7 @@ def audit(point: Settings, seed: int, min_count: int = 0, model: Model | None = 
     """
     trial_data, setup = TrialData(), Setup.of(point)
     table, _ = trial_data.samples(setup, seed)
-    least = max(min_count, point.privacy.least_rows)
+    least = max(min_count, point.privacy.release.least_group)
     everybody = clients_of(table, point.partition, seed)
     sent = Released(setup, clients_of(table, point.partition, seed, least), seed)
     held = _Held(table, everybody.homes)

@@ -36,7 +36,7 @@ class TotalObserver:
                 continue
             others = {i: own[domain] for i, own in enumerate(self._parts) if i != k and domain in own}
             spies: list[int | None] = [None]
-            if others and self._sent.guard is None:  # of noisy messages, what is left is as the server saw it
+            if others and self._sent.release.exact:  # of noisy messages, what is left is as the server saw it
                 of_class = max(others, key=lambda i: int((y[others[i]] == c).sum()))
                 spies += sorted({of_class, max(others, key=lambda i: len(others[i]))})
             for spy in spies:
@@ -47,8 +47,7 @@ class TotalObserver:
         if domain not in self._opened:
             held = [k for k, own in enumerate(self._parts) if domain in own]
             total = SiteStatistics.merge(self._message(k, domain) for k in held)
-            if self._sent.guard is not None:
-                total = self._sent.guard.repaired(total, len(held), "dropped")
+            total = self._sent.release.repair(total, [len(held)], "drop")
             self._opened[domain] = total, groups(total)
         total, found = self._opened[domain]
         if spy is None:

@@ -16,8 +16,9 @@ from ggeur.experiment.setup import Setup
 from ggeur.experiment.trial_data import chosen_by_rule
 from ggeur.federation.augmentation_plan import about_center
 from ggeur.federation.local_federation import LocalFederation
-from ggeur.federation.noisy_statistics import ALL, Guard
+from ggeur.federation.noisy_statistics import ALL
 from ggeur.methods.algorithm import Algorithm, ClosedForm, Iterative, Reference, Selection
+from ggeur.privacy.release import Release
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Released:
     def algorithm(self) -> Algorithm:
         """Return what the messages are for; under noise, what `auto` takes by a rule before anything is sent."""
         found = self.setup.algorithm
-        if isinstance(found, Selection) and self.setup.settings.privacy.epsilon is not None:
+        if isinstance(found, Selection) and not self.release.exact:
             choice = chosen_by_rule(self.setup, self.clients.n_classes, len(self.clients.parts))
             return found.candidates[choice.taken].solved
         return found
@@ -71,18 +72,18 @@ class Released:
         return start is not None and start.apart is not None
 
     @cached_property
-    def guard(self) -> Guard | None:
-        """Return what makes messages noisy, if anything does."""
-        return None if self.kind is None else self.setup.guard(self.kind, self.seed)
+    def release(self) -> Release:
+        """Return how clients protect what they send."""
+        return self.setup.release.simulated(self.seed)
 
     def message(self, k: int, domain: int, samples: Int) -> SiteStatistics:
         """Return what client `k` sends of its `samples` of a `domain`, or of all."""
         message = self._message(samples, self.center)
-        if self.guard is None:
+        if self.release.exact:
             return message
         parts, home = self.clients.parts, self.clients.domains
         sharing = [samples for samples in parts if domain == ALL or (home[samples] == domain).any()]
-        return self.guard.message(message, k, domain, len(sharing))
+        return self.release.apply(message, len(sharing), k, domain)
 
     def seen(self, k: int) -> Iterator[tuple[Int, SiteStatistics]]:
         """Return what a server sees of client `k`, with the samples behind each; of secure aggregation it sees none."""
@@ -90,7 +91,7 @@ class Released:
             return
         for domain, samples in self.parts(k).items():
             message = self.message(k, domain, samples)
-            yield samples, message if self.guard is None else self.guard.repaired(message, 1, "dropped")
+            yield samples, self.release.repair(message, [1], "drop")
 
     def _message(self, samples: Int, center: Float | None) -> SiteStatistics:
         assert self.kind is not None
@@ -100,7 +101,7 @@ class Released:
     def center(self) -> Float | None:
         """About which the server asks for moments, where zero would lose digits."""
         parts = [samples for k in range(len(self.clients.parts)) for samples in self.parts(k).values()]
-        if self.setup.settings.privacy.epsilon is not None:  # moments are about zero, a public point
+        if not self.release.exact:  # moments are about zero, a public point
             return None
         found = about_center(
             lambda center: SiteStatistics.merge(self._message(samples, center) for samples in parts)
@@ -111,9 +112,9 @@ class Released:
         """Return the total of all messages."""
         assert self.kind is not None
         apart = Breakdown(self.kind) if self._by_domain else None
-        return self.federation.statistics(StatisticsQuery(self.kind, apart, repair="dropped"))
+        return self.federation.statistics(StatisticsQuery(self.kind, apart, repair="drop"))
 
     @cached_property
     def federation(self) -> LocalFederation:
         """Return the clients as a run asks them."""
-        return replace(self.clients, guard=self.guard)
+        return replace(self.clients, release=self.release, sends=self.kind)

@@ -11,13 +11,13 @@ from ggeur.data.image_table import ImageTable
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.training import LocalOptimiser, Training
 from ggeur.federation.augmentation import Augmentation
-from ggeur.federation.noisy_statistics import Guard
 from ggeur.heads import IMAGES
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import Head
 from ggeur.methods import has_own_head, resolve, resolve_closed_form
 from ggeur.methods.algorithm import Algorithm, ClosedForm, Iterative, Reference, Selection, Task, ZeroShot
 from ggeur.methods.auto import in_public
+from ggeur.privacy.release import Release
 from ggeur.settings.schema import Settings
 
 
@@ -36,7 +36,7 @@ class Setup:
         t = settings.train
         head = resolve_head(t.head, softmax=t.softmax, **settings.head_parameters)
         algorithm = _algorithm(settings, head)
-        if isinstance(algorithm, Selection) and settings.privacy.mechanism is not None:
+        if isinstance(algorithm, Selection) and not settings.privacy.release.exact:
             algorithm = in_public()
         made = cls(settings, head, algorithm, settings.augment.build(), training_of(settings))
         if settings.privacy.secure_aggregation:
@@ -83,7 +83,7 @@ class Setup:
     def dealt(self) -> Hashable:
         """Equal for setups whose clients hold and draw the same, whatever they then do."""
         s = self.settings
-        return s.data, s.partition, s.augment.key, s.privacy
+        return s.data, s.partition, s.augment.key, s.privacy.key
 
     @property
     def standardise(self) -> bool:
@@ -95,12 +95,12 @@ class Setup:
         """Equal for trials of the same samples in the same units, whatever their test mask."""
         s = self.settings
         lies = s.data, s.privacy.ball
-        return (*lies, s.partition, s.privacy.least_rows, seed) if self.standardise else lies
+        return (*lies, s.partition, s.privacy.release.least_group, seed) if self.standardise else lies
 
-    def guard(self, kind: Covariance, seed: int | None) -> Guard | None:
-        """How clients protect a message of that `kind`; simulated ones by the seed."""
-        p = self.settings.privacy
-        return None if p.mechanism is None else Guard(p.mechanism, kind, p.min_count, seed)
+    @property
+    def release(self) -> Release:
+        """Return how clients protect what they send."""
+        return self.settings.privacy.release
 
     def check_rows(self, table: EmbeddingTable) -> None:
         """Raise where the head takes other samples than the table has."""

@@ -58,9 +58,9 @@ def chosen_by_rule(setup: Setup, classes: int, clients: int) -> Selected:
     samples.
     """
     privacy = setup.settings.privacy
-    assert privacy.mechanism is not None and privacy.samples is not None
-    noise = privacy.mechanism.noise("pooled", clients).of_sum(clients)
-    taken, why = by_rule(privacy.samples, classes, noise.sum / privacy.mechanism.radius)
+    assert privacy.samples is not None
+    noise = setup.release.total_noise("pooled", [clients])
+    taken, why = by_rule(privacy.samples, classes, noise.sum / setup.release.radius)
     return Selected(taken, taken, (), why=why)
 
 
@@ -143,14 +143,14 @@ class TrialData:
         if self._rows is None or self._rows[0] != key:
             table, units = self.split(s.data, seed) if ball is None else self._in_ball(s.data, ball, seed), None
             if setup.standardise:
-                units = clients_of(table, s.partition, seed, s.privacy.least_rows).units()
+                units = clients_of(table, s.partition, seed, setup.release.least_group).units()
                 table = in_units(table, units)
             self._rows = key, table, units
         return self._rows[1:]
 
     def clients(self, setup: Setup, seed: int) -> LocalFederation:
         """Who holds which of these samples; the last are kept, for training sets and first head alike."""
-        (table, _), p, least = self.samples(setup, seed), setup.settings.partition, setup.settings.privacy.least_rows
+        (table, _), p, least = self.samples(setup, seed), setup.settings.partition, setup.release.least_group
         if self._clients is None or self._clients[0] is not table or self._clients[1:4] != (p, seed, least):
             self._clients = table, p, seed, least, clients_of(table, p, seed, least)
         return self._clients[4]
@@ -190,7 +190,7 @@ class TrialData:
         if key not in self._augmented:
             clients, needs = self.clients(setup, seed), setup.augmentation.needs
             if needs is not None:
-                clients = replace(clients, guard=setup.guard(needs, seed))
+                clients = replace(clients, release=setup.release.simulated(seed), sends=needs)
             with blaming(s.augment.kind, "augmentation"):
                 made = clients.prepare(setup.augmentation, seed)
             if not 0 < sum(leaf.nbytes for leaf in jax.tree.leaves((made.bank, made.shapes))) <= _KEPT_BYTES:
@@ -204,10 +204,10 @@ class TrialData:
         """Return the classifier that `algorithm` makes of what the clients send, by a public rule under noise."""
         (table, _), clients, selected = self.samples(setup, seed), self.clients(setup, seed), None
         needs = algorithm.needs
-        if isinstance(algorithm, Selection) and setup.settings.privacy.mechanism is not None:
+        if isinstance(algorithm, Selection) and not setup.release.exact:
             selected = chosen_by_rule(setup, table.n_classes, len(clients.parts))
             needs = algorithm.candidates[selected.taken].solved.needs
-        federation = replace(clients, guard=setup.guard(needs, seed))
+        federation = replace(clients, release=setup.release.simulated(seed), sends=needs)
         return one_shot(federation, algorithm, name, task_of(table), seed, selected)
 
     def run(self, setup: Setup, seed: int, augmented: TrainingSets) -> Run:

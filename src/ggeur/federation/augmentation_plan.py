@@ -34,7 +34,7 @@ def plan_augmentation(federation: Federation, a: Augmentation, p: int, not_sever
     by_home: dict[int, SiteStatistics] = {}
     notes: list[str] = []
     if with_prototypes(a, homes):
-        means = federation.statistics(StatisticsQuery("none", Breakdown("none", "home"), repair="dropped"))
+        means = federation.statistics(StatisticsQuery("none", Breakdown("none", "home"), repair="drop"))
         by_home = dict(zip(means.domain, means.apart, strict=True))
     elif a.prototypes:
         notes.append(f"Step 2 adds nothing: {not_several}, so there are no prototypes of others.")
@@ -53,7 +53,7 @@ def _global_shapes(federation: Federation, a: Augmentation, count: Int) -> Shape
         return shapes_from_means(np.stack([m.count for m in each]), np.stack([m.mean for m in each]), domain, a)
     classes = guided(count, a.guided) if a.guided < 1 else None
     needs = a.needs or a.covariance
-    return merged_shapes(federation.statistics(StatisticsQuery(needs, classes=classes, repair="dropped")), a)
+    return merged_shapes(federation.statistics(StatisticsQuery(needs, classes=classes, repair="drop")), a)
 
 
 def about_center(total: Callable[[Float | None], M]) -> M:

@@ -17,9 +17,10 @@ from ggeur.core.types import Float, Int
 from ggeur.core.units import SampleMoments, Units
 from ggeur.federation.augmentation import Augmentation
 from ggeur.federation.augmentation_plan import about_center, plan_augmentation
-from ggeur.federation.noisy_statistics import ALL, Guard
+from ggeur.federation.noisy_statistics import ALL, repaired_total
 from ggeur.federation.protocol import SiteInfo
 from ggeur.federation.summary import digits_note, summarise
+from ggeur.privacy.release import EXACT, Release
 from ggeur.privacy.threshold import large_groups
 
 _LOT_ROWS = 2048  # of clients that are summed up together
@@ -44,7 +45,8 @@ class LocalFederation:
     parts: Sequence[Int]  # each client's samples
     homes: Sequence[int | None]  # the domain of each client's samples; None where they mix, or there are none
     domains: Int  # (N,)
-    guard: Guard | None = None
+    release: Release = EXACT
+    sends: Covariance | None = None  # in the one message of each client, where it is not exact
 
     @classmethod
     def of(
@@ -65,8 +67,8 @@ class LocalFederation:
 
     def statistics(self, query: StatisticsQuery) -> FederationStatistics:
         """Return the total of all clients' statistics, about a center where zero would lose digits."""
-        if self.guard is not None:
-            return self._noisy(self.guard, query)
+        if not self.release.exact:
+            return self._noisy(query)
         messages = list(self._messages(query))
         total = about_center(
             lambda center: FederationStatistics.of(
@@ -128,31 +130,28 @@ class LocalFederation:
         whose = [ALL if home is None else home for home in self.homes]
         return {d: [part for part, home in zip(parts, whose, strict=True) if home == d] for d in sorted(set(whose))}
 
-    def _noisy(self, guard: Guard, query: StatisticsQuery) -> FederationStatistics:
+    def _noisy(self, query: StatisticsQuery) -> FederationStatistics:
         """Return the total of noisy messages: one of every client or, by domain, one of every domain that it has."""
-        n = len(self.parts)
+        n, kind = len(self.parts), self.sends or query.covariance
         if query.apart is not None and query.apart.of == "home":
-            sent = (self._noisy_message(guard, samples, k, ALL, n) for k, samples in enumerate(self.parts))
+            sent = (self.release.apply(self.message(samples, kind), n, k) for k, samples in enumerate(self.parts))
             whose = [ALL if home is None else home for home in self.homes]
             total = FederationStatistics.of(
                 ((d, m.of_kind(query.covariance)) for d, m in zip(whose, sent, strict=True)), query.apart
             )
             homes = zip(total.domain, total.apart, strict=True)
-            apart = tuple(guard.repaired(part, whose.count(d), query.repair) for d, part in homes)
-            return replace(guard.repaired(total, n, query.repair), apart=apart)
+            apart = tuple(self.release.repair(part, [whose.count(d)], query.repair, kind) for d, part in homes)
+            return replace(self.release.repair(total, [n], query.repair, kind), apart=apart)
         # Of which domains a client is, is public; of these it sends every class, whether it has samples of it or not.
         parts = self._parts_of(query)
         held = {d: [k for k, samples in enumerate(each) if d == ALL or len(samples)] for d, each in parts.items()}
         many = {d: len(those) for d, those in held.items() if those}
         messages = (
-            (d, self._noisy_message(guard, parts[d][k], k, d, many[d]).of_kind(query.covariance))
+            (d, self.release.apply(self.message(parts[d][k], kind), many[d], k, d).of_kind(query.covariance))
             for d, those in held.items()
             for k in those
         )
-        return guard.total(messages, many, query.apart, query.repair)
-
-    def _noisy_message(self, guard: Guard, samples: Int, k: int, domain: int, clients: int) -> SiteStatistics:
-        return guard.message(self.message(samples, guard.kind), k, domain, clients)
+        return repaired_total(self.release, messages, many, query.apart, query.repair)
 
 
 def _lots(parts: Sequence[Int]) -> Iterator[Int]:

@@ -9,7 +9,6 @@ from ggeur.core.errors import GgeurWarning
 from ggeur.core.means import class_sums
 from ggeur.core.site_statistics import Covariance, SiteStatistics
 from ggeur.core.types import Bool, Float, Int
-from ggeur.privacy.noise import Mechanism, Normals, system_normals
 
 _FAR = 1e3  # mean over spread beyond which second moments about zero lose half of their sixteen digits
 
@@ -27,13 +26,6 @@ def summarise(
         warnings.simplefilter("ignore", GgeurWarning)  # whether zero is too far off is the server's to see
         message = SiteStatistics.from_embeddings(x, y, n_classes, center=center)
     return message if kind == "per-class" else message.of_kind(kind)
-
-
-def protect(
-    message: SiteStatistics, mechanism: Mechanism | None, clients: int, normals: Normals = system_normals
-) -> SiteStatistics:
-    """Return what leaves a site, one of so many `clients`, in place of `message`: itself, or what noise makes of it."""
-    return message if mechanism is None else mechanism.apply(message, clients, normals)
 
 
 def far_center(total: SiteStatistics) -> Float | None:

@@ -15,14 +15,20 @@ from numpy.typing import NDArray
 
 from ggeur.core.errors import Unavailable
 from ggeur.core.hyperparameters import positional
-from ggeur.core.site_statistics import Breakdown, Covariance, FederationStatistics, StatisticsQuery, largest
+from ggeur.core.site_statistics import (
+    Breakdown,
+    Covariance,
+    EigenvalueRule,
+    FederationStatistics,
+    StatisticsQuery,
+    largest,
+)
 
 if TYPE_CHECKING:
     import jax
 
     from ggeur.heads.head import Head, Params
     from ggeur.methods.method import Method
-    from ggeur.privacy.repair import Under
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +114,7 @@ class ClosedForm(NamedTuple):
 
     apart: Breakdown | None = None  # what the total must hold of every domain, or client, beside the sum
     head: str = "linear"  # the head whose parameters are solved for
-    under: "Under" = "levelled"  # how a total's directions that are under noise are repaired, where there is noise
+    repair: EigenvalueRule = "floor"  # what becomes of those of a total that are under noise, if there is noise
     by_text: bool = False  # whether the task's text tells it about classes that nobody holds
     approximate: "Callable[[FederationStatistics, Task, Params | None], Params] | None" = None
     """(total, task, parameters of a similar total) -> nearly what `solve` returns, sooner: for cross-validation."""
@@ -116,7 +122,7 @@ class ClosedForm(NamedTuple):
     @property
     def query(self) -> StatisticsQuery:
         """Return what sites are asked for."""
-        return StatisticsQuery(self.needs, self.apart, repair=self.under)
+        return StatisticsQuery(self.needs, self.apart, repair=self.repair)
 
 
 class Candidate(NamedTuple):

@@ -1,5 +1,6 @@
 """The one-shot classifier that is best by the statistics alone (`federation.selection`)."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -82,7 +83,7 @@ def by_rule(samples: int, classes: int, noise: float) -> tuple[int, str]:
     Where that pays depends on how far a class's sum stands out of the noise, and hardly on how many dimensions it has
     (`docs/privacy.md`).
     """
-    stands = samples / classes / noise
+    stands = samples / classes / noise if noise else math.inf
     taken = int(stands >= _ENOUGH)
     name, why = (("ncm", "class means alone"), ("ridge", "second moments too"))[taken]
     return taken, (

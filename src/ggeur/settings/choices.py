@@ -20,7 +20,7 @@ def is_path(value: object) -> bool:
     return isinstance(value, str) and (os.path.dirname(value) != "" or value.startswith("."))
 
 
-def _one_of(what: str, ours: Iterable[str], *, or_path: str = "") -> Any:
+def one_of(what: str, ours: Iterable[str], *, or_path: str = "") -> Any:
     """Return the type of a key that takes one of `ours`, a custom name, or a folder if `or_path` describes one.
 
     Nothing is imported: a site validates settings before it has agreed to import anything.
@@ -37,11 +37,11 @@ def _one_of(what: str, ours: Iterable[str], *, or_path: str = "") -> Any:
     return BeforeValidator(check)
 
 
-HeadName = Annotated[str, _one_of("head", HEADS)]
-AugmentationName = Annotated[str, _one_of("augmentation", AUGMENTATIONS)]
+HeadName = Annotated[str, one_of("head", HEADS)]
+AugmentationName = Annotated[str, one_of("augmentation", AUGMENTATIONS)]
 RANDOM = "random"
 StartName = Annotated[
-    str, _one_of("start", (RANDOM, *SOLVED), or_path="the path of a model's folder, as ./run/model/trial-000")
+    str, one_of("start", (RANDOM, *SOLVED), or_path="the path of a model's folder, as ./run/model/trial-000")
 ]
 
 

@@ -119,12 +119,12 @@ def _privacy(s: "Settings", augmentation: Augmentation) -> Rules:
     """Return what would break, or not need, the privacy of statistics that are sent once, and of totals alone."""
     p, t, needs, kind = s.privacy, s.train, augmentation.needs, kind_of(s.train.method)
     auto, trained = kind is Selection, kind not in (ClosedForm, Selection)
-    epsilon, secure = p.epsilon is not None, p.secure_aggregation and kind is not Reference
+    noisy, secure = not p.release.exact, p.secure_aggregation and kind is not Reference
     sent = not trained or needs is not None or t.solver is not None or s.data.standardise
-    means = needs == "none" and (secure or (epsilon and augmentation.noise is not None))
+    means = needs == "none" and (secure or (noisy and augmentation.noise is not None))
     return {
         "secure-aggregation-auto": (
-            secure and auto and not epsilon,
+            secure and auto and not noisy,
             'method = "auto" selects by the statistics of single domains, which [privacy] secure_aggregation hides: '
             "name a method that needs the total alone, such as ridge, or ggeur-limit where every domain has three "
             "sites.",
@@ -135,36 +135,37 @@ def _privacy(s: "Settings", augmentation: Augmentation) -> Rules:
             "fixed point, and longer samples are scaled down.",
         ),
         "privacy-standardise-exact": (
-            epsilon and s.data.standardise,
-            "[data] standardise needs exact sums of samples, which [privacy] epsilon does not allow.",
+            noisy and s.data.standardise,
+            "[data] standardise needs exact sums of samples, which [privacy] epsilon or mechanism does not allow.",
         ),
         "privacy-samples-missing": (
-            epsilon and auto and p.samples is None,
+            noisy and auto and p.samples is None,
             'Under [privacy] epsilon, method = "auto" chooses by a public rule alone: say how many training samples '
             "there are with [privacy] samples.",
         ),
         "privacy-candidates-fixed": (
-            epsilon and auto and s.method.get(t.method, {}).get("candidates") is not None,
-            "Under [privacy] epsilon the candidates of auto are fixed: ncm and ridge.",
+            noisy and auto and s.method.get(t.method, {}).get("candidates") is not None,
+            "Under [privacy] epsilon or mechanism the candidates of auto are fixed: ncm and ridge.",
         ),
         "privacy-epsilon-without-statistics": (
-            epsilon and trained and needs is None and t.solver is None,
-            f"[privacy] epsilon protects the statistics that sites send, and here they send none: '{t.method}' trains "
-            "on their samples. Take a one-shot solver, such as ridge, or leave epsilon out.",
+            noisy and trained and needs is None and t.solver is None,
+            "[privacy] epsilon or mechanism protects the statistics that sites send, and here they send none: "
+            f"'{t.method}' trains on their samples. Take a one-shot solver, such as ridge, or leave it out.",
         ),
         "privacy-statistics-sent-twice": (
-            epsilon and trained and needs is not None and t.solver is not None,
-            "Under [privacy] epsilon sites send statistics once: for train.start or for the augmentation, not both.",
+            noisy and trained and needs is not None and t.solver is not None,
+            "Under [privacy] epsilon or mechanism sites send statistics once: for train.start or for the augmentation, "
+            "not both.",
         ),
         "privacy-shapes-from-means": (
             trained and means,
-            "Under [privacy] epsilon or secure_aggregation no shapes can be estimated from the means of single "
-            "clients.",
+            "Under [privacy] epsilon, mechanism or secure_aggregation no shapes can be estimated from the means of "
+            "single clients.",
         ),
         "privacy-guided-exact": (
-            (epsilon or secure) and trained and s.augment.guided < 1,
-            "[augment] guided below 1 needs the exact counts and shapes of single clients, which [privacy] epsilon and "
-            "secure_aggregation hide.",
+            (noisy or secure) and trained and s.augment.guided < 1,
+            "[augment] guided below 1 needs the exact counts and shapes of single clients, which [privacy] epsilon, "
+            "mechanism and secure_aggregation hide.",
         ),
         "secure-aggregation-domain-prototypes": (
             secure and trained and augmentation.prototypes,

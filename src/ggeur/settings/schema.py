@@ -189,9 +189,9 @@ class Settings(Section):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return all names that may be custom: methods, heads, the augmentation."""
+        """Return all names that may be custom: methods, heads, the augmentation, the privacy mechanism."""
         t = self.train
-        return (t.method, t.start, t.head, self.augment.kind, *self.method, *self.head)
+        return (t.method, t.start, t.head, self.augment.kind, self.privacy.mechanism_name, *self.method, *self.head)
 
     @property
     def head_parameters(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from ggeur.deploy.wire.ask import Question
 from ggeur.deploy.wire.packing import tree_to_arrays
 from ggeur.deploy.wire.requested import RequestedStatistics
 from ggeur.experiment.setup import Setup
+from ggeur.federation.noisy_statistics import repaired_total
 from ggeur.federation.protocol import SiteInfo
 from ggeur.heads.head import Params
 
@@ -38,7 +39,7 @@ class FlowerFederation:
     def collect(self, query: Query) -> Agreement:
         """Agree with the sites, and ask them once for what answers the `query` of what they agree on."""
         agreement, roster = self._agree(), self._roster
-        noisy = self._setup.settings.privacy.mechanism is not None
+        noisy = not self._setup.release.exact
         while True:
             try:
                 self._units = self._collector.units(agreement) if self._setup.standardise else None
@@ -68,11 +69,11 @@ class FlowerFederation:
 
     def statistics(self, query: StatisticsQuery) -> FederationStatistics:
         """Return the total of what sites have sent, and as much of it apart as `query` asks for."""
-        kind, guard = query.covariance, self._setup.guard(query.covariance, None)
+        kind, release = query.covariance, self._setup.release
         messages = ((d, message.of_kind(kind)) for d, message in self._messages(query))
-        if guard is not None:
-            return guard.total(messages, self.received.clients(), query.apart, query.repair)
-        return FederationStatistics.of(messages, query.apart)
+        if release.exact:
+            return FederationStatistics.of(messages, query.apart)
+        return repaired_total(release, messages, self.received.clients(), query.apart, query.repair)
 
     def units(self) -> Units:
         """Return the units of all training samples."""

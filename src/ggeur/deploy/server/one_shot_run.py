@@ -102,7 +102,7 @@ class OneShotRun(TrialRun):
         def query(agreement: Agreement) -> StatisticsQuery:
             """Under noise, what the public rule selects must be known before sites are asked."""
             nonlocal selected
-            if isinstance(algorithm, Selection) and self._setup.settings.privacy.mechanism is not None:
+            if isinstance(algorithm, Selection) and not self._setup.release.exact:
                 selected = chosen_by_rule(self._setup, len(agreement.classes), len(self._roster.clients))
                 return algorithm.candidates[selected.taken].solved.query
             return algorithm.query

@@ -23,7 +23,7 @@ def reopen(out: Path, experiment: Experiment) -> None:
     result = finished_result(out, experiment)
     if result is None:
         return
-    if experiment.points[0].privacy.epsilon is not None:
+    if not experiment.points[0].privacy.release.exact:
         raise GgeurError(
             f"Reopening {out} would make all sites send their statistics again and spend [privacy] epsilon again; if "
             "they agree to that, start a new run.",

@@ -71,13 +71,13 @@ def check_deployable(experiment: Experiment) -> None:
                 f"{what} is not there yet on real machines; simulate it with `ggeur run`.",
                 code="deployment-not-supported",
             )
-        if p.privacy.epsilon is not None and kind_of(p.train.method) is Iterative:
+        if not p.privacy.release.exact and kind_of(p.train.method) is Iterative:
             raise GgeurError(
                 f"'{p.train.method}' lays training sets out by exact counts, which sites do not send under [privacy] "
                 "epsilon; use a one-shot classifier, such as ridge, or simulate it with `ggeur run`.",
                 code="privacy-exact-training-sets",
             )
-    if first.privacy.epsilon is not None and len(experiment.points) > 1:
+    if not first.privacy.release.exact and len(experiment.points) > 1:
         raise GgeurError(
             "Every trial would cost sites its epsilon again; under [privacy] epsilon run one at a time.",
             code="privacy-trials-several",
@@ -104,7 +104,8 @@ def check_deployable(experiment: Experiment) -> None:
 
 def unprotected(experiment: Experiment) -> str:
     """Return a warning where sites would send small groups unprotected, else an empty string."""
-    if all(p.privacy.min_count or p.privacy.epsilon is not None for p in experiment.points):
+    releases = [p.privacy.release for p in experiment.points]
+    if all(release.least_group or release.mu is not None for release in releases):
         return ""
     return (
         "Small groups are not protected: the statistics of a class with one sample at a site are that sample. Set "

@@ -20,7 +20,6 @@ from ggeur.deploy.wire.blocks import (
 )
 from ggeur.deploy.wire.packing import Arrays, pack_message
 from ggeur.deploy.wire.requested import ALL, RequestedStatistics
-from ggeur.federation.noisy_statistics import Guard
 from ggeur.privacy.secure_aggregation import FEWEST
 from ggeur.privacy.secure_aggregation.fixed_point import Block
 
@@ -34,9 +33,9 @@ def addend(request: Request, held: Sequence[Sequence[str]]) -> Addend:
     """
     holders = Counter[str | None](domain for one in held for domain in set(one)) + Counter({None: len(held)})
     asks = str(request.facts["asks"])
-    if request.point.privacy.mechanism is not None and asks != "statistics":
+    if not request.release.exact and asks != "statistics":
         raise GgeurError(
-            f"under [privacy] epsilon this site adds up statistics alone, and no {asks}",
+            f"under [privacy] epsilon or mechanism this site adds up statistics alone, and no {asks}",
             code="policy-epsilon-statistics-only",
         )
     if asks not in _ASKED:
@@ -61,12 +60,13 @@ def _statistics(request: Request, holders: Holders) -> Addend:
         request.point.privacy,
         request.facts["domains"],
     )
-    units, mechanism = request.arrays.get("units"), privacy.mechanism
+    units, release = request.arrays.get("units"), request.release
     if wanted.by_domain:
         _check_domains(request, holders)
-    if mechanism is not None and wanted.by_domain and privacy.unit == "client":
+    if wanted.by_domain and release.unit == "client":
         raise GgeurError(
-            "under [privacy] epsilon this site sends one message, and no more", code="policy-second-message"
+            "under [privacy] epsilon or mechanism this site sends one message, and no more",
+            code="policy-second-message",
         )
     if privacy.radius is None or "center" in request.arrays:
         raise GgeurError(
@@ -74,9 +74,9 @@ def _statistics(request: Request, holders: Holders) -> Addend:
         )
     own, arrays = set(rows_of(request)[2].tolist()), Arrays()
     for part, message in messages(request, wanted, len(names)):
-        if mechanism is not None and (part.domain == ALL or part.domain in own):
+        if not release.exact and (part.domain == ALL or part.domain in own):
             many = holders[None if part.domain == ALL else names[part.domain]]
-            message = Guard(mechanism, wanted.kind).message(message, request.site.client, part.domain, many)
+            message = release.apply(message, many)
         arrays |= pack_message(message, part.prefix)
         p = message.dimension
     far = reach(privacy.radius, None if units is None else Units.unpack(units))

@@ -151,7 +151,7 @@ class SiteData:
         if name is not None and table.n_domains < 2:
             table = replace(table, domain_names=(str(name),))
         p = point.privacy
-        if table.test is None and (p.epsilon is not None or p.secure_aggregation or self.terms != SitePolicy()):
+        if table.test is None and (not p.release.exact or p.secure_aggregation or self.terms != SitePolicy()):
             table = replace(table, test=self._held_out(table))
         return table.split(seed)
 

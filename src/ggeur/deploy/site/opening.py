@@ -32,7 +32,7 @@ def hello(request: Request) -> Reply:
     table, fingerprint = request.table(fresh=True), ""
     test, privacy = test_samples(table), request.point.privacy
     # Training sets are laid out by counts, which are therefore told; a one-shot classifier's are in the sums.
-    hidden = privacy.epsilon is not None or (
+    hidden = not privacy.release.exact or (
         privacy.secure_aggregation and kind_of(request.point.train.method) is not Iterative
     )
     count = np.zeros((table.n_domains, table.n_classes), np.int64)
@@ -73,7 +73,7 @@ def statistics(request: Request) -> Reply:
     """
     request.in_the_clear()
     wanted = RequestedStatistics.read(request.facts)
-    if request.point.privacy.mechanism is not None:
+    if not request.release.exact:
         return {}, released(request, wanted, rows_of(request))
     arrays: Arrays = {}
     for part, message in messages(request, wanted):
@@ -115,9 +115,10 @@ def augment_site(request: Request) -> Reply:
 
     The reply is the method's first message.
     """
-    if request.point.privacy.epsilon is not None:
+    if not request.release.exact:
         raise GgeurError(
-            "under [privacy] epsilon this site trains on no samples of its own", code="policy-training-refused"
+            "under [privacy] epsilon or mechanism this site trains on no samples of its own",
+            code="policy-training-refused",
         )
     table, a, arrays = request.table(), request.point.augment.build(), request.arrays
     test, p, present = test_samples(table), table.dimension, arrays["present"]

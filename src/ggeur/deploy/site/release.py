@@ -19,7 +19,6 @@ from ggeur.deploy.site.request import Request
 from ggeur.deploy.site.site_policy import note_spending, spending
 from ggeur.deploy.wire.packing import Arrays, pack_message
 from ggeur.deploy.wire.requested import RequestedStatistics, samples_of
-from ggeur.federation.noisy_statistics import Guard
 from ggeur.federation.summary import summarise
 
 
@@ -41,19 +40,16 @@ def _release(request: Request, wanted: RequestedStatistics, samples: tuple[NDArr
     folder, name = path.parent, path.stem.rpartition("-")[0]
     if "center" in request.arrays or next(folder.glob(f"{name}-*.npz"), None) is not None:
         raise GgeurError(
-            "this site sends its statistics under epsilon once, and this would be a second time",
+            "this site sends its statistics under a privacy mechanism once, and this would be a second time",
             code="policy-second-message",
         )
     request.site.terms.afford(request.site.root, request.point.privacy)
     x, y, domains = samples
-    mechanism = request.point.privacy.mechanism
-    assert mechanism is not None
-    guard, clients = Guard(mechanism, wanted.kind), request.point.federate.sites or 1
-    arrays: Arrays = {}
+    clients, arrays = request.point.federate.sites or 1, Arrays()
     for part in wanted.parts(sorted(set(domains.tolist()))):
         mine = samples_of(part, domains)
         message = summarise(x[mine], y[mine], len(request.facts["classes"]), wanted.kind)
-        arrays |= pack_message(guard.message(message, request.site.client, part.domain, clients), part.prefix)
+        arrays |= pack_message(request.release.apply(message, clients), part.prefix)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     # Before the file: rather record a release that is never sent than send one unrecorded.
     note_spending(request.site.root, request.store.identity, request.point.privacy)

@@ -31,15 +31,17 @@ class Request:
         self.site, self.facts, self.arrays = site, facts, arrays or {}
         self.point = p = Settings.model_validate(facts["point"])
         methods = [("method", p.train.method), ("method", p.train.start)]
-        for what, name in (*methods, ("augmentation", p.augment.kind), ("head", p.train.head)):
+        named = (("augmentation", p.augment.kind), ("head", p.train.head))
+        for what, name in (*methods, *named, ("privacy mechanism", p.privacy.mechanism_name)):
             site.allowed(name, what)
+        self.release = p.privacy.release
         if site.secure and not p.privacy.secure_aggregation:
             raise GgeurError(
                 "this site was started with a roster, and answers under [privacy] secure_aggregation alone",
                 code="policy-secure-aggregation-required",
             )
         site.terms.check(p.privacy)
-        if p.privacy.epsilon is None:
+        if self.release.exact:
             site.always("radius", p.privacy.radius)
             site.always("projection", p.privacy.projection)
         self.seed = int(facts["seed"])
@@ -70,9 +72,9 @@ class Request:
     def exact(self) -> None:
         """Raise where what is asked for, which has no noise in it, may not be sent."""
         self.in_the_clear()
-        if self.point.privacy.epsilon is not None:
+        if not self.release.exact:
             raise GgeurError(
-                "under [privacy] epsilon this site sends noisy statistics alone, and this would be exact",
+                "under [privacy] epsilon or mechanism this site sends noisy statistics alone, and this would be exact",
                 code="policy-exact-statistics-refused",
             )
 
@@ -84,9 +86,9 @@ class Request:
         table = self._protected(self.site.load(self.point, self.seed, self.store, fresh=fresh))
         if fresh:
             return table
-        if "units" in self.arrays and self.point.privacy.epsilon is not None:
+        if "units" in self.arrays and not self.release.exact:
             raise GgeurError(
-                "under [privacy] epsilon samples are taken as they are in the ball, in no other units",
+                "under [privacy] epsilon or mechanism samples are taken as they are in the ball, in no other units",
                 code="policy-units-refused",
             )
         table, units = relabel(table, self.facts["classes"], self.facts["domains"]), self.arrays.get("units")
@@ -95,8 +97,8 @@ class Request:
     def _protected(self, table: EmbeddingTable) -> EmbeddingTable:
         """The samples that take part, all of them in the ball that [privacy] names."""
         privacy, test = self.point.privacy, test_samples(table)
-        if privacy.least_rows:
+        if self.release.least_group:
             own = np.flatnonzero(~test)
-            kept = own[large_groups(table.y[own], table.domains[own], privacy.least_rows)]
+            kept = own[large_groups(table.y[own], table.domains[own], self.release.least_group)]
             table = table.subset(np.sort(np.concatenate([kept, np.flatnonzero(test)])))
         return table if privacy.ball is None else in_ball(table, privacy.ball)

@@ -44,7 +44,7 @@ def keys(request: Request) -> Reply:
     attempt, site, known = _attempt(request), request.site, request.site.known_sites()
     _check_sites(attempt, known, site.client)
     kept = _load(request, attempt)
-    once = request.point.privacy.mechanism is not None
+    once = not request.release.exact
     AggregationLog(site.root, known, site.client).check(attempt, joined=kept is not None, once=once)
     if kept is None:
         table, own = request.table(), Secrets.new()
@@ -72,7 +72,7 @@ def masked(request: Request) -> Reply:
         apart = {d: [s for s in attempt.sites if d in announced[s].domains] for one in holders for d in one}
         apart = apart if statistics_by_domain(request) else {}
         privacy = request.point.privacy
-        log, noisy = AggregationLog(request.site.root, known, request.site.client), privacy.mechanism is not None
+        log, noisy = AggregationLog(request.site.root, known, request.site.client), not privacy.release.exact
         log.check(attempt, joined=True, once=noisy, apart=apart)
         if noisy:
             request.site.terms.afford(request.site.root, privacy)
@@ -104,11 +104,13 @@ def seed(request: Request) -> Reply:
     for site, receipt in receipts.items():
         known.check(int(site), str(receipt), attempt.text("sent", kept.digest))
     site, privacy = request.site, Privacy.model_validate(dict(kept.privacy))
+    site.allowed(privacy.mechanism_name, "privacy mechanism")
+    noisy = not privacy.release.exact
     with spending(site.root):
         log = AggregationLog(site.root, known, site.client)
-        log.check(attempt, joined=True, once=privacy.mechanism is not None, apart=kept.apart)
+        log.check(attempt, joined=True, once=noisy, apart=kept.apart)
         if not log.has(attempt):
-            if privacy.mechanism is not None:
+            if noisy:
                 site.terms.afford(site.root, privacy)
                 note_spending(site.root, request.store.identity, privacy)
             log.add(attempt, kept.apart)

@@ -51,13 +51,14 @@ class SitePolicy(NamedTuple):
     def check(self, asked: Privacy) -> None:
         """Raise GgeurError where the privacy `asked` for is weaker than the policy."""
         if self.epsilon is not None:
-            if asked.epsilon is None:
+            if asked.release.mu is None:
                 raise GgeurError(
-                    f"this site was started with --epsilon {self.epsilon:g}, and answers only under [privacy] epsilon",
+                    f"this site was started with --epsilon {self.epsilon:g}, and answers only under [privacy] epsilon "
+                    "or another mechanism with a proved loss",
                     code="policy-epsilon-required",
                 )
-        elif asked.least_rows < self.min_count:
-            has = f"is {asked.min_count}" if asked.epsilon is None else "acts after the noise: start it with --epsilon"
+        elif (release := asked.release).least_group < self.min_count:
+            has = f"is {asked.min_count}" if release.exact else "acts after the noise: start it with --epsilon"
             raise GgeurError(
                 f"this site was started with --min-count {self.min_count}, and [privacy] min_count here {has}",
                 code="policy-min-count-unmet",
@@ -68,7 +69,7 @@ class SitePolicy(NamedTuple):
         if self.epsilon is None:
             return
         spent = sum(mu**2 for mu in (_mu(one) for one in _ledger(root)))
-        mu, most = _mu(asked.model_dump()), 1 / gaussian_scale(self.epsilon, self.delta)
+        mu, most = _mu(_record(asked)), 1 / gaussian_scale(self.epsilon, self.delta)
         if spent + mu**2 > most**2 * (1 + _ROUNDING):
             raise GgeurError(
                 f"this site was started with --epsilon {self.epsilon:g}: of its budget, mu {most:.3g}, it has spent "
@@ -108,7 +109,7 @@ def note_spending(root: Path, message: str, asked: Privacy) -> None:
     """Record the cost of a `message` in the site's ledger in `root`."""
     spent = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "message": message}
     with (root / _LEDGER).open("a", encoding="utf-8") as file:
-        file.write(json.dumps(spent | {"epsilon": asked.epsilon, "delta": asked.delta, "unit": asked.unit}) + "\n")
+        file.write(json.dumps(spent | _record(asked)) + "\n")
         file.flush()
         os.fsync(file.fileno())
 
@@ -118,7 +119,9 @@ def _ledger(root: Path) -> Iterator[dict[str, Any]]:
     try:
         for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
             one = json.loads(line)
-            yield {name: one[name] for name in ("message", "epsilon", "delta", "unit")}
+            if "mu" not in one:  # of 0.2, which had Gaussian noise alone
+                one["mu"] = 1 / gaussian_scale(float(one["epsilon"]), float(one["delta"]))
+            yield {name: one[name] for name in ("message", "unit", "mu")}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise GgeurError(
             f"this site's record of its privacy budget, {path.name}, cannot be read: {error}",
@@ -126,6 +129,13 @@ def _ledger(root: Path) -> Iterator[dict[str, Any]]:
         ) from error
 
 
+def _record(asked: Privacy) -> dict[str, Any]:
+    """Return what the ledger keeps of a release as `asked`."""
+    release = asked.release
+    said = {"mechanism": asked.mechanism_name, "unit": release.unit, "mu": release.mu}
+    return said | {name: release.facts[name] for name in ("epsilon", "delta") if name in release.facts}
+
+
 def _mu(one: Mapping[str, Any]) -> float:
-    """Return the mu that a release with the epsilon and delta of the record `one` spends."""
-    return _MOVED[str(one["unit"])] / gaussian_scale(float(one["epsilon"]), float(one["delta"]))
+    """Return the mu that the release of the record `one` spends, of a budget for records; without a proof, all."""
+    return math.inf if one["mu"] is None else _MOVED[str(one["unit"])] * float(one["mu"])

@@ -28,4 +28,4 @@ def ridge(*, alpha: Positive = 1e-3, normalise: bool = False) -> ClosedForm:
         length = np.where(length > 0, length, 1.0)
         return w / length[:, None], b / length
 
-    return linear_head("pooled", solve)._replace(under="levelled as one")
+    return linear_head("pooled", solve)._replace(repair="floor-total")
