@@ -25,7 +25,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GGEUR_CACHE", str(tmp_path / "cache"))
     params = {"W": RNG.normal(size=(3, P)).astype(np.float32), "b": np.zeros(3, np.float32)}
-    Model(params, "linear", P, NAMES, about(BuiltinEncoder())).save(tmp_path / "m")
+    Model(params, "linear", P, NAMES, about(BuiltinEncoder()), calibration={"temperature": 1.0}).save(tmp_path / "m")
     (tmp_path / "new").mkdir()
     for name, photo in zip("cab", PHOTOS, strict=True):
         Image.fromarray(photo).save(tmp_path / "new" / f"{name}.png")

@@ -26,7 +26,7 @@ NAMES = ("ant", "bee", "cat")
 @pytest.fixture(scope="module")
 def model():
     params = {"W": RNG.normal(size=(3, P)).astype(np.float32), "b": np.zeros(3, np.float32)}
-    return Model(params, "linear", P, NAMES, about(BuiltinEncoder()))
+    return Model(params, "linear", P, NAMES, about(BuiltinEncoder()), calibration={"temperature": 1.0})
 
 
 @pytest.fixture
@@ -248,3 +248,10 @@ def test_wrong_types_are_a_sentence(tmp_path):
     ):
         with pytest.raises(ggeur.GgeurError):
             wrong()
+
+
+def test_an_uncalibrated_model_refuses_nothing(model):
+    with refused("model-uncalibrated: nothing fitted"):
+        replace(model, calibration={}).predict(PHOTOS, reject=0.5)
+    with refused("model-uncalibrated: pooled"):
+        replace(model, calibration={"why": "pooled covariances"}).predict(PHOTOS, reject=0.5)

@@ -44,7 +44,7 @@ class MeanColour(Encoder):
 
 def service(**limits):
     params = {"W": np.random.default_rng(3).normal(size=(3, P)).astype(np.float32), "b": np.zeros(3, np.float32)}
-    model = Model(params, "linear", P, NAMES, about(MeanColour()))
+    model = Model(params, "linear", P, NAMES, about(MeanColour()), calibration={"temperature": 1.0})
     return Service(model, MeanColour(), Limits(**{"samples": 8} | limits))
 
 

@@ -158,12 +158,13 @@ class Model:
         given : a picture (path, bytes, or uint8 pixels), several, a folder of them; or embeddings (N, p), as an array
             or what gives one (a frame of pandas, a tensor of torch), an EmbeddingTable, or the path of one (.npz).
         encoder : what embeds pictures, default the model's own: builtin, onnx:PATH, a Hugging Face model, an Encoder.
-        reject : the least probability of an answer; below it the answer is None, "I do not know".
+        reject : the least probability of an answer; below it the answer is None, "I do not know". The model must be
+            calibrated.
         skip_unreadable : leave pictures out that cannot be read, and list them.
         on_batch : called with how many pictures are done, and how many of them were embedded just now.
 
         >>> params = {"W": np.eye(2, dtype=np.float32), "b": np.zeros(2, np.float32)}
-        >>> model = Model(params, "linear", 2, ("cat", "dog"), {})
+        >>> model = Model(params, "linear", 2, ("cat", "dog"), {}, calibration={"temperature": 1.0})
         >>> model.predict([[3.0, 0.0], [0.0, 0.2]], reject=0.9).labels
         ['cat', None]
         """

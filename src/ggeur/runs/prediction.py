@@ -83,11 +83,23 @@ def answers(model: Model, given: Any, reject: float, **embedding: Any) -> Answer
             f"The least probability of an answer is {reject}; it must be between 0 and 1.",
             code="argument-not-probability",
         )
+    check_calibrated(model, float(reject))
     samples, unreadable = _rows(model, given, **embedding)
     model.check_encoder("The table", samples.x.shape[1], samples.meta)
     sure = model.probabilities_of(samples.x)
     from_folders = bool(samples.labels) and not isinstance(given, EmbeddingTable | Samples) and not _is_table(given)
     return Answers(samples.names, model.class_names, sure, reject, tuple(unreadable), samples.labels, from_folders)
+
+
+def check_calibrated(model: Model, reject: float) -> None:
+    """Raise GgeurError where answers are to be refused by probabilities that are not calibrated."""
+    if reject > 0 and "temperature" not in model.calibration:
+        why = str(model.calibration.get("why") or "nothing fitted a temperature")
+        raise GgeurError(
+            f"This model's probabilities are uncalibrated ({why}), so a least probability says nothing: calibrate it "
+            "with `ggeur fit`, or ask for no least probability.",
+            code="model-uncalibrated",
+        )
 
 
 def _is_table(given: Any) -> bool:

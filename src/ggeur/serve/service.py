@@ -13,7 +13,7 @@ from ggeur.core.errors import GgeurError
 from ggeur.encode.encoder import Encoder
 from ggeur.encode.pictures import to_rgb
 from ggeur.runs.model import Model
-from ggeur.runs.prediction import Answers
+from ggeur.runs.prediction import Answers, check_calibrated
 
 # Not all that Pillow knows: some of its formats are programs.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
@@ -57,6 +57,7 @@ class Service:
     """Answer for a `model` and its `encoder` within `limits`; answers below `reject` have no class."""
 
     def __init__(self, model: Model, encoder: Encoder, limits: Limits, reject: float = 0.0) -> None:
+        check_calibrated(model, reject)
         self.model, self.encoder, self.limits, self.reject = model, encoder, limits, reject
         sample: Any = Annotated[list[float], Field(min_length=model.takes, max_length=model.takes)]
         samples: Any = Annotated[list[sample], Field(min_length=1, max_length=limits.samples)]
@@ -103,6 +104,7 @@ class Service:
             probabilities = self.model.probabilities_of(x)
         if not np.isfinite(probabilities).all():
             raise HTTPException(422, "The numbers are too large for the model")
+        check_calibrated(self.model, reject)
         answers = Answers((), self.model.class_names, probabilities, reject)
         ranked = [
             [{"class": name, "probability": round(p, 6)} for name, p in best]
