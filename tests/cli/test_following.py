@@ -148,3 +148,20 @@ def test_no_time_is_estimated_before_a_twentieth_or_ten_seconds_are_done(monkeyp
     now[0] += 1.1
     pace(2)
     assert pace.left == pytest.approx(998 / 2 * 11)
+
+
+def test_a_fit_says_its_phases(ggeur, place):
+    tables = []
+    for name in ("north", "south"):
+        EmbeddingTable.load("toy.npz").save(place / f"{name}.npz")
+        tables.append(place / f"{name}.npz")
+    phases = ["start", "read", "summarize", "select", "solve", "calibrate", "write"]
+    code, out, _ = ggeur("fit", *tables, "--out", "m", "--json-lines")
+    told = [json.loads(line) for line in out.splitlines()]
+    heard = [event["phase"] for event in told if event["event"] == "phase"]
+    assert code == 0 and list(dict.fromkeys(heard)) == phases
+    assert {"event": "phase", "phase": "summarize", "done": 1, "total": 2} in told
+    code, out, _ = ggeur("fit", *tables, "--out", "again")
+    assert code == 0 and re.findall(r"^ +[0-9.]+ s  ([a-z]+)$", out, re.M) == phases
+    code, out, _ = ggeur("fit", *tables, "--out", "third", "--quiet")
+    assert (code, out) == (0, "")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ggeur.cli.following import Follow, following
+from ggeur.cli.following import Follow, following, following_phases
 from ggeur.cli.options import JsonLines, PictureEncoder, Quiet
 from ggeur.cli.screen import notes, progress_of_heads, say
 
@@ -42,10 +42,12 @@ def fit(
 
     The model folder also gets a report, report.html.
     """
-    from ggeur.experiment.fit import fit as fit_sites
-    from ggeur.report.model_page import write_model_page
-
-    with notes(), _following_pictures() as on_pictures, progress_of_heads("contributions") as on_head:
+    with (
+        notes(),
+        following_phases(),
+        _following_pictures() as on_pictures,
+        progress_of_heads("contributions") as on_head,
+    ):
         found = fit_sites(
             sites or [],
             method=method,
@@ -58,6 +60,8 @@ def fit(
             on_head=on_head,
             on_pictures=on_pictures,
         )
+    from ggeur.report.model_page import write_model_page
+
     with notes():
         _report(found)
         page = write_model_page(out, own=True)  # a custom method has just been imported

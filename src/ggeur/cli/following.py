@@ -75,6 +75,30 @@ def following(
             say(pace.last_line())
 
 
+@contextmanager
+def following_phases() -> Iterator[None]:
+    """Print a line as each phase of the work in the block begins, with the seconds until then."""
+    from ggeur.core.phases import followed_by
+
+    if voice() is Voice.QUIET:
+        yield
+        return
+    if voice() is Voice.EVENTS:
+        with followed_by(lambda name, done, total: event("phase", phase=name, done=done, total=total)):
+            yield
+        return
+    shown: list[str] = []
+    began = time.monotonic()
+
+    def line(name: str, done: int, total: int) -> None:
+        if name not in shown:
+            shown.append(name)
+            console.print(f"[dim]{time.monotonic() - began:6.1f} s  {name}[/]", highlight=False)
+
+    with followed_by(line):
+        yield
+
+
 class _Pace:
     """Progress and remaining time of a job, from the recent rate: rounds of methods differ in speed."""
 

@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.phases import phased
 from ggeur.core.site_statistics import Covariance, SiteStatistics, largest
 from ggeur.core.statistics import ClassStatistics
 from ggeur.core.types import Float
@@ -179,7 +180,7 @@ class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         names = class_names_of([s.class_names for s in sites])
         label = {str(label): label for s in sites for label in s.labels}
         self.classes_, self.n_features_in_ = np.array([label[name] for name in names]), sites[0].x.shape[1]
-        return self._solve([s.sums(kind) for s in sites], names)
+        return self._solve([s.sums(kind) for s in phased("summarize", sites)], names)
 
     def _solve(self, sums: Iterable[StoredStatistics], names: tuple[str, ...]) -> Self:
         federation = StoredFederation(sums, names)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ggeur.core.errors import GgeurError
+from ggeur.core.phases import phase
 from ggeur.core.site_statistics import Breakdown, StatisticsQuery
 from ggeur.data.files import CannotWrite, cannot, write_bytes
 from ggeur.data.table import EmbeddingTable
@@ -123,6 +124,7 @@ def keep(
     All of it becomes the model's at once, so that whatever is cut short here is mended by giving the same `command`
     again, which is returned with its receipt. The folder is locked, and at rest.
     """
+    phase("write")
     model = fitted.model
     with cannot(f"write {folder}", CannotWrite), uninterrupted():
         with staged(folder, lambda: command) as new:

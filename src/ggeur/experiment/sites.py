@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ggeur.core.errors import GgeurError, GgeurWarning
+from ggeur.core.phases import phased
 from ggeur.core.site_statistics import Covariance
 from ggeur.core.suggestions import nearest_file
 from ggeur.core.types import Bool, Int
@@ -84,7 +85,7 @@ def read_sites(
         return load_encoder(encoder) if isinstance(encoder, str) else encoder
 
     sites: list[Site] = []
-    for name, one in named.items():
+    for name, one in phased("read", named.items()):
         sites.append(_site(name, one, tower, partial(on_pictures, name)))
     check_alike(sites)
     return sorted(sites, key=lambda s: s.name)

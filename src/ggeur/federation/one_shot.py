@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from ggeur.core.phases import phase
 from ggeur.core.site_statistics import FederationStatistics
 from ggeur.federation.protocol import Federation
 from ggeur.federation.selection import Selected, select
@@ -38,5 +39,6 @@ def one_shot(
         solver = algorithm.candidates[selected.taken]
     else:
         solver = Candidate(name, {}, algorithm)
+    phase("solve")
     statistics = federation.statistics(solver.solved.query)
     return OneShot(one_shot_head(solver.solved, solver.name, statistics, task, seed), solver, statistics, selected)

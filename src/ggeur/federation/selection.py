@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ggeur.core.errors import Unavailable
+from ggeur.core.phases import phase
 from ggeur.core.seeding import generator
 from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
 from ggeur.core.types import Bool, Float, Int
@@ -158,13 +159,15 @@ def cross_validated(
 
     Candidates that cannot be solved here are put into `unavailable`, by their number.
     """
+    phase("select")
     samples = synthetic_samples(by_domain, seed, making=making)
     made = samples.made
     folds = folds_of(made, chosen.folds, seed, by_text=bool(task.text) and chosen.wants_text)
     nothing = np.zeros(len(samples.y), np.bool_)
     start = solved_candidates(chosen, samples.without(nothing, chosen.needs, chosen.apart), task, seed, {}, unavailable)
     right = np.zeros((len(_KINDS), len(chosen.candidates), *made.shape))
-    for part in validation(samples, folds, chosen.folds, seed, making):
+    for number, part in enumerate(validation(samples, folds, chosen.folds, seed, making)):
+        phase("select", number, len(folds))
         total = samples.without(part.left, chosen.needs, chosen.apart)
         parts: dict[int, Float] = {}
         for i, params in solved_candidates(chosen, total, task, seed, start, unavailable).items():

@@ -24,6 +24,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
 from ggeur.core.errors import Unavailable
+from ggeur.core.phases import phase
 from ggeur.core.seeding import generator
 from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
 from ggeur.core.types import Bool, Float, Int
@@ -111,6 +112,7 @@ def synthetic_scores(
 
     Every seen group counts alike, and draws of groups that are left out whole stand for the unseen ones.
     """
+    phase("calibrate")
     samples = synthetic_samples(by_domain, seed)
     chosen, made = Selection((candidate,), n_folds), samples.made
     folds = folds_of(made, n_folds, seed)
@@ -127,6 +129,7 @@ def synthetic_scores(
     whole = sum(int(f.groups.sum()) for f in folds if f.groups is not None)
     logits, y, weight = [], [], []
     for number, part in enumerate(validation(samples, folds, n_folds, seed)):
+        phase("calibrate", number, len(folds))
         total, params = solved(part.left, start)
         scored = total.present[part.y]  # no temperature mends what is said of a class that was left out whole
         c, d = part.y[scored], part.domain[scored]
