@@ -10,6 +10,7 @@ import typer
 from ggeur.cli.following import Follow, following, following_phases
 from ggeur.cli.options import JsonLines, PictureEncoder, Quiet
 from ggeur.cli.screen import notes, progress_of_heads, say
+from ggeur.core.phases import phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,6 +49,9 @@ def fit(
         _following_pictures() as on_pictures,
         progress_of_heads("contributions") as on_head,
     ):
+        phase("start")
+        from ggeur.experiment.fit import fit as fit_sites
+
         found = fit_sites(
             sites or [],
             method=method,
