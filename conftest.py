@@ -28,10 +28,10 @@ EXTRAS = {
 
 # Doctests, by the module or room whose import needs more than the core.
 DOCTESTS = {
-    PACKAGE / "encode" / "huggingface.py": "hf",
-    PACKAGE / "encode" / "onnx.py": "onnx",
-    PACKAGE / "deploy": "flower",
-    PACKAGE / "runs" / "exports" / "torch_module.py": "hf",
+    PACKAGE / "encoders" / "huggingface.py": "hf",
+    PACKAGE / "encoders" / "onnx.py": "onnx",
+    PACKAGE / "flower": "flower",
+    PACKAGE / "models" / "exports" / "torch_module.py": "hf",
     PACKAGE / "serve": "serve",
 }
 

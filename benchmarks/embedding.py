@@ -10,10 +10,9 @@ from benchmarks.timing import Line, best
 
 from ggeur.data.image_set import ImageSet, Item, Part, Split
 from ggeur.data.readers import image_folder
-from ggeur.encode.encoder import Encoder, load_encoder
-from ggeur.encode.job import BATCH, embed
-from ggeur.encode.pictures import to_rgb
-from ggeur.encode.preprocess import Preprocessing
+from ggeur.encoders.encoder import Encoder, load_encoder
+from ggeur.encoders.job import BATCH, embed
+from ggeur.encoders.pictures import Preprocessing, to_rgb
 
 IMAGES = 2 * BATCH
 SHARED = Path(__file__).resolve().parents[2] / "shared"

@@ -7,15 +7,14 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.augmented_sets import BANK_BYTES, AugmentedSet, BankLayout, NoisePlace, training_set
-from ggeur.core.draws import DrawRule
-from ggeur.core.geometry import Geometry
-from ggeur.core.statistics import ClassStatistics
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
 from ggeur.engine.training import Training
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import resolve
+from ggeur.stats.augmented_sets import BANK_BYTES, AugmentedSet, BankLayout, DrawRule, NoisePlace, training_set
+from ggeur.stats.geometry import Geometry
+from ggeur.stats.statistics import ClassStatistics
 
 RATE, MOMENTUM, DECAY = 0.01, 0.9, 1e-5
 

@@ -6,14 +6,14 @@ import jax
 import numpy as np
 from benchmarks.timing import Line, in_turn
 
-from ggeur.core.augmented_sets import AugmentedSet
-from ggeur.core.seeding import batch_order
 from ggeur.engine.image_augmentation import ImageAugmentation
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
 from ggeur.engine.training import Training
 from ggeur.heads import resolve
 from ggeur.methods import resolve as resolve_method
+from ggeur.stats.augmented_sets import AugmentedSet
+from ggeur.stats.seeding import batch_order
 
 CLIENTS, BATCH, PIXELS, CLASSES, RATE = 2, 16, 32, 10, 0.01
 STEPS = {"simplecnn": 64, "resnet10": 4, "resnet18": 2}

@@ -12,11 +12,11 @@ from benchmarks.growth import peak
 from benchmarks.timing import Fact, best, seconds
 
 import ggeur
-from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
-from ggeur.experiment.setup import Setup
-from ggeur.experiment.trial_data import TrialData
+from ggeur.experiments.setup import Setup
+from ggeur.experiments.trial_data import TrialData
 from ggeur.methods import resolve_closed_form
 from ggeur.methods.algorithm import ClosedForm, Selection, Task
+from ggeur.stats.site_statistics import FederationStatistics, SiteStatistics
 
 HEADS = ("lda", "ridge", "ggeur-limit", "mixture", "blend", "auto")
 ROUNDS, NEAR = 50, 0.2  # points from the last round's accuracy

@@ -4,8 +4,8 @@ import numpy as np
 from benchmarks.federation import Data, Shape, data_of, sample
 from benchmarks.timing import Line, best, in_turn
 
-from ggeur.core.augment import augment
-from ggeur.core.draws import DrawRule, plan_draws
+from ggeur.stats.augment import augment
+from ggeur.stats.augmented_sets import DrawRule, plan_draws
 
 RECIPE_CALLS = 12
 SOME = 10  # clients of 100 that are materialised; their time counts tenfold

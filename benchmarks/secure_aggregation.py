@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from benchmarks.timing import Fact
 
-from ggeur.deploy.machines.certificates import make_node_key
-from ggeur.deploy.wire.blocks import statistics_blocks
-from ggeur.deploy.wire.requested import RequestedStatistics
+from ggeur.flower.machines.certificates import make_node_key
+from ggeur.flower.wire.blocks import statistics_blocks
+from ggeur.flower.wire.requested import RequestedStatistics
 from ggeur.privacy.secure_aggregation.fixed_point import decode, encode
 from ggeur.privacy.secure_aggregation.keys import Attempt, KnownSites, Secrets, announce, sign, transcript
 from ggeur.privacy.secure_aggregation.masks import mask, unmask

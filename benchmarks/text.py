@@ -24,7 +24,7 @@ def step(form: str, classes: int) -> dict[str, float]:
     import jax.numpy as jnp
     import psutil
 
-    from ggeur.encode.text_tower import Shape, Texts, TextTower, lay_out, run_tower
+    from ggeur.encoders.text_tower import Shape, Texts, TextTower, lay_out, run_tower
     from ggeur.heads.cosine import cosines
     from ggeur.methods.fedtpg import generate, random_generator
     from ggeur.methods.method import cross_entropy

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from ggeur.data.digits import images
 from ggeur.data.table import EmbeddingTable
-from ggeur.demo.digits import images
-from ggeur.encode.text_tower import Shape, TextTower, embed_tokens
-from ggeur.encode.text_weights import load_tower
-from ggeur.encode.tokens import BytePairs
+from ggeur.encoders.text_tower import BytePairs, Shape, TextTower, embed_tokens
+from ggeur.encoders.text_weights import load_tower
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 ABSENT = "../shared is not there"

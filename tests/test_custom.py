@@ -9,7 +9,7 @@ import pytest
 
 import ggeur
 from ggeur import EmbeddingTable, Experiment, Model
-from ggeur.experiment.joining import add_site, forget_site
+from ggeur.models.joining import add_site, forget_site
 from ggeur.report.page import write_report
 from refusal import refused
 

@@ -44,7 +44,7 @@ def documented(section):
 
 
 def test_every_setting_is_documented_with_its_default():
-    from ggeur.settings.schema import Settings
+    from ggeur.experiments.settings import Settings
 
     sections = {name: field.annotation for name, field in Settings.model_fields.items()}
     for name in sections.keys() - {"method", "head"}:

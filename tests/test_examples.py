@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import ggeur
-from ggeur.settings.grid import Experiment
+from ggeur.experiments.grid import Experiment
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"

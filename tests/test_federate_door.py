@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 
 from ggeur.data.table import EmbeddingTable
-from ggeur.deploy.server import journal
-from ggeur.experiment.runner import run
-from ggeur.runs.model import Model
-from ggeur.settings.grid import Experiment, to_toml
+from ggeur.experiments.grid import Experiment, to_toml
+from ggeur.experiments.runner import run
+from ggeur.flower.server import journal
+from ggeur.models.model import Model
 
 pytestmark = [pytest.mark.needs("flower"), pytest.mark.slow]
 
@@ -189,7 +189,7 @@ def modes(folder: Path) -> dict[str, str]:
 
 
 def test_strangers_take_nothing_while_a_run_is_in_flight_and_it_ends_as_simulated(tmp_path):
-    from ggeur.deploy.machines.processes import Machines, environment, free_ports, program
+    from ggeur.flower.machines.processes import Machines, environment, free_ports, program
 
     another, theirs = AnotherUser(), set()
     port, *node_ports = free_ports(3)

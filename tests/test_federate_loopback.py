@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from ggeur.data.table import EmbeddingTable
-from ggeur.deploy.server import journal
-from ggeur.experiment.runner import run
-from ggeur.runs.model import Model
-from ggeur.runs.result import Result
-from ggeur.settings.grid import Experiment, to_toml
+from ggeur.experiments.grid import Experiment, to_toml
+from ggeur.experiments.result import Result
+from ggeur.experiments.runner import run
+from ggeur.flower.server import journal
+from ggeur.models.model import Model
 
 pytestmark = pytest.mark.needs("flower")
 GGEUR = [sys.executable, "-m", "ggeur"]
@@ -273,7 +273,7 @@ def test_whatever_ends_it_nothing_runs_on(tmp_path, up, sign):
 
 @pytest.mark.slow
 def test_an_unregistered_node_is_refused(tmp_path, up):
-    from ggeur.deploy.machines.certificates import make_node_key
+    from ggeur.flower.machines.certificates import make_node_key
 
     experiment = write(tmp_path, toy(tmp_path / "t.npz"), rounds=2)
     running = up(tmp_path / "run", experiment, "--out", tmp_path / "run")
@@ -309,7 +309,7 @@ def test_the_steps_that_the_docs_give_for_two_laptops(tmp_path):
     """Certificates, SuperLink, keys, registration, nodes and app, each by its own command; nodes embed pictures."""
     from PIL import Image
 
-    from ggeur.deploy.machines.processes import Machines, environment, free_ports, program
+    from ggeur.flower.machines.processes import Machines, environment, free_ports, program
 
     port, *ports = free_ports(3)
     federate("certificates", tmp_path / "keys", "--host", "127.0.0.1")
@@ -356,7 +356,7 @@ POISON = """\
 import sys, importlib.abc, importlib.machinery
 class Late(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name != "ggeur.deploy.wire.packing":
+        if name != "ggeur.flower.wire.packing":
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
@@ -430,7 +430,7 @@ def test_statistics_of_a_hundred_classes_in_512_dimensions(tmp_path):
 RECORD = """\
 import importlib.abc, importlib.util, sys
 import numpy as np
-WRAPPED = {"ggeur.deploy.wire.ask": "_read", "ggeur.privacy.secure_aggregation.fixed_point": "decode"}
+WRAPPED = {"ggeur.flower.wire.ask": "_read", "ggeur.privacy.secure_aggregation.fixed_point": "decode"}
 class Late(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
         if name not in WRAPPED:
@@ -459,7 +459,7 @@ def test_four_nodes_add_up_under_masks_and_their_server_receives_noise(tmp_path)
     """What the server's process is sent and what it opens are recorded there; one domain has no row of a class."""
     from scipy.stats import chisquare
 
-    from ggeur.core.site_statistics import SiteStatistics
+    from ggeur.stats.site_statistics import SiteStatistics
 
     whole = EmbeddingTable.load(toy(tmp_path / "t.npz", domains=4, p=48))
     table = whole.subset(np.flatnonzero(~((whole.y == 1) & (whole.domains == 2)))).split(0)

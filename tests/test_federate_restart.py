@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from ggeur.data.table import EmbeddingTable
-from ggeur.runs.result import Result
-from ggeur.settings.grid import to_toml
+from ggeur.experiments.grid import to_toml
+from ggeur.experiments.result import Result
 
 pytestmark = [pytest.mark.needs("flower"), pytest.mark.slow]
 
@@ -21,7 +21,7 @@ GGEUR = [sys.executable, "-m", "ggeur", "federate"]
 
 def test_a_killed_link_knows_its_sites_when_it_is_started_again(tmp_path):
     """Registered once; after `kill -9` of the link with all its processes, one command, and a run has both sites."""
-    from ggeur.deploy.machines.processes import Machines, environment, free_ports, program
+    from ggeur.flower.machines.processes import Machines, environment, free_ports, program
 
     port, *ports = free_ports(3)
     subprocess.run([*GGEUR, "certificates", str(tmp_path / "keys"), "--host", "127.0.0.1"], check=True)
@@ -69,7 +69,7 @@ def children(pid: int) -> list[int]:
 
 def run(machines, env, folder, name):
     """A one-shot run that waits for both sites."""
-    from ggeur.deploy.machines.processes import program
+    from ggeur.flower.machines.processes import program
 
     tree = {
         "data": {"dataset": "ours", "encoder": "builtin"},

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ggeur
-from ggeur.core.errors import GgeurError
 from ggeur.engine.simulate import State
-from ggeur.runs.checkpoint import Checkpoints, InFlight
-from ggeur.runs.model import Model
-from ggeur.runs.result import Result, Trial
-from ggeur.settings.grid import Experiment
+from ggeur.experiments.checkpoint import Checkpoints, InFlight
+from ggeur.experiments.grid import Experiment
+from ggeur.experiments.result import Result, Trial
+from ggeur.models.model import Model
+from ggeur.stats.errors import GgeurError
 
 PER_FORMAT = 320  # with the formats below, more than 2,000 files
 SLOWEST, GROWTH = 5.0, 2**30
@@ -112,7 +112,7 @@ def picture(kind: str) -> Callable[[Path], None]:
 
 
 def load_picture(path: Path) -> object:
-    from ggeur.encode.pictures import to_rgb
+    from ggeur.encoders.pictures import to_rgb
 
     return to_rgb(path.read_bytes())
 
@@ -122,7 +122,7 @@ def settings_of_a_tower(path: Path) -> None:
 
 
 def load_settings(path: Path) -> object:
-    from ggeur.encode.preprocess import Preprocessing, read_side_file, side_file
+    from ggeur.encoders.pictures import Preprocessing, read_side_file, side_file
 
     model = path.parent / "tower.onnx"
     side_file(model).write_bytes(path.read_bytes())

@@ -78,7 +78,7 @@ def test_a_sound_package_passes(tmp_path):
 @pytest.mark.parametrize(
     ("path", "source", "complaint"),
     [
-        ("core/statistics.py", "from ggeur.data import table", "ggeur.core.statistics -> ggeur.data"),
+        ("stats/statistics.py", "from ggeur.data import table", "ggeur.stats.statistics -> ggeur.data"),
         ("data/table.py", "import ggeur", "ggeur.data.table -> ggeur"),
         ("misc.py", "", "ggeur.misc"),
     ],
@@ -109,8 +109,8 @@ def sound_package(tmp_path):
         "__init__.py": "from ggeur.cli import main",
         **{f"{room}/{name}.py": "" for room in ROOMS for name in ("__init__", "a")},
         "cli/__init__.py": "from ggeur.data.table import load as main",
-        "data/table.py": "from ggeur.core import statistics as load",
-        "core/statistics.py": "",
+        "data/table.py": "from ggeur.stats import statistics as load",
+        "stats/statistics.py": "",
     }
     for name, text in files.items():
         (package / name).parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import ggeur
 from ggeur.cli.app import app
-from ggeur.settings.grid import Experiment
+from ggeur.experiments.grid import Experiment
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), ROOT / "benchmarks" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

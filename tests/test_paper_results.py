@@ -10,9 +10,9 @@ import pytest
 
 import ggeur
 from ggeur.data.table import EmbeddingTable
+from ggeur.experiments.result import Trial
 from ggeur.paper.paper_tables import Table, select_rows
 from ggeur.report.tables import Number
-from ggeur.runs.result import Trial
 
 TOOLS = ("paper", "paper_cells", "paper_gains", "paper_gaps", "paper_reach", "paper_results", "paper_tables", "tables")
 TINY = """

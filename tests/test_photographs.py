@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ggeur
-from ggeur.encode.encoder import about, load_encoder
+from ggeur.encoders.encoder import about, load_encoder
 
 pytestmark = [pytest.mark.real, pytest.mark.needs("onnx")]
 
@@ -42,8 +42,8 @@ def test_twenty_photographs_get_their_labels_and_every_export_agrees(photographs
     import onnxruntime
     import torch
 
-    from ggeur.encode.pictures import to_rgb
-    from ggeur.runs.exports.onnx_graph import write_onnx
+    from ggeur.encoders.pictures import to_rgb
+    from ggeur.models.exports.onnx_graph import write_onnx
 
     folder, photos, truth, encoder = photographs
     model = ggeur.load_model(folder)
@@ -58,8 +58,8 @@ def test_twenty_photographs_get_their_labels_and_every_export_agrees(photographs
     assert label.tolist() == answers.labels
     x = encoder.forward(pixels)
     np.testing.assert_allclose(model.to_sklearn().predict_proba(x), answers.probabilities, atol=1e-5)
-    from ggeur.runs.exports.export_folder import write_hub
-    from ggeur.runs.exports.torch_module import Classifier
+    from ggeur.models.exports.export_folder import write_hub
+    from ggeur.models.exports.torch_module import Classifier
 
     write_hub(model, tmp_path / "hub")
     np.testing.assert_allclose(

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import ggeur
-from ggeur.settings.grid import Experiment
+from ggeur.experiments.grid import Experiment
 
 pytestmark = pytest.mark.slow
 KILLS = 50
@@ -90,7 +90,7 @@ def test_memory_does_not_grow_with_the_number_of_cells(tmp_path):
     script = """
         import json
         import ggeur
-        from ggeur.settings.grid import Experiment
+        from ggeur.experiments.grid import Experiment
         def resident():
             with open("/proc/self/statm") as file:
                 return int(file.read().split()[1]) * 4096

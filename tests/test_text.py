@@ -11,11 +11,11 @@ from scipy.special import softmax
 import ggeur
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.method_head import frozen, shown
-from ggeur.experiment import computing
+from ggeur.experiments import computing
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import resolve
 from ggeur.methods.algorithm import Task
-from ggeur.runs.model import Model
+from ggeur.models.model import Model
 from refusal import refused
 
 NAMES = (

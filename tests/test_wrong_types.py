@@ -157,7 +157,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 
 @cache
 def row() -> Any:
-    from ggeur.runs.result import Trial
+    from ggeur.experiments.result import Trial
 
     trials = [Trial("fedavg", "none", seed, {}, avg=50.0 + seed, domains={"a": 50.0}) for seed in (0, 1)]
     return Result(trials).rows()[0]

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from tables import ROOT, answered
 
-from ggeur.core.errors import GgeurError
-from ggeur.experiment.audit import Audit, Finding, Party, audit
-from ggeur.settings.schema import settings
+from ggeur.experiments.audit import Audit, Finding, Party, audit
+from ggeur.experiments.settings import settings
+from ggeur.stats.errors import GgeurError
 
 PAGE = ROOT / "docs" / "privacy.md"
 MARKED = re.compile(r"<!-- audit: (.+?) -->\n(.*?)<!-- end -->", re.S)

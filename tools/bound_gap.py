@@ -10,13 +10,13 @@ import numpy as np
 from scipy.special import logsumexp
 
 import ggeur
-from ggeur.core.site_statistics import FederationStatistics
-from ggeur.experiment.partitions import clients_of
+from ggeur.experiments.partitions import clients_of
+from ggeur.experiments.settings import Partition
 from ggeur.methods import resolve_closed_form
 from ggeur.methods.oneshot.bound import Bound
 from ggeur.methods.oneshot.descent import minimum
 from ggeur.methods.oneshot.ggeur_limit import class_prototypes, shapes
-from ggeur.settings.schema import Partition
+from ggeur.stats.site_statistics import FederationStatistics
 
 DRAWS, BLOCK = 2000, 100  # around every prototype
 

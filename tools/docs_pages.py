@@ -26,7 +26,7 @@ SUBJECTS = {
     "Sites to a model": ["fit", "OneShotClassifier", "load_model", "Model"],
     "Experiments": ["Experiment", "run", "Result", "paired_difference"],
     "Data": ["EmbeddingTable", "ImageTable", "ImageSet", "partition", "digits", "load_encoder"],
-    "What you can write yourself": ["Method", "ClosedForm", "Augmentation", "Head", "Encoder"],
+    "What you can write yourself": ["Method", "ClosedForm", "Augmentation", "Head", "Encoder", "Release", "Noise"],
     "When something is wrong": ["GgeurError", "GgeurWarning"],
 }
 

@@ -21,10 +21,10 @@ import numpy as np
 import ggeur
 from ggeur.cli.screen import progress
 from ggeur.data.image_set import ImageSet, Split, pixels
-from ggeur.data.svhn import as_benchmark
-from ggeur.encode.encoder import load_encoder
-from ggeur.encode.job import embed
-from ggeur.runs.result import Trial
+from ggeur.data.readers_native import as_benchmark
+from ggeur.encoders.encoder import load_encoder
+from ggeur.encoders.job import embed
+from ggeur.experiments.result import Trial
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "images.md"
 RESULTS = PAGE.parent / "results" / "images" / "digits.json"

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 import ggeur
+from ggeur.experiments.result import Row, Trial
 from ggeur.report.tables import Number
-from ggeur.runs.result import Row, Trial
 
 NOT_RUN = "Not run yet.\n"
 JOIN = "\u00a0"  # a figure stays on one line

@@ -7,7 +7,7 @@ from paper_cells import NOT_RUN, figure, markdown, minus
 from paper_gains import FULL, PLAIN
 from paper_results import Finished
 
-from ggeur.paper.published import published_gains, published_tables
+from ggeur.paper.paper_tables import published_gains, published_tables
 from ggeur.report.tables import Number
 
 Pair = Mapping[str, Number]

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ggeur.experiments.result import Trial
 from ggeur.report.ranking import is_solved
-from ggeur.runs.result import Trial
 
 
 class Reach(NamedTuple):

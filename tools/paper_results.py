@@ -12,11 +12,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ggeur.data.files import write_bytes
+from ggeur.experiments.result import Result, Trial, read_cell
 from ggeur.paper.paper_tables import Table
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report.tables import Comparison, Line, Number, compare
-from ggeur.runs.result import Result, Trial, read_cell
+from ggeur.stats.storage import write_bytes
 
 DROPPED = ("recall", "macro_f1", "message", "missing", "privacy", "expected")
 DIGITS = 4  # of accuracies and seconds

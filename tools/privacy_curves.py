@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
-from ggeur.experiment.evaluation import mean_accuracy
-from ggeur.experiment.setup import Setup
-from ggeur.experiment.trial_data import TrialData, chosen_by_rule, task_of
-from ggeur.federation.noisy_statistics import ALL, repaired_total
+from ggeur.experiments.settings import settings
+from ggeur.experiments.setup import Setup
+from ggeur.experiments.trial_data import TrialData, chosen_by_rule, task_of
+from ggeur.federation.evaluation import mean_accuracy
 from ggeur.federation.start import one_shot_head
+from ggeur.federation.summary import ALL, repaired_total
 from ggeur.methods.algorithm import ClosedForm, Selection
-from ggeur.settings.schema import settings
+from ggeur.stats.site_statistics import FederationStatistics, SiteStatistics
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE, RESULTS = ROOT / "examples" / "privacy.toml", ROOT / "docs" / "results" / "privacy.csv"

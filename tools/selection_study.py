@@ -23,8 +23,8 @@ import numpy as np
 from scipy.special import log_softmax
 
 import ggeur
-from ggeur.core.site_statistics import Breakdown, Covariance, FederationStatistics, StatisticsQuery
-from ggeur.experiment.partitions import clients_of
+from ggeur.experiments.partitions import clients_of
+from ggeur.experiments.settings import Partition
 from ggeur.federation.folds import Fold, folds_of, sample_folds, unseen
 from ggeur.federation.local_federation import LocalFederation
 from ggeur.federation.selection import MARGIN, Scores, by_rule, cross_validated, solved_candidates
@@ -34,7 +34,7 @@ from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import double_logits
 from ggeur.methods.algorithm import Candidate, Selection, Task
 from ggeur.methods.auto import auto
-from ggeur.settings.schema import Partition
+from ggeur.stats.site_statistics import Breakdown, Covariance, FederationStatistics, StatisticsQuery
 
 CALIBRATED = ("lda", "ggeur-limit", "mixture", "blend")
 

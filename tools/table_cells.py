@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 import ggeur
-from ggeur.runs.result import Row
-from ggeur.settings.toml import flat
+from ggeur.experiments.grid import flat
+from ggeur.experiments.result import Row
 
 ZeroShot = Mapping[str, Any]  # a part of the description
 Values = dict[str, Any]  # "section.key": value, with "run" and "arm"

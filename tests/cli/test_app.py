@@ -12,7 +12,7 @@ import pytest
 import ggeur.cli
 from ggeur.cli import app, options
 from ggeur.cli.federate import COMMANDS as FEDERATE
-from ggeur.encode.encoder import DEFAULT
+from ggeur.encoders.encoder import DEFAULT
 
 HEAVY = (
     "jax",

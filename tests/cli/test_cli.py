@@ -157,7 +157,7 @@ def test_predict_without_out_counts_the_classes_and_agreement(ggeur, trained):
 
 
 def test_methods_datasets_and_encoders_are_listed(ggeur):
-    from ggeur.data.datasets_paper import DATASETS
+    from ggeur.data.datasets import DATASETS
     from ggeur.methods import names
     from ggeur.methods.algorithm import Iterative
 

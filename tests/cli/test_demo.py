@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from ggeur.cli import demo
-from ggeur.runs.result import Result, Trial
-from ggeur.settings.grid import Experiment
+from ggeur.experiments.grid import Experiment
+from ggeur.experiments.result import Result, Trial
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from ggeur.data.table import EmbeddingTable
-from ggeur.encode.builtin import BuiltinEncoder
+from ggeur.encoders.builtin import BuiltinEncoder
 
 RNG = np.random.default_rng(0)
 

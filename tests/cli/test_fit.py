@@ -10,7 +10,7 @@ from PIL import Image
 
 import ggeur as library
 from ggeur.cli import main
-from ggeur.data.files import lock_file
+from ggeur.stats.storage import lock_file
 
 META = {"encoder": "toy", "weights": "abc"}
 

@@ -11,8 +11,8 @@ import pytest
 from ggeur.cli.app import COMMANDS
 from ggeur.cli.federate import federate
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.plan import COVARIANCES, human_bytes, human_seconds
-from ggeur.experiment.plan import plan as plan_of
+from ggeur.experiments.cost import COVARIANCES, human_bytes, human_seconds
+from ggeur.experiments.cost import plan as plan_of
 
 EXPERIMENT = '[data]\ntable = "toy.npz"\n[partition]\nkind = "domain"\n[train]\nmethod = "ncm"\n'
 

@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 
 import ggeur as library
-from ggeur.encode.builtin import BuiltinEncoder
-from ggeur.encode.encoder import about
-from ggeur.runs.model import Model
+from ggeur.encoders.builtin import BuiltinEncoder
+from ggeur.encoders.encoder import about
+from ggeur.models.model import Model
 
 RNG = np.random.default_rng(0)
 PHOTOS = RNG.integers(0, 256, (3, 24, 30, 3), np.uint8)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.runner import run
-from ggeur.settings.grid import Experiment
+from ggeur.experiments.grid import Experiment
+from ggeur.experiments.runner import run
 
 
 @pytest.fixture

@@ -94,13 +94,13 @@ def test_from_pictures_to_numbers(ggeur, tmp_path, monkeypatch):
     asked = ("--data", tmp_path, "--encoder", "builtin", "--rows", "FedAvg", "--rounds", "1", "--seeds", "1")
     code, out, _ = ggeur("reproduce", "table5", *asked, "--out", tmp_path / "run")
     assert code == 0 and "was embedded by builtin" in one_line(out) and (tmp_path / "run" / "report.html").exists()
-    monkeypatch.setattr("ggeur.encode.extras.find_spec", lambda name: object())  # as with ggeur[hf], for CLIP
+    monkeypatch.setattr("ggeur.encoders.encoder.find_spec", lambda name: object())  # as with ggeur[hf], for CLIP
     code, out, _ = ggeur("reproduce", "--list", "--data", tmp_path)
     assert code == 0 and "Office-Caltech: yes" in one_line(out.replace("│", " "))
 
 
 def test_what_an_encoder_needs_is_told(ggeur, office, monkeypatch):
-    monkeypatch.setattr("ggeur.encode.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("ggeur.encoders.encoder.find_spec", lambda name: None)
     monkeypatch.delenv("GGEUR_DATA", raising=False)
     for encoder, extra in (("openai/clip-vit-base-patch16", "hf"), ("onnx:tower.onnx", "onnx")):
         code, _, err = ggeur("reproduce", "table5", "--encoder", encoder)

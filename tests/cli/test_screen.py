@@ -11,8 +11,8 @@ from rich.console import Console
 
 from ggeur import Experiment
 from ggeur.cli import following, screen
-from ggeur.core.errors import GgeurWarning
-from ggeur.runs.result import Result, Trial
+from ggeur.experiments.result import Result, Trial
+from ggeur.stats.errors import GgeurWarning
 
 TREE = {
     "data": {"dataset": "mini-digits"},

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from ggeur.data.datasets import find, load, paper_partition
-from ggeur.data.datasets_paper import DATASETS
-from ggeur.settings.grid import Experiment
+from ggeur.data.datasets import DATASETS, find, load, paper_partition
+from ggeur.experiments.grid import Experiment
 from refusal import refused
 
 RNG = np.random.default_rng(0)

@@ -10,7 +10,7 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
-from ggeur.data.files import lock_file, read_arrays, write_atomically
+from ggeur.stats.storage import lock_file, read_arrays, write_atomically
 from refusal import refused
 
 
@@ -126,7 +126,7 @@ def test_a_lock_ends_with_the_process_that_is_killed(tmp_path):
     script = """
         import sys, time
         from pathlib import Path
-        from ggeur.data.files import lock_file
+        from ggeur.stats.storage import lock_file
         lock = lock_file(Path(sys.argv[1]), "")
         print("held", flush=True)
         time.sleep(60)

@@ -6,7 +6,7 @@ from PIL import Image
 
 from ggeur.data.image_set import ImageSet, Split, pixels
 from ggeur.data.image_table import ImageTable, is_image_table, load_any
-from ggeur.data.svhn import as_benchmark, garbled
+from ggeur.data.readers_native import as_benchmark, garbled
 from ggeur.data.table import EmbeddingTable
 from refusal import refused
 

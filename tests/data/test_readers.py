@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from ggeur.core.errors import GgeurWarning
 from ggeur.data.image_set import ImageSet, Split, pixels
 from ggeur.data.readers import image_folder
+from ggeur.stats.errors import GgeurWarning
 from refusal import refused
 
 

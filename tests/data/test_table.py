@@ -9,8 +9,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from ggeur.core.errors import GgeurError
 from ggeur.data.table import EmbeddingTable
+from ggeur.stats.errors import GgeurError
 from refusal import refused
 
 NAMES = ("backpack", "fahrrad \u00e4\u00f6\u00fc", "\u72ac", "\U0001f436 & co.")

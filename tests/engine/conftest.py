@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from ggeur.core.augmented_sets import AugmentedSet
 from ggeur.engine.stack import Run
+from ggeur.stats.augmented_sets import AugmentedSet
 
 SIZES = (20, 5, 0, 27, 17, 30)
 P, CLASSES = 4, 3

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggeur.core.augmented_sets import AugmentedSet
-from ggeur.core.seeding import batch_order
 from ggeur.engine.local import ClientBatch, folded_key
 from ggeur.engine.training import steps_per_epoch
+from ggeur.stats.augmented_sets import AugmentedSet
+from ggeur.stats.seeding import batch_order
 
 sizes, batches = st.integers(1, 40), st.integers(1, 12)
 

@@ -4,7 +4,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ggeur.core.errors import GgeurError
 from ggeur.engine import single_client
 from ggeur.engine.messages import add_prepared
 from ggeur.engine.simulate import Simulation
@@ -12,6 +11,7 @@ from ggeur.engine.training import Training
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods.algorithm import Iterative
 from ggeur.methods.method import Method, cross_entropy_loss
+from ggeur.stats.errors import GgeurError
 from refusal import Sentence, refused
 
 FEDAVG = Method(loss=cross_entropy_loss(resolve_head("linear")))

@@ -5,8 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ggeur.core.low_rank import LowRank
-from ggeur.core.seeding import batch_order
 from ggeur.engine import chunks, client_groups
 from ggeur.engine.chunks import Chunks
 from ggeur.engine.simulate import Simulation
@@ -15,6 +13,8 @@ from ggeur.heads import resolve as resolve_head
 from ggeur.methods import resolve as resolve_method
 from ggeur.methods.algorithm import Iterative
 from ggeur.methods.method import Method
+from ggeur.stats.geometry import LowRank
+from ggeur.stats.seeding import batch_order
 from refusal import refused
 
 BATCH = 8

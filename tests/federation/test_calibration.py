@@ -85,7 +85,7 @@ def test_pooled_covariances_calibrate_by_test_samples_or_not_at_all(tmp_path):
 
 @pytest.mark.parametrize("method", ["ridge", "auto"])
 def test_after_a_site_has_left_or_joined_the_temperature_is_that_of_a_fresh_fit(tmp_path, method):
-    from ggeur.experiment.joining import add_site, forget_site
+    from ggeur.models.joining import add_site, forget_site
 
     paths = {}
     for name, table in {**sites(), "west": sites(seed=2)["south"]}.items():

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from ggeur.core.geometry import Geometry
-from ggeur.core.statistics import ClassStatistics
 from ggeur.federation.augmentation import build
 from ggeur.federation.local_federation import LocalFederation
+from ggeur.stats.geometry import Geometry
+from ggeur.stats.statistics import ClassStatistics
 
 C = 4
 PARTS = [np.arange(0, 15), np.array([40, 41, 50]), np.zeros(0, np.int64)]  # classes 0, 1 of art; 0, 1 of photo; nothing

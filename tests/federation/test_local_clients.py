@@ -5,14 +5,14 @@ import warnings
 import numpy as np
 import pytest
 
-from ggeur.core.errors import GgeurWarning
-from ggeur.core.site_statistics import SiteStatistics, StatisticsQuery
-from ggeur.core.statistics import ClassStatistics
 from ggeur.data.table import EmbeddingTable
 from ggeur.federation import local_federation
 from ggeur.federation.augmentation import build
 from ggeur.federation.local_federation import LocalFederation
 from ggeur.federation.start import client_weights
+from ggeur.stats.errors import GgeurWarning
+from ggeur.stats.site_statistics import SiteStatistics, StatisticsQuery
+from ggeur.stats.statistics import ClassStatistics
 
 C = 4
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from ggeur.core.errors import GgeurError, Unavailable
-from ggeur.core.site_statistics import Breakdown, FederationStatistics, SiteStatistics
 from ggeur.federation.folds import folds_of
 from ggeur.federation.selection import Scores, by_rule, cross_validated, select, validation
 from ggeur.federation.synthetic import synthetic_samples
 from ggeur.methods.algorithm import Task
 from ggeur.methods.auto import auto
+from ggeur.stats.errors import GgeurError, Unavailable
+from ggeur.stats.site_statistics import Breakdown, FederationStatistics, SiteStatistics
 
 P, C = 8, 4
 TASK = Task(P, tuple("abcd"))

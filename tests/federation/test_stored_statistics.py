@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.site_statistics import Breakdown, StatisticsQuery
 from ggeur.federation.ledger import Entry, Ledger
 from ggeur.federation.local_federation import LocalFederation
 from ggeur.federation.stored_statistics import StoredFederation, stored_statistics, union_of_classes
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.site_statistics import Breakdown, StatisticsQuery
 
 P, NAMES = 4, ("ant", "bee", "cat")
 COVARIANCES = ("none", "pooled", "per-class")

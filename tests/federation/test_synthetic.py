@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, norm
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.site_statistics import Breakdown, FederationStatistics, SiteStatistics
 from ggeur.federation.synthetic import GroupCovariances, exact_residuals, root, synthetic_samples
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.site_statistics import Breakdown, FederationStatistics, SiteStatistics
 
 P, C = 6, 4
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
 from ggeur.federation.start import one_shot_head
 from ggeur.federation.temperature import CrossValidatedScores, synthetic_scores, synthetic_temperature, temperature
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import double_logits
 from ggeur.methods import resolve_closed_form
 from ggeur.methods.algorithm import Candidate, Task
+from ggeur.stats.site_statistics import FederationStatistics, SiteStatistics
 
 P, C = 10, 4
 TASK = Task(P, tuple("abcd"))

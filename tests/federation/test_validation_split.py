@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ggeur.federation.validation_split import ValidationSplit, validation_split
+from ggeur.federation.folds import ValidationSplit, validation_split
 
 
 def federation(n_domains, n_classes, samples, holes=()):

@@ -9,14 +9,14 @@ import jax
 import numpy as np
 import pytest
 
-from ggeur.core.augmented_sets import AugmentedSet
-from ggeur.core.seeding import batch_order
 from ggeur.engine.image_augmentation import ImageAugmentation
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
 from ggeur.engine.training import LocalOptimiser, Training
 from ggeur.heads import resolve
 from ggeur.methods import resolve as resolve_method
+from ggeur.stats.augmented_sets import AugmentedSet
+from ggeur.stats.seeding import batch_order
 from refusal import refused
 
 ROOT = Path(__file__).parents[2]

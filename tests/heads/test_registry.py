@@ -8,9 +8,9 @@ import jax
 import numpy as np
 import pytest
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.hyperparameters import declared_parameters
 from ggeur.heads import HEADS, arguments, described, factory, resolve
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.hyperparameters import declared_parameters
 from refusal import Sentence
 
 OWN = """

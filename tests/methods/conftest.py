@@ -11,8 +11,6 @@ import jax
 import numpy as np
 import pytest
 
-from ggeur.core.augmented_sets import AugmentedSet
-from ggeur.core.seeding import batch_order, stream
 from ggeur.data.table import EmbeddingTable
 from ggeur.engine.local import folded_key
 from ggeur.engine.simulate import Simulation, State
@@ -20,6 +18,8 @@ from ggeur.engine.stack import Run
 from ggeur.engine.training import LocalOptimiser, Training
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import resolve
+from ggeur.stats.augmented_sets import AugmentedSet
+from ggeur.stats.seeding import batch_order, stream
 
 P, CLASSES, BATCH, RATE, HIDDEN = 2, 3, 3, 0.2, 4
 MOMENTUM, DECAY = 0.5, 0.1

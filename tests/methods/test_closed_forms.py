@@ -12,12 +12,12 @@ from sklearn.linear_model import Ridge
 from sklearn.neighbors import NearestCentroid
 
 import ggeur
-from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import double_logits
 from ggeur.methods import names, resolve_closed_form
 from ggeur.methods.algorithm import ClosedForm, Task
 from ggeur.methods.zeroshot import zeroshot
+from ggeur.stats.site_statistics import FederationStatistics, SiteStatistics
 from refusal import refused
 
 N, P, CLASSES = 40, 4, 4

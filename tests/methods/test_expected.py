@@ -5,13 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ggeur.core.low_rank import LowRank, low_rank
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import has_own_head, names, resolve
 from ggeur.methods.algorithm import Iterative
 from ggeur.methods.expected import log_probabilities, quadratic_table
 from ggeur.methods.method import batch_cross_entropy
 from ggeur.methods.parts import Batch
+from ggeur.stats.geometry import LowRank, low_rank
 
 P, C, B = 5, 4, 12
 HEAD = resolve_head("linear")

@@ -6,12 +6,12 @@ import pytest
 
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.training import Training
+from ggeur.experiments.settings import settings
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.adapter import random_adapter
 from ggeur.methods import resolve
 from ggeur.methods.algorithm import Task
 from ggeur.methods.fedclip import contrast, fedclip
-from ggeur.settings.schema import settings
 from refusal import refused
 
 P = 2

@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ggeur.core.seeding import stream
 from ggeur.engine.local import folded_key
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import fedgen
 from ggeur.methods.parts import Batch
+from ggeur.stats.seeding import stream
 
 NOISE, HIDDEN, STEPS, DRAWS, SERVER_RATE = 2, 4, 3, 5, 0.05
 A, B = 1.5, 0.7

@@ -4,8 +4,6 @@ import jax
 import numpy as np
 import pytest
 
-from ggeur.core.augmented_sets import AugmentedSet
-from ggeur.core.seeding import batch_order
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.stack import Run
 from ggeur.engine.training import Training
@@ -13,6 +11,8 @@ from ggeur.heads import resolve as resolve_head
 from ggeur.methods import resolve
 from ggeur.methods.algorithm import Task
 from ggeur.methods.fedtpg import generate, random_generator
+from ggeur.stats.augmented_sets import AugmentedSet
+from ggeur.stats.seeding import batch_order
 
 NAMES, HELD, ROUNDS, SEED = ("ant", "queen_bee", "cat"), ((0, 1), (1, 2)), 4, 3
 RATE, MOMENTUM, DECAY = 0.05, 0.9, 1e-3

@@ -5,12 +5,12 @@ import pytest
 from scipy.optimize import lsq_linear
 from sklearn.linear_model import LogisticRegression
 
-from ggeur.core.site_statistics import Breakdown, FederationStatistics, SiteStatistics
 from ggeur.methods import resolve_closed_form
 from ggeur.methods.algorithm import Task
 from ggeur.methods.oneshot.fill import additive_means, filled_means
 from ggeur.methods.oneshot.ggeur_limit import class_prototypes
 from ggeur.methods.oneshot.mixture import group_means
+from ggeur.stats.site_statistics import Breakdown, FederationStatistics, SiteStatistics
 
 S, C, P = 4, 6, 3
 TASK = Task(P, tuple("abcdef"))

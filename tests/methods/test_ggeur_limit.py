@@ -8,13 +8,13 @@ from scipy.optimize import approx_fprime, minimize
 from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression
 
-from ggeur.core.geometry import shrunk
-from ggeur.core.site_statistics import Breakdown, FederationStatistics, SiteStatistics
 from ggeur.methods import resolve_closed_form
 from ggeur.methods.algorithm import Task
 from ggeur.methods.oneshot.bound import Bound, Curvature
 from ggeur.methods.oneshot.descent import minimum
 from ggeur.methods.oneshot.ggeur_limit import class_prototypes, shapes
+from ggeur.stats.geometry import shrunk
+from ggeur.stats.site_statistics import Breakdown, FederationStatistics, SiteStatistics
 from refusal import refused
 
 C, P, DECAY = 4, 5, 1e-2

@@ -7,12 +7,12 @@ from scipy.special import log_softmax, logsumexp
 from scipy.stats import multivariate_normal
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from ggeur.core.site_statistics import Breakdown, FederationStatistics, SiteStatistics
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import double_logits
 from ggeur.methods import resolve_closed_form
 from ggeur.methods.algorithm import Task
 from ggeur.methods.oneshot.mixture import group_means
+from ggeur.stats.site_statistics import Breakdown, FederationStatistics, SiteStatistics
 
 C, P = 3, 4
 TASK = Task(P, tuple("abc"))

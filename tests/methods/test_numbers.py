@@ -92,7 +92,7 @@ def test_so_do_servers_of_the_adaptive_kinds(toy, server):
 # ---------------------------------------------------------------- one's own
 
 SWEPT = """
-    from ggeur.core.hyperparameters import Positive, Traced
+    from ggeur.stats.hyperparameters import Positive, Traced
     from ggeur.methods.method import Method, add_term, squared_distance
 
     TRACES = []  # one for each time that a program is made of the loss

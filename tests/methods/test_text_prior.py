@@ -8,9 +8,6 @@ import jax
 import numpy as np
 import pytest
 
-from ggeur.core.errors import Unavailable
-from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
-from ggeur.experiment.fit import fit
 from ggeur.federation.local_federation import LocalFederation
 from ggeur.federation.selection import select
 from ggeur.methods import resolve_closed_form
@@ -18,6 +15,9 @@ from ggeur.methods.algorithm import Task
 from ggeur.methods.auto import auto
 from ggeur.methods.oneshot import text_prior
 from ggeur.methods.oneshot.text_prior import mapped_text, mended, worth
+from ggeur.models.fit import fit
+from ggeur.stats.errors import Unavailable
+from ggeur.stats.site_statistics import FederationStatistics, SiteStatistics
 from refusal import refused
 
 C, P, FEW = 30, 64, (0, 1, 2, 3, 4, 0, 1, 2)

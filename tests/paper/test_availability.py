@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from ggeur.core.suggestions import how_to_install
 from ggeur.data.table import EmbeddingTable
 from ggeur.paper.availability import missing, part_embeddings, part_states, runnable_rows
 from ggeur.paper.paper_tables import NAMES, Table
+from ggeur.stats.errors import how_to_install
 from refusal import refused
 
 OFFICE = Table.load("table5")
@@ -18,7 +18,7 @@ def bare(tmp_path, monkeypatch):
     """A machine without data or extras, and with a cache of its own."""
     monkeypatch.delenv("GGEUR_DATA", raising=False)
     monkeypatch.setenv("GGEUR_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("ggeur.encode.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("ggeur.encoders.encoder.find_spec", lambda name: None)
     return tmp_path
 
 
@@ -38,7 +38,7 @@ def test_what_is_local_or_on_the_hub_lacks_nothing(bare, monkeypatch):
         ("Office-Caltech", "", True)
     ]
     monkeypatch.setattr("ggeur.paper.availability.find", lambda source, below: None)
-    monkeypatch.setattr("ggeur.encode.extras.find_spec", lambda name: object())
+    monkeypatch.setattr("ggeur.encoders.encoder.find_spec", lambda name: object())
     by_hub = [p for name in NAMES for p in part_states(Table.load(name), None) if not p.missing]
     assert by_hub and not any(p.local for p in by_hub)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ggeur.methods import parameters
-from ggeur.paper.published import published_gains, published_tables
+from ggeur.paper.paper_tables import published_gains, published_tables
 
 TABLES = published_tables()
 # What the printed row itself gives is in published.toml; these are all there are.

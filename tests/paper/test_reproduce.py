@@ -5,16 +5,15 @@ import time
 import numpy as np
 import pytest
 
-from ggeur.data.datasets_paper import DATASETS
+from ggeur.data.datasets import DATASETS
 from ggeur.data.image_table import ImageTable
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.runner import run
+from ggeur.experiments.grid import Experiment
+from ggeur.experiments.runner import run
 from ggeur.paper.image_rows import estimated_seconds
-from ggeur.paper.paper_tables import NAMES, PartEmbeddings, Table, match_tables, select_rows
-from ggeur.paper.published import published_tables
+from ggeur.paper.paper_tables import NAMES, PartEmbeddings, Table, match_tables, published_tables, select_rows
 from ggeur.paper.reproduce import pair_domains, prepare_table
 from ggeur.paper.reproduction import Reproduction
-from ggeur.settings.grid import Experiment
 from refusal import refused
 
 TABLES = {name: Table.load(name) for name in NAMES}

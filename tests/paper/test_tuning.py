@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import ggeur
-from ggeur.core.packaged import packaged_toml
 from ggeur.data.table import EmbeddingTable
+from ggeur.experiments.result import Result, Trial
 from ggeur.paper.paper_tables import PartEmbeddings, Table, select_rows
 from ggeur.paper.reproduce import prepare_table
 from ggeur.paper.reproduction import Reproduction
 from ggeur.paper.tuning import AS_SOUND, Choosing, choose_hyperparameters, prepare_choice, prepare_tuned, with_numbers
-from ggeur.runs.result import Result, Trial
+from ggeur.stats.storage import packaged_toml
 
 TABLE = Table.load("standin7")
 

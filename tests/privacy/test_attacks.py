@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggeur.core.site_statistics import SiteStatistics
 from ggeur.privacy.attacks import auc, groups, in_span, likelihood_ratio, recovered_rows, remainder
+from ggeur.stats.site_statistics import SiteStatistics
 
 P = 12
 

@@ -5,7 +5,7 @@ import pytest
 from dp_accounting.pld import common, privacy_loss_mechanism
 from scipy.stats import norm
 
-from ggeur.privacy.calibration import gaussian_scale, spent_delta
+from ggeur.privacy.gaussian import gaussian_scale, spent_delta
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, 1.0, 2.0, 8.0, 20.0])

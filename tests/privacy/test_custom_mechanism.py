@@ -12,12 +12,12 @@ from scipy.stats import kstest, norm
 
 import ggeur
 from ggeur import Experiment, Model, SiteStatistics
-from ggeur.core.site_statistics import FederationStatistics
-from ggeur.experiment.audit import audit
+from ggeur.experiments.audit import audit
+from ggeur.experiments.settings import settings
+from ggeur.experiments.settings_privacy import MECHANISMS, Privacy
 from ggeur.methods import resolve_closed_form
-from ggeur.runs.privacy_statement import sentences
-from ggeur.settings.privacy import MECHANISMS, Privacy
-from ggeur.settings.schema import settings
+from ggeur.models.card import sentences
+from ggeur.stats.site_statistics import FederationStatistics
 from refusal import refused
 
 SOURCE = """
@@ -244,7 +244,7 @@ def test_nothing_of_it_is_imported_to_read_an_experiment(monkeypatch):
 
 
 def test_what_it_spends_is_in_a_sites_ledger(tmp_path):
-    from ggeur.deploy.site.site_policy import SitePolicy, note_spending
+    from ggeur.flower.site.site_policy import SitePolicy, note_spending
 
     asked = Privacy.model_validate(tree("laplace", epsilon=1.0)["privacy"])
     unproved = Privacy.model_validate(tree("grid")["privacy"])

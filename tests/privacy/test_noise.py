@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta, chi2, norm
 
-from ggeur.core.site_statistics import SiteStatistics
-from ggeur.privacy.calibration import gaussian_scale
-from ggeur.privacy.gaussian import COUNT, clipped, gaussian
+from ggeur.privacy.gaussian import COUNT, clipped, gaussian, gaussian_scale
 from ggeur.privacy.noise import SystemRandom
+from ggeur.stats.site_statistics import SiteStatistics
 
 P, C, R = 3, 2, 2.0
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggeur.core.site_statistics import SiteStatistics
 from ggeur.privacy.bounded_norm import BoundedNorm, basis_of
 from ggeur.privacy.gaussian import gaussian
 from ggeur.privacy.noise import Noise
+from ggeur.privacy.release import large_groups
 from ggeur.privacy.repair import noise_floor, repaired
-from ggeur.privacy.threshold import large_groups
+from ggeur.stats.site_statistics import SiteStatistics
 from refusal import refused
 
 

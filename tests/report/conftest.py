@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from ggeur.data.table import EmbeddingTable
+from ggeur.experiments.grid import Experiment
+from ggeur.experiments.result import Result, Trial
+from ggeur.experiments.resuming import installed_versions
 from ggeur.paper.paper_tables import PartEmbeddings, Table
 from ggeur.paper.reproduce import prepare_table
-from ggeur.runs.result import Result, Trial
-from ggeur.runs.versions import installed_versions
-from ggeur.settings.grid import Experiment
 
 
 def make_table(classes, domains, per_cell=8, p=6, seed=0, **changes):

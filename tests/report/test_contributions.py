@@ -7,14 +7,14 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from ggeur.core.site_statistics import FederationStatistics
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.contributions import (
+from ggeur.experiments.settings import settings
+from ggeur.experiments.table_contributions import contributions_of_table
+from ggeur.federation.contributions import (
     FILE,
     Estimate,
     SiteSamples,
     contributions,
-    contributions_of_table,
     load_contributions,
     save_contributions,
     sites_of,
@@ -25,9 +25,9 @@ from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import double_logits
 from ggeur.methods import resolve, resolve_closed_form
 from ggeur.methods.algorithm import Task
-from ggeur.report.contributions_section import contributions_section
 from ggeur.report.page import write_report
-from ggeur.settings.schema import settings
+from ggeur.report.sections import contributions_section
+from ggeur.stats.site_statistics import FederationStatistics
 from refusal import refused
 
 P, C = 4, 3

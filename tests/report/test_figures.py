@@ -8,13 +8,13 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from ggeur.core.geometry import Geometry, similarity
-from ggeur.core.statistics import ClassStatistics
 from ggeur.data import partition
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.partitions import client_names
+from ggeur.experiments.partitions import client_names
 from ggeur.federation.augmentation import ggeur
 from ggeur.report import figures, inspection
+from ggeur.stats.geometry import Geometry, similarity
+from ggeur.stats.statistics import ClassStatistics
 from refusal import refused
 
 TWO_STEPS = ggeur(steps=2, target=40, per_prototype=20)

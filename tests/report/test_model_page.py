@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ggeur
-from ggeur.experiment.joining import add_site, forget_site
+from ggeur.models.joining import add_site, forget_site
 from ggeur.report.model_page import write_model_page
 from refusal import refused
 

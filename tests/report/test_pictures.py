@@ -5,8 +5,8 @@ import pytest
 
 from ggeur.data.image_table import ImageTable
 from ggeur.report.entries import Variant, pairs
+from ggeur.report.folders import read_run
 from ggeur.report.page import write_report
-from ggeur.report.run_folder import read_run
 
 PLAIN = {"partition": {"kind": "domain"}, "augment": {"kind": "none"}}
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ggeur.report.folders import read_run
 from ggeur.report.page import _part
 from ggeur.report.ranking import RankedMethod, Ranking, least_difference, ranking, recommendation
-from ggeur.report.run_folder import read_run
 
 WITH_3 = " With 3 seeds its lead over "
 

@@ -1,9 +1,9 @@
 """What `auto` selected, as the page shows it: the trials' own numbers, one line for each seed."""
 
+from ggeur.experiments.result import Row, Trial
 from ggeur.report.entries import ReportEntry
 from ggeur.report.page import _messages, _part
-from ggeur.report.selected import selected
-from ggeur.runs.result import Row, Trial
+from ggeur.report.sections import selected
 
 
 def entry(name, condition, *trials):

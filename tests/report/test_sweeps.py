@@ -7,12 +7,11 @@ import pytest
 from rich.console import Console
 
 from ggeur.cli import screen
+from ggeur.experiments.result import Result, Trial
 from ggeur.report.charts import convergence
-from ggeur.report.latex import to_latex
+from ggeur.report.folders import read_run
 from ggeur.report.page import write_report
-from ggeur.report.run_folder import read_run
-from ggeur.report.tables import averaged, compare
-from ggeur.runs.result import Result, Trial
+from ggeur.report.tables import averaged, compare, to_latex
 
 SWEEP = {
     "partition": {"kind": "label-and-domain", "beta": [0.1, 5.0]},

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ggeur.experiments.result import Result
 from ggeur.paper.reproduction import Reproduction
-from ggeur.report.latex import to_latex
-from ggeur.report.tables import Number, compare, label
-from ggeur.runs.result import Result
+from ggeur.report.tables import Number, compare, label, to_latex
 
 
 def test_a_number_over_seeds():

@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from ggeur.encode.builtin import BuiltinEncoder
-from ggeur.encode.encoder import about
-from ggeur.runs.model import Model
+from ggeur.encoders.builtin import BuiltinEncoder
+from ggeur.encoders.encoder import about
+from ggeur.models.model import Model
 
 P = BuiltinEncoder.dimension
 

@@ -16,8 +16,8 @@ from PIL import Image
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from starlette.testclient import TestClient
 
-from ggeur.encode.encoder import Encoder, about
-from ggeur.runs.model import Model
+from ggeur.encoders.encoder import Encoder, about
+from ggeur.models.model import Model
 from ggeur.serve.app import application
 from ggeur.serve.server import serve
 from ggeur.serve.service import Limits, Service

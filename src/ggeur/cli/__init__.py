@@ -65,8 +65,8 @@ def watch_printing() -> None:
 def main() -> None:
     """Entry point of the `ggeur` command."""
     from ggeur.cli.app import app
-    from ggeur.core.errors import GgeurError
-    from ggeur.runs.interrupt import stop_on_signals
+    from ggeur.stats.errors import GgeurError
+    from ggeur.stats.long_jobs import stop_on_signals
 
     watch_printing()
     write_plainly_where_needed()

@@ -21,7 +21,7 @@ def add(
     own: OwnMethod = False,
 ) -> None:
     """Add a site, and any new classes, to a one-shot classifier, and write a receipt."""
-    from ggeur.experiment.joining import add_site
+    from ggeur.models.joining import add_site
     from ggeur.report.model_page import write_model_page
 
     with notes():

@@ -8,10 +8,10 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from ggeur.cli.screen import console, notes, say, titled_table
-from ggeur.core.errors import GgeurError
+from ggeur.stats.errors import GgeurError
 
 if TYPE_CHECKING:
-    from ggeur.experiment.audit import Audit, Finding
+    from ggeur.experiments.audit import Audit, Finding
 
 _SHOWN = 40  # groups of a long table, unless all are asked for
 _NAME = 13  # characters of a client or class, so that all results fit into 80 columns
@@ -37,10 +37,9 @@ def audit(
     all_: Annotated[bool, typer.Option("--all", help="Show every group.")] = False,
 ) -> None:
     """Attack the statistics that sites send and show what they reveal to each observer."""
-    from ggeur.experiment.audit import audit as audit_of
-    from ggeur.experiment.audit import audit_run, table_settings
-    from ggeur.experiment.audit_file import save_audit
-    from ggeur.report.audit_section import audit_words
+    from ggeur.experiments.audit import audit as audit_of
+    from ggeur.experiments.audit import audit_run, save_audit, table_settings
+    from ggeur.report.sections import audit_words
 
     if fail_on not in (None, "exact"):
         raise GgeurError(f"--fail-on takes exact, not '{fail_on}'.", code="option-fail-on-unknown")
@@ -67,7 +66,7 @@ def audit(
 
 
 def _table(found: "Audit", *, every: bool) -> Table:
-    from ggeur.experiment.audit import ORDER, PARTIES
+    from ggeur.experiments.audit import ORDER, PARTIES
 
     groups: dict[tuple[int, int], dict[str, Finding]] = {}
     for f in found.findings:

@@ -14,8 +14,7 @@ _ABOUT = (
 
 def datasets(data: Data = None) -> None:
     """List the known datasets and where they were found."""
-    from ggeur.data.datasets import MINI_DIGITS, find, root
-    from ggeur.data.datasets_paper import DATASETS
+    from ggeur.data.datasets import DATASETS, MINI_DIGITS, find, root
 
     below = root(data)
     table = Table(Column("dataset", no_wrap=True), "domains", "classes", "images", "there?")

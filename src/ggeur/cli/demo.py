@@ -14,8 +14,8 @@ from ggeur.cli.run import default_folder, run_with_progress
 from ggeur.cli.screen import console, event, say
 
 if TYPE_CHECKING:
-    from ggeur.runs.result import Row
-    from ggeur.settings.grid import Experiment
+    from ggeur.experiments.grid import Experiment
+    from ggeur.experiments.result import Row
 
 EXPERIMENT = Path(__file__).with_name("demo.toml")
 ONE_SHOT = "one-shot, auto"
@@ -54,7 +54,7 @@ def demo(
 
 def experiment(rounds: int, seeds: int, *, everything: bool = False) -> "Experiment":
     """Return the four arms of the demo as an experiment, or all that the file has."""
-    from ggeur.settings.grid import Experiment
+    from ggeur.experiments.grid import Experiment
 
     whole = Experiment.load(EXPERIMENT, [f"train.rounds={rounds}", f"run.seeds={list(range(seeds))}"])
     if everything:
@@ -99,7 +99,7 @@ def explain(rows: "dict[str, Row]") -> str:
 
 def _noise(rows: "list[Row]") -> str:
     """Return which steps from arm to arm have a paired 95 % interval (Bonferroni) that contains zero."""
-    from ggeur.runs.compare import paired_difference
+    from ggeur.experiments.result import paired_difference
 
     seeds = len(rows[0].trials)
     if seeds < 2:

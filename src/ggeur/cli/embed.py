@@ -7,13 +7,13 @@ import typer
 
 from ggeur.cli.options import CLIP, Data, JsonLines, Quiet, check_out_file
 from ggeur.cli.screen import embedding_bar, notes, say, tell_skipped
-from ggeur.core.errors import GgeurError
+from ggeur.stats.errors import GgeurError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ggeur.encode.encoder import Encoder
-    from ggeur.encode.prompts import Prompts
+    from ggeur.encoders.encoder import Encoder
+    from ggeur.encoders.prompts import Prompts
 
 Colours = tuple[float, float, float]  # red, green, blue
 
@@ -54,7 +54,7 @@ def embed(
     sets = _prompts(prompts, prompt)
     from ggeur.data.datasets import load
     from ggeur.data.readers import is_unlabelled
-    from ggeur.encode.job import embed as embed_images
+    from ggeur.encoders.job import embed as embed_images
 
     shape = {"size": size, "resize": resize, "interpolation": interpolation, "mean": mean, "std": std}
     with notes():
@@ -90,7 +90,7 @@ def embed(
 
 def _tower(name: str, normalize: bool, shape: "Mapping[str, Any]") -> "Encoder":
     """Return the encoder; where the default is not installed, say which others there are."""
-    from ggeur.encode.encoder import load_encoder
+    from ggeur.encoders.encoder import load_encoder
 
     try:
         return load_encoder(name, normalize=normalize, **shape)
@@ -107,9 +107,9 @@ def _embed_unlabelled(source: Path, tower: "Encoder", out: Path, batch: int, ski
     """Embed pictures without class folders into a table that can be predicted but not trained on."""
     from ggeur.data.readers import unlabelled
     from ggeur.data.samples import Samples
-    from ggeur.encode.cache import EmbeddingCache
-    from ggeur.encode.encoder import about
-    from ggeur.encode.job import encode_items
+    from ggeur.encoders.cache import EmbeddingCache
+    from ggeur.encoders.encoder import about
+    from ggeur.encoders.job import encode_items
 
     items = unlabelled(source)
     say(f"{len(items):,} pictures without class folders; {tower.name} gives {tower.dimension} dimensions")
@@ -123,6 +123,6 @@ def _embed_unlabelled(source: Path, tower: "Encoder", out: Path, batch: int, ski
 
 def _prompts(names: list[str] | None, templates: list[str] | None) -> "dict[str, Prompts] | None":
     """Return the requested prompt sets; None where neither names nor templates are given."""
-    from ggeur.encode.prompts import prompt_sets
+    from ggeur.encoders.prompts import prompt_sets
 
     return prompt_sets(names or (), templates or ()) if names or templates else None

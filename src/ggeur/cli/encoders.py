@@ -9,9 +9,9 @@ from ggeur.cli.screen import console
 
 def encoders() -> None:
     """List the encoders that turn images into embeddings."""
-    from ggeur.core.suggestions import how_to_install
-    from ggeur.encode.builtin import BuiltinEncoder
-    from ggeur.encode.extras import EXTRAS, installed
+    from ggeur.encoders.builtin import BuiltinEncoder
+    from ggeur.encoders.encoder import EXTRAS, installed
+    from ggeur.stats.errors import how_to_install
 
     builtin = BuiltinEncoder()
     hf, onnx = (

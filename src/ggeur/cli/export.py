@@ -5,10 +5,9 @@ from typing import Annotated
 
 import typer
 
-from ggeur.cli.opening import open_model
-from ggeur.cli.options import MethodHead, Trial, check_out_file
+from ggeur.cli.options import MethodHead, Trial, check_out_file, open_model
 from ggeur.cli.screen import mark, notes, say
-from ggeur.core.errors import GgeurError
+from ggeur.stats.errors import GgeurError
 
 
 def export(
@@ -51,11 +50,9 @@ def export(
         )
     if onnx is not None:
         check_out_file(onnx, ".onnx")
-    from ggeur.runs.exports.export_folder import write_hub, write_torch
-    from ggeur.runs.exports.numbers import input_of
-    from ggeur.runs.exports.onnx_graph import write_onnx
-    from ggeur.runs.exports.without_statistics import write_without_statistics
-    from ggeur.runs.model_encoder import encoder_of
+    from ggeur.models.exports.export_folder import input_of, write_hub, write_torch, write_without_statistics
+    from ggeur.models.exports.onnx_graph import write_onnx
+    from ggeur.models.prediction import encoder_of
 
     with notes():
         head, folder = open_model(model, trial, own)

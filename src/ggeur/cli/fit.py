@@ -10,13 +10,13 @@ import typer
 from ggeur.cli.following import Follow, following, following_phases
 from ggeur.cli.options import JsonLines, PictureEncoder, Quiet
 from ggeur.cli.screen import notes, progress_of_heads, say
-from ggeur.core.phases import phase
+from ggeur.stats.long_jobs import phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ggeur.experiment.estimator import OneShotClassifier
-    from ggeur.experiment.sites import OnPictures
+    from ggeur.models.estimator import OneShotClassifier
+    from ggeur.models.sites import OnPictures
 
 
 def fit(
@@ -50,7 +50,7 @@ def fit(
         progress_of_heads("contributions") as on_head,
     ):
         phase("start")
-        from ggeur.experiment.fit import fit as fit_sites
+        from ggeur.models.fit import fit as fit_sites
 
         found = fit_sites(
             sites or [],

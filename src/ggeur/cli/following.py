@@ -78,7 +78,7 @@ def following(
 @contextmanager
 def following_phases() -> Iterator[None]:
     """Print a line as each phase of the work in the block begins, with the seconds until then."""
-    from ggeur.core.phases import followed_by
+    from ggeur.stats.long_jobs import followed_by
 
     if voice() is Voice.QUIET:
         yield
@@ -147,7 +147,7 @@ class _Pace:
 
     def line(self) -> str:
         """Return a line as "embedding: 640 of 2,533 images, 21 a second, 1.5 min left", with the newest item."""
-        from ggeur.experiment.plan import human_seconds
+        from ggeur.experiments.cost import human_seconds
 
         of = "" if self.total is None else f" of {self.total:,}"
         pace = "" if self.rate is None else f", {self.rate:.3g} a second"
@@ -158,7 +158,7 @@ class _Pace:
 
     def last_line(self) -> str:
         """Return the line for a finished job."""
-        from ggeur.experiment.plan import human_seconds
+        from ggeur.experiments.cost import human_seconds
 
         cached = ", from the cache" if not self._computed and self.done > self._before else ""
         return f"{self.what}: {self.done:,} {self.unit} in {human_seconds(self.seconds)}{cached}"

@@ -21,7 +21,7 @@ def forget(
     own: OwnMethod = False,
 ) -> None:
     """Remove a site and write a receipt; the result is bit-identical to a model fitted without the site."""
-    from ggeur.experiment.joining import forget_site
+    from ggeur.models.joining import forget_site
     from ggeur.report.model_page import write_model_page
 
     with notes():

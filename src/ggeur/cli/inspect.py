@@ -9,12 +9,12 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from ggeur.cli.screen import console, notes, say, titled_table
-from ggeur.core.errors import GgeurError
+from ggeur.stats.errors import GgeurError
 
 if TYPE_CHECKING:
-    from ggeur.core.types import Float
     from ggeur.data.table import EmbeddingTable
     from ggeur.report.inspection import Similarity
+    from ggeur.stats.types import Float
 
 
 def inspect(

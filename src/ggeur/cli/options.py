@@ -1,13 +1,17 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the model that a command opens."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from ggeur.cli.screen import Voice, speak
-from ggeur.core.errors import GgeurError
+from ggeur.cli.screen import Voice, mark, speak
+from ggeur.stats.errors import GgeurError
+
+if TYPE_CHECKING:
+    from ggeur.models.model import Model
+
 
 CLIP = "openai/clip-vit-base-patch16"  # the default encoder's name, where importing it would slow `--help` down
 
@@ -72,3 +76,22 @@ def check_out_file(out: Path, suffix: str = "") -> None:
         raise GgeurError(
             f"Cannot write {out}: it is a file of a model or a run; name another.", code="output-file-protected"
         )
+
+
+class OpenedModel(NamedTuple):
+    """A model and its folder."""
+
+    model: "Model"
+    folder: Path
+
+
+def open_model(path: Path, trial: str, own: bool) -> OpenedModel:
+    """Open the model at `path`, or that of the `trial` of a run; `own` allows a custom head."""
+    from ggeur.models.model import Model
+    from ggeur.models.places import model_folder
+
+    place = model_folder(path, int(trial) if trial.isdecimal() else trial)
+    model = Model.load(place.folder, own=own)
+    if place.why:
+        mark("note", place.why)
+    return OpenedModel(model, place.folder)

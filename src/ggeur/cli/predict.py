@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ggeur.cli.opening import open_model
-from ggeur.cli.options import MethodHead, PictureEncoder, Trial, check_out_file
+from ggeur.cli.options import MethodHead, PictureEncoder, Trial, check_out_file, open_model
 from ggeur.cli.screen import console, embedding_bar, notes, say, tell_skipped
-from ggeur.core.errors import GgeurError
+from ggeur.stats.errors import GgeurError
 
 if TYPE_CHECKING:
-    from ggeur.runs.prediction import Answers
+    from ggeur.models.prediction import Answers
 
 _LISTED = 20  # answers that are shown one by one
 _UNKNOWN = "I do not know"
@@ -38,8 +37,8 @@ def predict(
         raise GgeurError(f"Cannot write {out}: --out must end in .csv or .json.", code="output-file-suffix")
     if out is not None:
         check_out_file(out)
-    from ggeur.data.files import write_bytes
     from ggeur.data.readers import unlabelled
+    from ggeur.stats.storage import write_bytes
 
     with notes():
         head = open_model(model, trial, own).model

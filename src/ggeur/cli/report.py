@@ -7,7 +7,7 @@ import typer
 
 from ggeur.cli.options import OwnMethod, check_out_file
 from ggeur.cli.screen import notes, say
-from ggeur.core.errors import GgeurError
+from ggeur.stats.errors import GgeurError
 
 
 def report(
@@ -23,7 +23,7 @@ def report(
     """Write one self-contained page about finished runs or a model: tables, figures, costs, settings."""
     if out is not None:
         check_out_file(out)
-    from ggeur.report.model_folder import is_model
+    from ggeur.report.folders import is_model
     from ggeur.report.model_page import write_model_page
     from ggeur.report.page import write_report
 

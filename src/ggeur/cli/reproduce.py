@@ -13,15 +13,15 @@ from ggeur.cli.embed import embed
 from ggeur.cli.options import CLIP, Data, JsonLines, Overrides, Quiet, Seeds
 from ggeur.cli.run import default_folder, run_with_progress
 from ggeur.cli.screen import console, mark, say, titled_table
-from ggeur.core.errors import GgeurError
+from ggeur.stats.errors import GgeurError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ggeur.experiments.grid import Experiment
     from ggeur.paper.paper_tables import PartEmbeddings, Table
     from ggeur.paper.reproduction import ChosenNumbers, Reproduction
     from ggeur.report.tables import Comparison, Number
-    from ggeur.settings.grid import Experiment
 
 _WIDTH = 64  # characters for numbers in a narrow terminal, beside a row's name
 
@@ -64,7 +64,7 @@ def reproduce(
             code="option-conflict-protocol",
         )
     from ggeur.data.image_table import is_image_table
-    from ggeur.experiment.plan import human_seconds
+    from ggeur.experiments.cost import human_seconds
     from ggeur.paper.availability import part_embeddings
     from ggeur.paper.image_rows import estimated_seconds
     from ggeur.paper.paper_tables import Table, match_tables, names_images, select_rows

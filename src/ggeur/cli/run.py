@@ -9,11 +9,11 @@ import typer
 
 from ggeur.cli.options import ExperimentFile, JsonLines, Out, Overrides, Quiet, Resume
 from ggeur.cli.screen import progress, say, show_result
-from ggeur.core.errors import GgeurError
+from ggeur.stats.errors import GgeurError
 
 if TYPE_CHECKING:
-    from ggeur.runs.result import Result
-    from ggeur.settings.grid import Experiment
+    from ggeur.experiments.grid import Experiment
+    from ggeur.experiments.result import Result
 
 
 def run(
@@ -38,8 +38,8 @@ def experiment_and_folder(
     `path` is the experiment file, `out` a new run folder, `resume` an earlier one, and `overrides` replace values. The
     run is on `real` machines, or simulated.
     """
-    from ggeur.runs.resuming import check_resumable
-    from ggeur.settings.grid import Experiment
+    from ggeur.experiments.grid import Experiment
+    from ggeur.experiments.resuming import check_resumable
 
     if resume is not None and out is not None:
         raise GgeurError(
@@ -72,10 +72,10 @@ def run_with_progress(experiment: "Experiment", out: Path, *, resume: bool, go_o
 
     A user who stops it is told to "go on with" the folder, after the words `go_on`.
     """
-    from ggeur.experiment.runner import check_ready
-    from ggeur.experiment.runner import run as run_experiment
+    from ggeur.experiments.folder import finished_result
+    from ggeur.experiments.runner import check_ready
+    from ggeur.experiments.runner import run as run_experiment
     from ggeur.report.tracking import check_tracking, tracked
-    from ggeur.runs.folder import finished_result
 
     if resume and (done := finished_result(out, experiment)) is not None:
         return done

@@ -12,17 +12,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from ggeur.core.errors import GgeurWarning
+from ggeur.stats.errors import GgeurWarning
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
-    from ggeur.encode.job import OnBatch
-    from ggeur.experiment.contributions import OnHead
-    from ggeur.experiment.tracker import OnRound
+    from ggeur.encoders.job import OnBatch
+    from ggeur.experiments.grid import Experiment
+    from ggeur.experiments.result import Result
+    from ggeur.experiments.tracker import OnRound
+    from ggeur.federation.contributions import OnHead
     from ggeur.report.tables import Line
-    from ggeur.runs.result import Result
-    from ggeur.settings.grid import Experiment
 
 _LISTED = 20  # unreadable pictures that are named
 console = Console(emoji=False)  # ":b:" in a name is no picture
@@ -130,10 +130,10 @@ def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
     from rich import progress as bars
 
     from ggeur.cli.following import following
+    from ggeur.experiments.checkpoint import finished_numbers
     from ggeur.methods import kind_of
     from ggeur.methods.algorithm import ClosedForm, Selection, ZeroShot
     from ggeur.report.tables import contestant, label
-    from ggeur.runs.checkpoint import finished_numbers
 
     once = [kind_of(p.train.method) in (ClosedForm, Selection, ZeroShot) for p in experiment.points]
     each = [1 if solved else p.train.rounds for p, solved in zip(experiment.points, once, strict=True)]
@@ -193,7 +193,7 @@ def progress_of_heads(what: str) -> Iterator["OnHead"]:
 
 def show_result(result: "Result", title: str) -> None:
     """Print the table of a run, and each reason why trials did not finish once."""
-    from ggeur.runs.privacy_statement import promised
+    from ggeur.experiments.privacy_statement import promised
 
     console.print()
     console.print(result_table(result, title))

@@ -5,11 +5,9 @@ from typing import Annotated
 
 import typer
 
-from ggeur.cli.opening import open_model
-from ggeur.cli.options import MethodHead, PictureEncoder, Trial
+from ggeur.cli.options import MethodHead, PictureEncoder, Trial, open_model
 from ggeur.cli.screen import mark, notes, say
-from ggeur.core.errors import GgeurError
-from ggeur.core.suggestions import how_to_install
+from ggeur.stats.errors import GgeurError, how_to_install
 
 
 def serve(
@@ -27,7 +25,7 @@ def serve(
 
     if not all(map(find_spec, ("fastapi", "python_multipart", "uvicorn"))):
         raise GgeurError(f"Serving a model needs an extra: {how_to_install('serve')}.", code="extra-missing")
-    from ggeur.runs.model_encoder import encoder_of
+    from ggeur.models.prediction import encoder_of
     from ggeur.serve.server import is_loopback
     from ggeur.serve.server import serve as serve_model
     from ggeur.serve.service import Limits, Service

@@ -1,3 +1,4 @@
-"""Images and embeddings as they lie on disk: tables, datasets, readers, partitions, whole-or-nothing files."""
+"""Samples on disk: embedding tables, images, datasets and their readers, partitions, the built-in digits."""
 
-from ggeur.data import partition as partition  # which `ggeur` offers as an attribute
+from ggeur.data import digits as digits  # which `ggeur` offers as attributes
+from ggeur.data import partition as partition

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.seeding import generator
-from ggeur.core.validate import check_is, check_labels, check_share
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.seeding import generator
+from ggeur.stats.validate import check_is, check_labels, check_share
 
 Picture = bytes | NDArray[np.uint8]  # the content of an image file, or pixels (H, W) or (H, W, 3)
 

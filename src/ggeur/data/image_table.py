@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.storage import array_shape
 from ggeur.data.table import EmbeddingTable
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.storage import array_shape
 
 
 class ImageTable(EmbeddingTable):

@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.seeding import generator
-from ggeur.core.validate import check_labels, check_numbers, check_share, check_whole
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.seeding import generator
+from ggeur.stats.validate import check_labels, check_numbers, check_share, check_whole
 
 Samples = NDArray[np.int64]
 _SMALLEST_BETA = 1e-3  # below it a Dirichlet draw is one-hot in float64, and its gamma variates underflow

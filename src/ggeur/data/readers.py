@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ggeur.core.errors import GgeurError, GgeurWarning
-from ggeur.data.files import cannot
 from ggeur.data.image_set import DomainPictures, ImageSet, Item, Part, Picture, Split, pixels
+from ggeur.stats.errors import GgeurError, GgeurWarning
+from ggeur.stats.storage import cannot
 
 __all__ = [  # what datasets of users' own look for here, too
     "DomainPictures",

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.suggestions import how_to_install
 from ggeur.data.image_set import DomainPictures, Item, Part, Picture, Split
+from ggeur.stats.errors import GgeurError, how_to_install
 
 
 class Hub(NamedTuple):

@@ -1,20 +1,22 @@
-"""The datasets' own files as published: CIFAR pickles, MNIST idx, SVHN .mat, USPS .bz2, the Tiny-ImageNet tree."""
+"""Read the datasets' own files as published: CIFAR pickles, MNIST idx, SVHN .mat, USPS .bz2, the Tiny-ImageNet tree."""
 
 import gzip
 import pickle
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.errors import GgeurError
-from ggeur.data.files import cannot
-from ggeur.data.image_set import Part, Split, pixels
+from ggeur.data.image_set import ImageSet, Item, Part, Picture, Split, pixels
 from ggeur.data.readers import files, folders, picture_files, plain_name, printable
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.storage import cannot
 
 DIGITS = tuple(map(str, range(10)))
 Domain = tuple[tuple[str, ...], Split]  # class names and the pictures
@@ -231,3 +233,39 @@ def _texts(names: Sequence[Any]) -> tuple[str, ...]:
 
 def _join(parts: Sequence[Part]) -> Part:
     return Part([item for p in parts for item in p.items], np.concatenate([p.y for p in parts]))
+
+
+_SIDE = 32
+
+
+def garbled(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return what the benchmark makes of a picture (32, 32, 3)."""
+    from PIL import Image
+
+    read = np.ascontiguousarray(picture.transpose(2, 0, 1)).ravel()[: 3 * _SIDE * 3].reshape(3, _SIDE, 3)
+    return np.asarray(Image.fromarray(read).resize((_SIDE, _SIDE), Image.Resampling.BILINEAR))
+
+
+def as_benchmark(images: ImageSet) -> ImageSet:
+    """Return the same pictures, those of the domain svhn garbled."""
+    if "svhn" not in images.domain_names:
+        raise GgeurError(
+            '[data] svhn = "as-benchmark" is for a dataset with the domain svhn, such as digits.',
+            code="settings-svhn-domain",
+        )
+    theirs = images.domain == images.domain_names.index("svhn")
+    items = [
+        Item(item.where, partial(_read, item.read)) if one else item
+        for item, one in zip(images.items, theirs, strict=True)
+    ]
+    return replace(images, items=items, meta={**images.meta, "svhn": "as-benchmark"})
+
+
+def _read(read: Callable[[], Picture]) -> NDArray[np.uint8]:
+    picture = read()
+    if isinstance(picture, bytes) or picture.shape != (_SIDE, _SIDE, 3):
+        raise GgeurError(
+            "SVHN as the benchmark reads it needs pixels of 32 x 32 from its own files, not image files.",
+            code="dataset-svhn-pixels",
+        )
+    return garbled(picture)

@@ -10,11 +10,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.validate import check_embeddings
-from ggeur.data.files import read_arrays, write_atomically
 from ggeur.data.image_table import load_any
 from ggeur.data.table import EmbeddingTable
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.storage import read_arrays, write_atomically
+from ggeur.stats.validate import check_embeddings
 
 
 @dataclass(frozen=True, eq=False)

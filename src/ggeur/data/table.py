@@ -15,10 +15,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.seeding import generator
-from ggeur.core.validate import as_array, check_embeddings, check_is, check_labels, check_path
-from ggeur.data.files import read_arrays, write_atomically
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.seeding import generator
+from ggeur.stats.storage import read_arrays, write_atomically
+from ggeur.stats.validate import as_array, check_embeddings, check_is, check_labels, check_path
 
 TRAIN_SHARE = 0.7  # share of each domain that is tested, where a table brings no test mask
 FIRST_TEXT = "single"  # the name of a set of text that has none

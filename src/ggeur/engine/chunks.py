@@ -1,13 +1,14 @@
-"""Lanes that run together in one compiled call: alike in steps, few enough for a cache, enough for all threads."""
+"""Group lanes into compiled calls, alike in steps and few enough for a cache; compiled programs are kept on disk."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
-from ggeur.core.threads import THREADS
-from ggeur.core.types import Int
 from ggeur.engine.local import power_of_two
+from ggeur.stats.storage import cache_folder
+from ggeur.stats.types import THREADS, Int
 
 _ORDER_BYTES = 64 * 2**20  # of batch orders, and what they pick, in one compiled call
 _BATCH_BYTES = 2**20  # of the samples that one step forms in one compiled call: about what a core's cache holds
@@ -44,3 +45,11 @@ def _alike(lanes: Int, steps: Int) -> Iterator[tuple[Int, int]]:
         fits = int(np.argmax(np.append(padded > 1.5 * np.cumsum(steps), True)))
         yield lanes[:fits], int(steps[0])
         lanes, steps = lanes[fits:], steps[fits:]
+
+
+def keep_compiled_programs() -> None:
+    """Turn on JAX's persistent compilation cache, unless the user has set one up already."""
+    config: Any = jax.config
+    if config.jax_compilation_cache_dir is None:
+        config.update("jax_compilation_cache_dir", str(cache_folder() / "jax"))
+        config.update("jax_persistent_cache_min_compile_time_secs", 0.2)

@@ -13,8 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.seeding import PREPARE, TRAIN, batch_order
-from ggeur.core.types import Int, Tree
 from ggeur.engine import trees
 from ggeur.engine.chunks import Chunks
 from ggeur.engine.local import ClientBatch, local_training, power_of_two, preparation
@@ -22,6 +20,8 @@ from ggeur.engine.method_head import frozen, heavy
 from ggeur.engine.stack import Run, few_sizes, stack_runs
 from ggeur.engine.training import Training
 from ggeur.methods.algorithm import Iterative
+from ggeur.stats.seeding import PREPARE, TRAIN, batch_order
+from ggeur.stats.types import Int, Tree
 
 _SENT_BYTES = 2**18  # by a server, past which it is not copied for every client
 

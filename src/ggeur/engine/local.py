@@ -14,15 +14,15 @@ import numpy as np
 import optax
 from numpy.typing import NDArray
 
-from ggeur.core.augmented_sets import AugmentedSet
-from ggeur.core.low_rank import LowRank
-from ggeur.core.seeding import VIEWS
-from ggeur.core.types import Tree
 from ggeur.engine.image_augmentation import ImageAugmentation
 from ggeur.engine.messages import add_messages, check_message
 from ggeur.engine.training import Numbers, build_optimiser, steps_per_epoch
 from ggeur.methods.algorithm import Recipe
 from ggeur.methods.parts import Batch, ClientData, LocalWork, Parts, Released, RoundFacts
+from ggeur.stats.augmented_sets import AugmentedSet
+from ggeur.stats.geometry import LowRank
+from ggeur.stats.seeding import VIEWS
+from ggeur.stats.types import Tree
 
 
 class ClientBatch(NamedTuple):

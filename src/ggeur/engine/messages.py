@@ -6,10 +6,10 @@ from typing import Literal, get_args
 import jax
 import jax.numpy as jnp
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.types import Tree
 from ggeur.methods.method import Method, uniform_mean, weighted_mean
 from ggeur.methods.parts import Parts, PreparedSum, Sum
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.types import Tree
 
 
 def check_message(method: Method, sender: Literal["upload", "prepare"], message: Parts) -> None:

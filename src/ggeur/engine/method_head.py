@@ -6,9 +6,9 @@ from functools import lru_cache
 import jax
 import jax.numpy as jnp
 
-from ggeur.core.types import Tree
 from ggeur.methods.algorithm import Iterative, Recipe
 from ggeur.methods.parts import Released
+from ggeur.stats.types import Tree
 
 
 def frozen(trained: Iterative) -> Tree:

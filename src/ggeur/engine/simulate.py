@@ -14,10 +14,6 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.seeding import AGGREGATE
-from ggeur.core.threads import THREADS
-from ggeur.core.types import Int, Tree
 from ggeur.engine import trees
 from ggeur.engine.client_groups import ClientGroups
 from ggeur.engine.local import aggregation
@@ -26,6 +22,9 @@ from ggeur.engine.method_head import shown
 from ggeur.engine.stack import Run
 from ggeur.engine.training import Training
 from ggeur.methods.algorithm import Iterative
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.seeding import AGGREGATE
+from ggeur.stats.types import THREADS, Int, Tree
 
 
 class State(NamedTuple):

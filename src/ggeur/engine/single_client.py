@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.augmented_sets import AugmentedSet
-from ggeur.core.low_rank import LowRank
-from ggeur.core.seeding import AGGREGATE, PREPARE, TRAIN, batch_order
-from ggeur.core.types import Tree
 from ggeur.engine.local import ClientBatch, aggregation, local_training, power_of_two, preparation
 from ggeur.engine.method_head import frozen
 from ggeur.engine.training import Training
 from ggeur.methods.algorithm import Iterative
+from ggeur.stats.augmented_sets import AugmentedSet
+from ggeur.stats.geometry import LowRank
+from ggeur.stats.seeding import AGGREGATE, PREPARE, TRAIN, batch_order
+from ggeur.stats.types import Tree
 
 
 class SingleClient(NamedTuple):

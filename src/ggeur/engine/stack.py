@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.augmented_sets import AugmentedSet
-from ggeur.core.errors import GgeurError
-from ggeur.core.low_rank import LowRank
-from ggeur.core.types import Int
 from ggeur.engine.image_augmentation import ImageAugmentation
 from ggeur.heads.head import Params
+from ggeur.stats.augmented_sets import AugmentedSet
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.geometry import LowRank
+from ggeur.stats.types import Int
 
 
 class Run(NamedTuple):

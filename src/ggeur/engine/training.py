@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import optax
 
-from ggeur.core.seeding import generator
-from ggeur.core.types import Int
 from ggeur.methods.algorithm import Iterative
+from ggeur.stats.seeding import generator
+from ggeur.stats.types import Int
 
 
 class Numbers(NamedTuple):

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.types import Tree
+from ggeur.stats.types import Tree
 
 
 def take(tree: Tree, at: Any) -> Tree:

@@ -1,1 +1,1 @@
-"""Round 0 as functions on what a client holds or sends: summarise, protect, merge, shapes, layout, training set."""
+"""A federation, which is asked for statistics and answers; and what is computed from them, each written once."""

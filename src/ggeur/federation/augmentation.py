@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
-from ggeur.core.augmented_sets import BANK_BYTES
-from ggeur.core.custom import build_custom, load_custom
-from ggeur.core.draws import DrawRule
-from ggeur.core.errors import GgeurError
-from ggeur.core.geometry import Geometry, Scale
-from ggeur.core.hyperparameters import Count, checked
-from ggeur.core.site_statistics import COVARIANCES, Covariance
-from ggeur.core.types import Float
+from ggeur.stats.augmented_sets import BANK_BYTES, DrawRule
+from ggeur.stats.custom import build_custom, load_custom
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.geometry import Geometry, Scale
+from ggeur.stats.hyperparameters import Count, checked
+from ggeur.stats.site_statistics import COVARIANCES, Covariance
+from ggeur.stats.types import Float
 
 Noise = Callable[[Geometry], Float]  # (shapes of m classes) -> (m, p, p), which turn white noise into this noise
 

@@ -6,9 +6,9 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.site_statistics import Covariance, SiteStatistics
 from ggeur.federation.stored_statistics import StoredStatistics
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.site_statistics import Covariance, SiteStatistics
 
 
 class Entry(NamedTuple):

@@ -9,19 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.augmented_sets import AugmentedSet, NoisePlace, training_set
-from ggeur.core.errors import GgeurWarning
-from ggeur.core.low_rank import LowRank
-from ggeur.core.site_statistics import Breakdown, Covariance, FederationStatistics, SiteStatistics, StatisticsQuery
-from ggeur.core.types import Float, Int
-from ggeur.core.units import SampleMoments, Units
 from ggeur.federation.augmentation import Augmentation
 from ggeur.federation.augmentation_plan import about_center, plan_augmentation
-from ggeur.federation.noisy_statistics import ALL, repaired_total
 from ggeur.federation.protocol import SiteInfo
-from ggeur.federation.summary import digits_note, summarise
-from ggeur.privacy.release import EXACT, Release
-from ggeur.privacy.threshold import large_groups
+from ggeur.federation.summary import ALL, digits_note, repaired_total, summarise
+from ggeur.privacy.release import EXACT, Release, large_groups
+from ggeur.stats.augmented_sets import AugmentedSet, NoisePlace, training_set
+from ggeur.stats.errors import GgeurWarning
+from ggeur.stats.geometry import LowRank
+from ggeur.stats.site_statistics import Breakdown, Covariance, FederationStatistics, SiteStatistics, StatisticsQuery
+from ggeur.stats.types import Float, Int
+from ggeur.stats.units import SampleMoments, Units
 
 _LOT_ROWS = 2048  # of clients that are summed up together
 

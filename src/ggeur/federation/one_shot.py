@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
-from ggeur.core.phases import phase
-from ggeur.core.site_statistics import FederationStatistics
 from ggeur.federation.protocol import Federation
 from ggeur.federation.selection import Selected, select
 from ggeur.federation.start import one_shot_head
 from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Candidate, ClosedForm, Selection, Task
+from ggeur.stats.long_jobs import phase
+from ggeur.stats.site_statistics import FederationStatistics
 
 
 class OneShot(NamedTuple):

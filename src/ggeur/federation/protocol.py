@@ -7,9 +7,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from ggeur.core.site_statistics import FederationStatistics, StatisticsQuery
-from ggeur.core.types import Int
-from ggeur.core.units import Units
+from ggeur.stats.site_statistics import FederationStatistics, StatisticsQuery
+from ggeur.stats.types import Int
+from ggeur.stats.units import Units
 
 
 class SiteInfo(NamedTuple):

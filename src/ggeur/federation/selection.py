@@ -17,11 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ggeur.core.errors import Unavailable
-from ggeur.core.phases import phase
-from ggeur.core.seeding import generator
-from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
-from ggeur.core.types import Bool, Float, Int
 from ggeur.federation.folds import Fold, folds_of, unheld, unseen
 from ggeur.federation.start import one_shot_head
 from ggeur.federation.synthetic import GroupCovariances, SyntheticSamples, synthetic_samples
@@ -29,6 +24,11 @@ from ggeur.heads import resolve as resolve_head
 from ggeur.heads.blend import joined
 from ggeur.heads.head import Params, double_logits
 from ggeur.methods.algorithm import Candidate, Selection, Task
+from ggeur.stats.errors import Unavailable
+from ggeur.stats.long_jobs import phase
+from ggeur.stats.seeding import generator
+from ggeur.stats.site_statistics import FederationStatistics, SiteStatistics
+from ggeur.stats.types import Bool, Float, Int
 
 # Fixed on development samples (tools/selection_study.py), with filled groups among the candidates: over ten
 # federations a mean regret of 0.21 points, 0.22 with pooled moments. With margins from 0 to 2, or the blend for a

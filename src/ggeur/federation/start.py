@@ -10,14 +10,14 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.custom import blaming, is_custom
-from ggeur.core.errors import GgeurError
-from ggeur.core.seeding import HEAD, stream
-from ggeur.core.site_statistics import FederationStatistics
-from ggeur.core.types import Float
 from ggeur.heads.head import Head, Params
 from ggeur.heads.linear import torch_linear
 from ggeur.methods.algorithm import ClosedForm, Iterative, Task
+from ggeur.stats.custom import blaming, is_custom
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.seeding import HEAD, stream
+from ggeur.stats.site_statistics import FederationStatistics
+from ggeur.stats.types import Float
 
 
 def random_head(

@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from ggeur.core.errors import GgeurError, GgeurWarning
-from ggeur.core.site_statistics import (
+from ggeur.federation.protocol import SiteInfo
+from ggeur.federation.summary import digits_note, summarise
+from ggeur.stats.errors import GgeurError, GgeurWarning
+from ggeur.stats.site_statistics import (
     COVARIANCES,
     Breakdown,
     Covariance,
@@ -24,10 +26,8 @@ from ggeur.core.site_statistics import (
     SiteStatistics,
     StatisticsQuery,
 )
-from ggeur.core.types import Float, Int
-from ggeur.core.units import Units
-from ggeur.federation.protocol import SiteInfo
-from ggeur.federation.summary import digits_note, summarise
+from ggeur.stats.types import Float, Int
+from ggeur.stats.units import Units
 
 
 class StoredStatistics(NamedTuple):

@@ -1,14 +1,17 @@
-"""A site's half of round 0: its samples become a message; and what a server does first with messages."""
+"""Summarise a site's samples as statistics, and merge those of all sites, repaired where they are noisy."""
 
 import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.errors import GgeurWarning
-from ggeur.core.means import class_sums
-from ggeur.core.site_statistics import Covariance, SiteStatistics
-from ggeur.core.types import Bool, Float, Int
+from ggeur.privacy.release import Release
+from ggeur.stats.errors import GgeurError, GgeurWarning
+from ggeur.stats.moments import class_sums
+from ggeur.stats.site_statistics import Breakdown, Covariance, EigenvalueRule, FederationStatistics, SiteStatistics
+from ggeur.stats.types import Bool, Float, Int
 
 _FAR = 1e3  # mean over spread beyond which second moments about zero lose half of their sixteen digits
 
@@ -69,3 +72,48 @@ def guided(count: Int, share: float) -> Bool:
     chosen = np.zeros_like(enough)
     np.put_along_axis(chosen, order, enough, axis=0)
     return np.asarray(chosen)
+
+
+ALL = -1  # domains
+
+
+def repaired_total(
+    release: Release,
+    sent: Iterable[tuple[int, SiteStatistics]],
+    clients: Mapping[int, int],
+    apart: Breakdown | None = None,
+    eigenvalues: EigenvalueRule = "floor",
+) -> FederationStatistics:
+    """Return the repaired total of what was `sent` under `release`, with domains, by so many `clients` of each."""
+    if apart is not None and apart.of in ("client", "site"):
+        raise GgeurError(
+            "Under [privacy] epsilon or mechanism no head can be solved from the means of single clients.",
+            code="privacy-head-from-means",
+        )
+    if release.unit == "client" and set(clients) != {ALL}:
+        raise GgeurError(
+            'With unit = "client" a client sends one message, and this head needs one for each domain; take ridge.',
+            code="privacy-client-unit-domains",
+        )
+    for domain, many in clients.items():
+        if many < release.least_clients:
+            whose = "The federation" if domain == ALL else "A domain whose statistics are kept apart"
+            raise GgeurError(
+                f"{whose} has {many} clients, and a secure aggregation needs {release.least_clients}: "
+                "of two, each could take its own part off.",
+                code="secure-aggregation-too-few-sites",
+            )
+    total = FederationStatistics.of(sent, apart)
+    parts = tuple(
+        release.repair(part, [clients[domain]], eigenvalues)
+        for domain, part in zip(total.domain, total.apart, strict=True)
+    )
+    made = release.repair(total, clients.values(), eigenvalues)
+    if not made.present.any():
+        raise GgeurError(
+            f"Nothing is left of any class under {release.label}"
+            + (f" and min_count = {release.min_count}" if release.min_count else "")
+            + ": use a weaker privacy guarantee, secure aggregation, or more samples.",
+            code="privacy-noise-excessive",
+        )
+    return replace(made, apart=parts)

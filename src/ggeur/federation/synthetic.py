@@ -19,10 +19,10 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.seeding import generator
-from ggeur.core.site_statistics import Breakdown, Covariance, FederationStatistics, SiteStatistics
-from ggeur.core.types import Bool, Float, Int
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.seeding import generator
+from ggeur.stats.site_statistics import Breakdown, Covariance, FederationStatistics, SiteStatistics
+from ggeur.stats.types import Bool, Float, Int
 
 MOST = 2000  # samples made of a group; of a larger group, each stands for several
 _LEAN = 10.0  # samples that a domain's covariance counts for, beside a group's own

@@ -23,16 +23,16 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
-from ggeur.core.errors import Unavailable
-from ggeur.core.phases import phase
-from ggeur.core.seeding import generator
-from ggeur.core.site_statistics import FederationStatistics, SiteStatistics
-from ggeur.core.types import Bool, Float, Int
 from ggeur.federation.folds import folds_of, unseen
 from ggeur.federation.selection import DRAWS, logits_of, solved_candidates, validation
 from ggeur.federation.synthetic import synthetic_samples
 from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Candidate, Selection, Task
+from ggeur.stats.errors import Unavailable
+from ggeur.stats.long_jobs import phase
+from ggeur.stats.seeding import generator
+from ggeur.stats.site_statistics import FederationStatistics, SiteStatistics
+from ggeur.stats.types import Bool, Float, Int
 
 _BINS = 15
 _RANGE = np.log(1e-3), np.log(1e6)  # of T

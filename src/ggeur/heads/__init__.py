@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ggeur.core.custom import blaming, build_custom, load_custom
-from ggeur.core.errors import GgeurError
-from ggeur.core.hyperparameters import checked, declared_parameters
+from ggeur.stats.custom import blaming, build_custom, load_custom
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.hyperparameters import checked, declared_parameters
 
 if TYPE_CHECKING:
     from ggeur.heads.head import Head

@@ -5,11 +5,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ggeur.core.hyperparameters import Count
 from ggeur.heads.head import Head, Params
 from ggeur.heads.linear import linear
 from ggeur.heads.mixture import log_sum_exp, mixture
 from ggeur.heads.mixture import sizes as sizes_of_mixture
+from ggeur.stats.hyperparameters import Count
 
 
 def blend(*, sites: Count = 1) -> Head:

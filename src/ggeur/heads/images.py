@@ -19,10 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.errors import GgeurError
 from ggeur.heads.convolution import convolve, patches
 from ggeur.heads.head import Head, Params
 from ggeur.heads.linear import torch_linear
+from ggeur.stats.errors import GgeurError
 
 Normalisation = Literal["imagenet", "cifar10", "cifar100"]
 _COLOURS = {  # mean and deviation of red, green and blue, of values between 0 and 1

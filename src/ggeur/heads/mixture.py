@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ggeur.core.hyperparameters import Count
 from ggeur.heads.head import Head, Params
+from ggeur.stats.hyperparameters import Count
 
 
 def site_scores(params: Params, x: jax.Array) -> jax.Array:

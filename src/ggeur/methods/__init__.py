@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from ggeur.core.custom import build_custom, load_custom
-from ggeur.core.errors import GgeurError
-from ggeur.core.hyperparameters import checked, is_traced, positional, signature
-from ggeur.core.hyperparameters import declared_parameters as declared_by
-from ggeur.core.site_statistics import COVARIANCES as STATISTICS
-from ggeur.core.site_statistics import Covariance
 from ggeur.methods.algorithm import Algorithm, ClosedForm, Iterative, Recipe, Reference, Selection, Task, ZeroShot
+from ggeur.stats.custom import build_custom, load_custom
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.hyperparameters import checked, is_traced, positional, signature
+from ggeur.stats.hyperparameters import declared_parameters as declared_by
+from ggeur.stats.site_statistics import COVARIANCES as STATISTICS
+from ggeur.stats.site_statistics import Covariance
 
 if TYPE_CHECKING:
     from ggeur.heads.head import Head

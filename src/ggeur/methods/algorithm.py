@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.errors import Unavailable
-from ggeur.core.hyperparameters import positional
-from ggeur.core.site_statistics import (
+from ggeur.stats.errors import Unavailable
+from ggeur.stats.hyperparameters import positional
+from ggeur.stats.site_statistics import (
     Breakdown,
     Covariance,
     EigenvalueRule,
@@ -52,7 +52,7 @@ class Task:
         if prompts is None:
             return next(iter(self.text.values()))
         if prompts not in self.text:
-            from ggeur.encode.prompts import known_prompts
+            from ggeur.encoders.prompts import known_prompts
 
             known = prompts in known_prompts()
             make = f"`ggeur embed --prompts {prompts}`" if known else f"`ggeur embed --prompts`, from {prompts}.txt"

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.site_statistics import Covariance, largest
 from ggeur.methods.algorithm import Candidate, ClosedForm, Selection
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.site_statistics import Covariance, largest
 
 # The default among them is `federation.selection.DEFAULTS`: another must lead it by more than a standard error.
 CANDIDATES: tuple[Mapping[str, Any], ...] = (

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from ggeur.core.errors import Unavailable
 from ggeur.methods.algorithm import Task
+from ggeur.stats.errors import Unavailable
 
 
 def clip_folder(task: Task, named: str) -> str:

@@ -13,9 +13,9 @@ as each w_j meets each U_c, and C^2 r sums.
 import jax
 import jax.numpy as jnp
 
-from ggeur.core.low_rank import LowRank
 from ggeur.heads.head import Params
 from ggeur.methods.parts import Batch
+from ggeur.stats.geometry import LowRank
 
 
 def quadratic_table(W: jax.Array, shapes: LowRank) -> jax.Array:

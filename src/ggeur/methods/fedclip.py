@@ -19,14 +19,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ggeur.core.hyperparameters import AtLeastZero, Positive, Traced
-from ggeur.core.types import Tree
 from ggeur.heads.adapter import attend, random_adapter
 from ggeur.heads.cosine import cosines
 from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Task
 from ggeur.methods.method import Method, MethodHead, cross_entropy
 from ggeur.methods.parts import Batch, Parts, Released
+from ggeur.stats.hyperparameters import AtLeastZero, Positive, Traced
+from ggeur.stats.types import Tree
 
 
 def fedclip(

@@ -11,11 +11,11 @@ the mean of the g_k.
 import jax
 import jax.numpy as jnp
 
-from ggeur.core.hyperparameters import Positive, Traced
-from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
 from ggeur.methods.method import Method, add_term, inner, squared_distance
 from ggeur.methods.parts import Batch, LocalWork, Parts, Released, RoundFacts
+from ggeur.stats.hyperparameters import Positive, Traced
+from ggeur.stats.types import Tree
 
 
 def feddyn(head: Head, *, alpha: Traced[Positive] = 0.5) -> Method:

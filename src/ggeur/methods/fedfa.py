@@ -12,11 +12,11 @@ In round 1 nothing is known of other clients and gamma is 1 throughout.
 import jax
 import jax.numpy as jnp
 
-from ggeur.core.hyperparameters import Fraction, Traced
-from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
 from ggeur.methods.method import Method, batch_cross_entropy
 from ggeur.methods.parts import Batch, LocalWork, Parts, Released, RoundFacts
+from ggeur.stats.hyperparameters import Fraction, Traced
+from ggeur.stats.types import Tree
 
 MOMENTUM = 0.99
 

@@ -10,10 +10,10 @@ FedFA, which is another method, is `fedfa`.
 import jax
 import jax.numpy as jnp
 
-from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
 from ggeur.methods.method import Method, batch_cross_entropy, cross_entropy
 from ggeur.methods.parts import Batch, ClientData, Parts, Released
+from ggeur.stats.types import Tree
 
 
 def fedfa_gaussian(head: Head) -> Method:

@@ -26,12 +26,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ggeur.core.hyperparameters import AtLeastZero, Count, Positive, Traced
-from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
 from ggeur.methods.expected import widened
 from ggeur.methods.method import Method, cross_entropy, row_mean, weighted_mean
 from ggeur.methods.parts import Batch, LocalWork, Parts, Released, RoundFacts
+from ggeur.stats.hyperparameters import AtLeastZero, Count, Positive, Traced
+from ggeur.stats.types import Tree
 
 DECAY = 0.98
 MOMENTUM = 0.1  # of the running statistics, as torch has it

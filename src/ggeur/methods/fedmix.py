@@ -16,12 +16,12 @@ import jax
 import jax.numpy as jnp
 from pydantic import Field
 
-from ggeur.core.hyperparameters import Count, Fraction, Traced
-from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
 from ggeur.methods.expected import log_probabilities
 from ggeur.methods.method import Method, row_mean
 from ggeur.methods.parts import Batch, ClientData, Parts, Released
+from ggeur.stats.hyperparameters import Count, Fraction, Traced
+from ggeur.stats.types import Tree
 
 AtLeastTwo = Annotated[int, Field(ge=2)]
 

@@ -6,10 +6,10 @@ loss = l_CE + beta tau^2 KL(q~_g || q~_l),    q~(c) = softmax over c' != y of lo
 import jax
 import jax.numpy as jnp
 
-from ggeur.core.hyperparameters import AtLeastZero, Positive, Traced
 from ggeur.heads.head import Head, Params
 from ggeur.methods.method import Method, add_term, row_mean
 from ggeur.methods.parts import Batch, Released
+from ggeur.stats.hyperparameters import AtLeastZero, Positive, Traced
 
 
 def fedntd(head: Head, *, beta: Traced[AtLeastZero] = 1.0, tau: Traced[Positive] = 1.0) -> Method:

@@ -19,11 +19,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ggeur.core.hyperparameters import Fraction, Positive, Traced
-from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
 from ggeur.methods.method import Method, cross_entropy_loss
 from ggeur.methods.parts import Parts, RoundFacts
+from ggeur.stats.hyperparameters import Fraction, Positive, Traced
+from ggeur.stats.types import Tree
 
 
 def fedopt(

@@ -11,11 +11,11 @@ a prototype, among them all samples of round 1, have no such term.
 import jax
 import jax.numpy as jnp
 
-from ggeur.core.hyperparameters import AtLeastZero, Traced
-from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
 from ggeur.methods.method import Method, add_term, row_mean
 from ggeur.methods.parts import Batch, LocalWork, Parts, Released, RoundFacts
+from ggeur.stats.hyperparameters import AtLeastZero, Traced
+from ggeur.stats.types import Tree
 
 
 def fedproto(head: Head, *, lam: Traced[AtLeastZero] = 2.0) -> Method:

@@ -3,9 +3,9 @@
 min_w  F_k(w) + mu/2 ||w - w_t||^2
 """
 
-from ggeur.core.hyperparameters import AtLeastZero, Traced
 from ggeur.heads.head import Head
 from ggeur.methods.method import Method, add_term, squared_distance
+from ggeur.stats.hyperparameters import AtLeastZero, Traced
 
 
 def fedprox(head: Head, *, mu: Traced[AtLeastZero] = 0.01) -> Method:

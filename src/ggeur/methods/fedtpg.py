@@ -6,7 +6,7 @@
 Q (m, d) are learnt, and E (C, d) the embeddings of bare class names: a client's own in training, all of the task's at
 test. A client's loss is the cross-entropy over its own classes; its SGD keeps its momentum from round to round, and
 its rate falls as a cosine with the rounds it has taken part in. The server's mean is not weighted. Only the generator
-is trained and sent. The text tower (`encode/text_tower`) computes start and context once a step for all classes, and
+is trained and sent. The text tower (`encoders/text_tower`) computes start and context once a step for all classes, and
 a model of it is the texts t_c, for which no tower is needed.
 """
 
@@ -18,12 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ggeur.core.errors import GgeurError, Unavailable
-from ggeur.core.hyperparameters import AtLeastZero, Count, Fraction, Positive, Traced
-from ggeur.core.types import Tree
-from ggeur.encode.text_tower import Shape, Texts, affine, embed_tokens, lay_out, layer_norm, run_tower
-from ggeur.encode.text_weights import Stamps, load_tower, stamps, tower_hash
-from ggeur.encode.tokens import BytePairs
+from ggeur.encoders.text_tower import BytePairs, Shape, Texts, affine, embed_tokens, lay_out, layer_norm, run_tower
+from ggeur.encoders.text_weights import Stamps, load_tower, stamps, tower_hash
 from ggeur.heads.cosine import cosines, unit
 from ggeur.heads.head import Params
 from ggeur.heads.linear import torch_linear
@@ -31,6 +27,9 @@ from ggeur.methods.algorithm import Task
 from ggeur.methods.clip_folder import clip_folder
 from ggeur.methods.method import Method, MethodHead, cross_entropy
 from ggeur.methods.parts import Batch, LocalWork, Parts, Released
+from ggeur.stats.errors import GgeurError, Unavailable
+from ggeur.stats.hyperparameters import AtLeastZero, Count, Fraction, Positive, Traced
+from ggeur.stats.types import Tree
 
 _HEADS = 4  # of the generator's attention
 _NEVER = -1e9  # the logit of a class that is not the client's

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
 from ggeur.methods import parts
 from ggeur.methods.expected import widened
 from ggeur.methods.parts import Batch, LossFunction, Released, Term
+from ggeur.stats.types import Tree
 
 
 class MethodHead(NamedTuple):

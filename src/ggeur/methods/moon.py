@@ -10,11 +10,11 @@ term is constant.
 import jax
 import jax.numpy as jnp
 
-from ggeur.core.hyperparameters import AtLeastZero, Positive, Traced
-from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
 from ggeur.methods.method import Method, add_term, row_mean
 from ggeur.methods.parts import Batch, LocalWork, Parts, Released
+from ggeur.stats.hyperparameters import AtLeastZero, Positive, Traced
+from ggeur.stats.types import Tree
 
 
 def moon(head: Head, *, mu: Traced[AtLeastZero] = 1.0, tau: Traced[Positive] = 0.5) -> Method:

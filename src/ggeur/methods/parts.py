@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple, Protocol
 import jax
 import optax
 
-from ggeur.core.low_rank import LowRank
-from ggeur.core.types import Tree
 from ggeur.heads.head import Params
+from ggeur.stats.geometry import LowRank
+from ggeur.stats.types import Tree
 
 Released = dict[str, Tree]
 Parts = dict[str, Tree]  # a message, by the names of its parts

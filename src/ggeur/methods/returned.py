@@ -6,8 +6,8 @@ from typing import Any
 
 import jax
 
-from ggeur.core.errors import GgeurError
 from ggeur.methods.method import Method
+from ggeur.stats.errors import GgeurError
 
 _MUST = {
     "loss": "a pair, a single number and what it was given to carry",

@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ggeur.core.hyperparameters import Positive, Traced
-from ggeur.core.types import Tree
 from ggeur.heads.head import Head, Params
 from ggeur.methods.method import Method, add_term, inner
 from ggeur.methods.parts import Batch, LocalWork, Parts, Released, RoundFacts
+from ggeur.stats.hyperparameters import Positive, Traced
+from ggeur.stats.types import Tree
 
 
 def scaffold(head: Head, *, server_learning_rate: Traced[Positive] = 0.25) -> Method:

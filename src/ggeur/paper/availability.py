@@ -4,15 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.suggestions import how_to_install
-from ggeur.data.caches import cache_folder
-from ggeur.data.datasets import find, root
-from ggeur.data.datasets_paper import DATASETS
+from ggeur.data.datasets import DATASETS, find, root
 from ggeur.data.image_table import load_any
-from ggeur.encode.encoder import DEFAULT
-from ggeur.encode.extras import installed, missing_extra
+from ggeur.encoders.encoder import DEFAULT, installed, missing_extra
 from ggeur.paper.paper_tables import PartEmbeddings, Table, TablePart
+from ggeur.stats.errors import GgeurError, how_to_install
+from ggeur.stats.storage import cache_folder
 
 
 class PartState(NamedTuple):

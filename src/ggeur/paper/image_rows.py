@@ -6,12 +6,12 @@ import jax
 import numpy as np
 
 from ggeur.data.image_table import ImageTable
-from ggeur.experiment.partitions import partition_rows
-from ggeur.experiment.trial_data import TrialData
+from ggeur.experiments.grid import Experiment
+from ggeur.experiments.partitions import partition_rows
+from ggeur.experiments.trial_data import TrialData
 from ggeur.heads import resolve
 from ggeur.heads.head import Head
 from ggeur.paper.paper_tables import PartEmbeddings, TablePart
-from ggeur.settings.grid import Experiment
 
 _PASSES = 3  # a step costs about three times what the network costs forwards
 _MORE = {"moon": 5 / 3, "fedntd": 4 / 3}  # which also ask other networks

@@ -1,18 +1,19 @@
-"""The paper's tables, one packaged file each: their rows and parts, and which embeddings are for which part."""
+"""The paper's tables, one packaged file each: rows, parts, the embeddings of each part, and the published numbers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from pydantic import BaseModel, Field
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.packaged import packaged_toml
 from ggeur.data.image_table import load_any
 from ggeur.data.readers import plain_name
 from ggeur.data.table import EmbeddingTable
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.storage import packaged_toml
 
 NAMES = tuple(f"table{i}" for i in (1, 2, 3, 4, 5, 6, 7, 10, 11))
 STAND_INS = ("standin7",)  # a table's construction on other data, where its own cannot be had
@@ -141,3 +142,60 @@ def select_rows(table: Table, patterns: Sequence[str]) -> tuple[TableRow, ...]:
     return tuple(
         row for row in table.rows if not wanted or any(fnmatch(row.name.lower(), pattern) for pattern in wanted)
     )
+
+
+class Slip(NamedTuple):
+    """A printed value that does not follow from the rest of its row; `computed` is None where nobody can tell."""
+
+    row: str
+    column: str
+    printed: float
+    why: str
+    computed: float | None = None
+
+
+class Gain(NamedTuple):
+    """The gain of `row` over `base` that the paper quotes; `computed` only where its own table says otherwise."""
+
+    table: str
+    row: str
+    base: str
+    column: str
+    printed: float
+    computed: float | None = None
+
+
+class PublishedTable(BaseModel):
+    """One table as printed."""
+
+    columns: tuple[str, ...]
+    rows: dict[str, tuple[float, ...]]
+    ddof: int | None = None  # degrees of freedom of its STD over domains, where it has one
+    slips: tuple[Slip, ...] = ()
+
+    def value(self, row: str, column: str) -> float | None:
+        """A printed number, or None where the paper has none."""
+        row = row.replace("(image network)", "(images)")  # as runs of earlier versions call it
+        if row not in self.rows or column not in self.columns:
+            return None
+        return self.rows[row][self.columns.index(column)]
+
+    def slip(self, row: str, column: str) -> Slip | None:
+        """Return what is wrong with a printed number, if anything is."""
+        return next((s for s in self.slips if (s.row, s.column) == (row, column)), None)
+
+
+@cache
+def _file() -> dict[str, Any]:
+    return packaged_toml("paper", "published.toml")
+
+
+@cache
+def published_tables() -> dict[str, PublishedTable]:
+    """Every table by its name, `table1` to `table11`."""
+    return {name: PublishedTable(**table) for name, table in _file().items() if name != "gains"}
+
+
+def published_gains() -> tuple[Gain, ...]:
+    """The gains that the paper quotes."""
+    return tuple(Gain(**gain) for gain in _file()["gains"])

@@ -7,17 +7,17 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ggeur.core.errors import GgeurError, Unavailable
 from ggeur.data.image_table import ImageTable
 from ggeur.data.readers import plain_name
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.trial_data import task_of
+from ggeur.experiments.grid import Experiment, override
+from ggeur.experiments.settings import PROTOCOLS, Train
+from ggeur.experiments.trial_data import task_of
 from ggeur.methods.clip_folder import clip_folder
 from ggeur.paper.image_rows import image_notes
 from ggeur.paper.paper_tables import PartEmbeddings, Table, TablePart, TableRow
 from ggeur.paper.reproduction import AbsentRow, Arm, Column, Reproduction
-from ggeur.settings.grid import Experiment, override
-from ggeur.settings.schema import PROTOCOLS, Train
+from ggeur.stats.errors import GgeurError, Unavailable
 
 CLIP = "clip-vit-base-patch16"
 _TEXT = {"zeroshot": None, "fedclip": "fedclip"}  # methods that need text embeddings, and by which prompts

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from ggeur.core.custom import one_line
-from ggeur.core.errors import GgeurError
-from ggeur.data.files import write_bytes
+from ggeur.stats.custom import one_line
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.storage import write_bytes
 
 FILE = "reproduction.json"
 

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.packaged import packaged_toml
-from ggeur.experiment.partitions import group_name
-from ggeur.experiment.setup import Setup
-from ggeur.experiment.trial_data import TrialData
+from ggeur.experiments.grid import Experiment
+from ggeur.experiments.partitions import group_name
+from ggeur.experiments.result import Result
+from ggeur.experiments.setup import Setup
+from ggeur.experiments.trial_data import TrialData
 from ggeur.paper.paper_tables import PartEmbeddings, Table, TablePart, TableRow
 from ggeur.paper.reproduce import prepare_table
 from ggeur.paper.reproduction import AbsentRow, Arm, ChosenNumbers, Reproduction
-from ggeur.runs.result import Result
-from ggeur.settings.grid import Experiment
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.storage import packaged_toml
 
 ROUNDS = 20
 UNCHANGED = "unchanged"  # the paper's own numbers, in words

@@ -1,7 +1,7 @@
 """Attacks on the statistics of a group: reconstruction of its samples, their span, and membership inference.
 
 A group is the samples of one class at one site. Each attack uses only the statistics of a group, as an attacker would;
-`experiment/audit` has the samples too and measures how well the attacks work.
+`experiments/audit` has the samples too and measures how well the attacks work.
 """
 
 from dataclasses import replace
@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.site_statistics import SiteStatistics
-from ggeur.core.types import Bool, Float
+from ggeur.stats.site_statistics import SiteStatistics
+from ggeur.stats.types import Bool, Float
 
 _ZERO = 1e-10  # an eigenvalue over the largest, below which it is rounding
 _ROUNDING = 1e-14  # rounding in a scatter, over the sum of squares that the mean's were subtracted from

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.types import Float
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.types import Float
 
 _BLOCK = 4096  # samples in float64 at once
 

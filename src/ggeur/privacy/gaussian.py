@@ -13,12 +13,38 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr
 
-from ggeur.core.hyperparameters import Positive
-from ggeur.core.site_statistics import Covariance, SiteStatistics
-from ggeur.privacy.calibration import gaussian_scale
 from ggeur.privacy.noise import Noise, RandomSource
 from ggeur.privacy.release import Release
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.hyperparameters import Positive
+from ggeur.stats.site_statistics import Covariance, SiteStatistics
+
+_LEAST, _MOST = -30.0, 30.0  # bounds of log s, far beyond practical values
+
+
+def spent_delta(s: float, epsilon: float) -> float:
+    """Return the smallest delta for which noise of `s` sensitivities is (`epsilon`, delta)-private."""
+    return float(ndtr(0.5 / s - epsilon * s) - np.exp(epsilon + log_ndtr(-0.5 / s - epsilon * s)))
+
+
+def gaussian_scale(epsilon: float, delta: float) -> float:
+    """Return s: the least noise, in sensitivities, that makes statistics (`epsilon`, `delta`)-private.
+
+    >>> round(gaussian_scale(1.0, 1e-5), 2)
+    3.73
+    """
+    try:
+        found = brentq(lambda log_s: spent_delta(np.exp(log_s), epsilon) - delta, _LEAST, _MOST, xtol=1e-13)
+    except ValueError as error:  # no sign changes
+        raise GgeurError(
+            f"No noise is known for epsilon = {epsilon:g} and delta = {delta:g}: use others.",
+            code="privacy-noise-unknown",
+        ) from error
+    return float(np.exp(found))
+
 
 COUNT = 0.3  # a
 _NEIGHBOURS = {

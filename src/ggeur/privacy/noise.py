@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from scipy.special import ndtri
 
-from ggeur.core.types import Float
+from ggeur.stats.types import Float
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from ggeur.core.custom import blaming, build_custom
-from ggeur.core.errors import GgeurError
-from ggeur.core.seeding import generator
-from ggeur.core.site_statistics import Covariance, EigenvalueRule, SiteStatistics
 from ggeur.privacy.noise import Noise, RandomSource, SystemRandom
 from ggeur.privacy.repair import repaired
+from ggeur.stats.custom import blaming, build_custom
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.seeding import generator
+from ggeur.stats.site_statistics import Covariance, EigenvalueRule, SiteStatistics
+from ggeur.stats.types import Int
 
 M = TypeVar("M", bound=SiteStatistics)
 Mechanism = Callable[[SiteStatistics, int, RandomSource], SiteStatistics]
@@ -179,3 +180,15 @@ def build_release(name: str, make: Callable[[], Any], *, custom: bool) -> Releas
 
 
 _WHAT = "privacy mechanism"
+
+
+def large_groups(y: Int, domains: Int, min_count: int) -> Int:
+    """Return the indices of a site's samples in groups of at least `min_count`; `y` and `domains` (n,) define groups.
+
+    >>> large_groups(np.array([0, 0, 1, 0]), np.array([0, 0, 0, 1]), 2)
+    array([0, 1])
+    """
+    if not min_count or not len(y):
+        return np.arange(len(y))
+    _, group, size = np.unique(np.stack([domains, y]), axis=1, return_inverse=True, return_counts=True)
+    return np.flatnonzero(size[group.ravel()] >= min_count)

@@ -16,9 +16,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from ggeur.core.site_statistics import EigenvalueRule, SiteStatistics
-from ggeur.core.types import Float
 from ggeur.privacy.noise import Noise
+from ggeur.stats.site_statistics import EigenvalueRule, SiteStatistics
+from ggeur.stats.types import Float
 
 M = TypeVar("M", bound=SiteStatistics)
 

@@ -1,14 +1,16 @@
-"""The common parts of all figures: their style, ink and colours, panels in a grid, and how heat maps are labelled."""
+"""The common parts of all figures: style, colours, panels in a grid, labels of heat maps, and captions."""
 
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib import rc_params_from_file
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from ggeur.stats.storage import packaged_toml
 
 STYLE = rc_params_from_file(Path(__file__).with_name("figures.mplstyle"), use_default_template=False)
 INK, FAINT = STYLE["text.color"], STYLE["axes.edgecolor"]
@@ -83,3 +85,24 @@ def colourbar(figure: Figure, axes: Sequence[Axes], image: Any, label: str) -> N
     bar = figure.colorbar(image, ax=list(axes), shrink=0.8, aspect=25, pad=0.02)
     bar.set_label(label)
     bar.outline.set_visible(False)
+
+
+_CAPTIONS = packaged_toml("report", "captions.toml")
+
+
+class CaptionedFigure(NamedTuple):
+    """A figure with its words; `on_page` if its ink may follow the page."""
+
+    key: str
+    figure: Figure
+    short: str  # its name in the page's list of contents
+    title: str
+    caption: str
+    on_page: bool
+
+
+def captioned(key: str, figure: Figure, **words: Any) -> CaptionedFigure:
+    """The figure with its caption, in which `words` fill the gaps."""
+    entry = _CAPTIONS[key]
+    title, caption = (entry[part].format(**words) for part in ("title", "caption"))
+    return CaptionedFigure(key, figure, entry["short"], title, caption, entry.get("on_page", False))

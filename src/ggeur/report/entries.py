@@ -7,17 +7,16 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from ggeur.core.custom import is_custom
-from ggeur.core.errors import GgeurError
-from ggeur.core.packaged import packaged_toml
+from ggeur.experiments.grid import Experiment
+from ggeur.experiments.result import Difference, Result, Row, paired_difference
+from ggeur.experiments.settings import Settings
 from ggeur.federation.augmentation import ggeur, none, prototypes, resample
 from ggeur.heads import IMAGES
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report.tables import row_name, setting
-from ggeur.runs.compare import Difference, paired_difference
-from ggeur.runs.result import Result, Row
-from ggeur.settings.grid import Experiment
-from ggeur.settings.schema import Settings
+from ggeur.stats.custom import is_custom
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.storage import packaged_toml
 
 
 class Variant(StrEnum):

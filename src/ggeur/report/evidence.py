@@ -6,18 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from ggeur.core.errors import GgeurError
 from ggeur.data.datasets import MINI_DIGITS
 from ggeur.data.image_table import ImageTable
-from ggeur.experiment.partitions import client_names, partition_rows
-from ggeur.experiment.source import load_table
+from ggeur.experiments.partitions import client_names, load_table, partition_rows
+from ggeur.experiments.settings import Settings
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report import charts, figures, inspection
-from ggeur.report.canvas import plain_names, plain_text
-from ggeur.report.captions import CaptionedFigure, captioned
+from ggeur.report.canvas import CaptionedFigure, captioned, plain_names, plain_text
 from ggeur.report.entries import ReportEntry, draws_noise, pairs
 from ggeur.report.words import published_gain
-from ggeur.settings.schema import Settings
+from ggeur.stats.errors import GgeurError
 
 _CLASSES = 30  # classes of which spectra are drawn
 _CLIENTS = 40  # clients whose samples are counted

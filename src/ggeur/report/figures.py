@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 from numpy.typing import NDArray
 
-from ggeur.core.types import Float
-from ggeur.data.files import write_atomically
 from ggeur.report.canvas import COLOURS, FAINT, MARKERS, NAMES, STYLE, colourbar, grid, name_ticks, write_cells
 from ggeur.report.inspection import ClientView, Similarity, thin
+from ggeur.stats.storage import write_atomically
+from ggeur.stats.types import Float
 
 _HEAT = "YlGnBu"
 _POINTS = 400  # of a class in one panel

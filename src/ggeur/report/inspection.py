@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.geometry import Geometry, similarity
-from ggeur.core.seeding import generator
-from ggeur.core.types import Float, Int
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.partitions import client_names
+from ggeur.experiments.partitions import client_names
 from ggeur.federation.augmentation import Augmentation
 from ggeur.federation.local_federation import LocalFederation
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.geometry import Geometry, similarity
+from ggeur.stats.seeding import generator
+from ggeur.stats.types import Float, Int
 
 TOP = 5  # eigenvectors that the paper compares (Section 2)
 BETAS = (0.1, 0.3, 0.5, 0.7, 1.0, 5.0)  # skews of its Figure 9

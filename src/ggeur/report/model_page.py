@@ -4,17 +4,16 @@ from pathlib import Path
 
 import numpy as np
 
-from ggeur.data.files import write_bytes
-from ggeur.report import model_charts
-from ggeur.report.canvas import plain_names
-from ggeur.report.captions import CaptionedFigure, captioned
-from ggeur.report.contributions_section import contributions_section
+from ggeur.federation.contributions import FILE as CONTRIBUTIONS
+from ggeur.models.card import calibration_words, sentences
+from ggeur.models.site_files import LEDGER, PAGE, RECEIPTS, SUMS
+from ggeur.report import charts as model_charts
+from ggeur.report.canvas import CaptionedFigure, captioned, plain_names
 from ggeur.report.figures import label_distribution
-from ggeur.report.model_folder import FittedFolder, read_model_folder
+from ggeur.report.folders import FittedFolder, read_model_folder
+from ggeur.report.sections import contributions_section
 from ggeur.report.template import render_page
-from ggeur.runs.card import calibration_words
-from ggeur.runs.privacy_statement import sentences
-from ggeur.runs.site_files import CONTRIBUTIONS, LEDGER, PAGE, RECEIPTS, SUMS
+from ggeur.stats.storage import write_bytes
 
 _ROWS = 40  # of a heat map
 _LEAST = 0.9  # the probability whose coverage is described in words

@@ -5,28 +5,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ggeur.core.errors import GgeurError
-from ggeur.data.files import write_bytes
-from ggeur.experiment.audit_file import load_audit
-from ggeur.experiment.contributions import load_contributions
-from ggeur.experiment.tracker import missing_sentence
-from ggeur.paper.paper_tables import Table
-from ggeur.paper.published import published_gains
+from ggeur.experiments.audit import load_audit
+from ggeur.experiments.privacy_statement import promised
+from ggeur.experiments.resuming import read_versions
+from ggeur.experiments.tracker import missing_sentence
+from ggeur.federation.contributions import load_contributions
+from ggeur.paper.paper_tables import Table, published_gains
 from ggeur.paper.reproduction import Reproduction
 from ggeur.paper.tuning import AS_SOUND
-from ggeur.report.audit_section import audit_section
-from ggeur.report.contributions_section import contributions_section
 from ggeur.report.entries import ReportEntry
 from ggeur.report.evidence import evidence, evidence_of_training
-from ggeur.report.latex import to_latex
+from ggeur.report.folders import ReportedRun, find_contributions, read_run
 from ggeur.report.ranking import ranking, recommendation
-from ggeur.report.run_folder import ReportedRun, find_contributions, read_run
-from ggeur.report.selected import selected
-from ggeur.report.tables import averaged
+from ggeur.report.sections import audit_section, contributions_section, selected
+from ggeur.report.tables import averaged, to_latex
 from ggeur.report.template import render_page, templates
 from ggeur.report.words import summary
-from ggeur.runs.privacy_statement import promised
-from ggeur.runs.versions import read_versions
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.storage import write_bytes
 
 
 def write_report(folders: Sequence[Path], out: Path, *, latex: bool = False, contributions: bool = False) -> Path:

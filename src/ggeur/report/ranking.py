@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ggeur.core.custom import is_custom
-from ggeur.experiment.plan import human_bytes
+from ggeur.experiments.cost import human_bytes
+from ggeur.experiments.result import Trial
 from ggeur.methods import kind_of
 from ggeur.methods.algorithm import Reference
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report.entries import ReportEntry
 from ggeur.report.tables import label
-from ggeur.runs.result import Trial
+from ggeur.stats.custom import is_custom
 
 _CLOSE = 0.5  # points within which less to send is worth more than accuracy
 _FEDERATION = ("data.", "partition.")  # keys that say which federation it is; others are for the user to choose

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ggeur.core.types import Float
-from ggeur.data.files import cannot
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiment.partitions import client_names, partition_rows
+from ggeur.experiments.partitions import client_names, partition_rows
+from ggeur.experiments.settings import Settings, settings
 from ggeur.report import inspection
-from ggeur.settings.schema import Settings, settings
+from ggeur.stats.storage import cannot
+from ggeur.stats.types import Float
 
 
 def partitions(

@@ -1,4 +1,4 @@
-"""A result as the table people read: mean and interval over seeds, beside what the paper printed."""
+"""A result as the table people read: mean and interval over seeds, beside what the paper printed; also in LaTeX."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ggeur.experiment.evaluation import LAST_ROUNDS
-from ggeur.paper.published import PublishedTable, published_tables
+from ggeur.experiments.result import Result, Row, Trial
+from ggeur.federation.evaluation import LAST_ROUNDS
+from ggeur.paper.paper_tables import PublishedTable, published_tables
 from ggeur.paper.reproduction import Arm, Column, Reproduction
-from ggeur.runs.result import Result, Row, Trial
 
 _SPEAK_FOR_THEMSELVES = ("arm", "train.method", "augment.kind")
 _CONTESTANT = (*_SPEAK_FOR_THEMSELVES, "augment.steps")  # the keys that are compared; the others say where
@@ -248,3 +248,41 @@ def _value(trial: Trial, column: Column, ddof: int) -> float:
         return float(np.std(list(trial.domains.values()), ddof=ddof if len(trial.domains) > ddof else 0))
     assert trial.avg is not None
     return trial.avg
+
+
+def to_latex(table: Comparison) -> str:
+    """The table for a paper: booktabs, mean and deviation over seeds, the paper's figure in brackets, best in bold.
+
+    Each setting of a sweep is a block of its own, and best is within it.
+    """
+    head = " & ".join(_tex(c) for c in table.headings or table.columns)
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        f"\\begin{{tabular}}{{l{'c' * len(table.columns)}}}",
+        "\\toprule",
+        f"Method & {head} \\\\",
+        "\\midrule",
+    ]
+    for number, (block, own) in enumerate(table.blocks):
+        if block:
+            title = f"\\multicolumn{{{len(table.columns) + 1}}}{{l}}{{\\emph{{{_tex(block)}}}}} \\\\"
+            lines += ["\\midrule", title] if number else [title]
+        for line in own:
+            cells = [_latex_number(n, table.leads(line, i)) for i, n in enumerate(line.numbers)]
+            lines.append(f"{_tex(line.name)} & {' & '.join(cells)} \\\\")
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
+
+
+def _latex_number(number: Number, best: bool) -> str:
+    printed = f" ({number.published:.2f})" if number.published is not None else ""
+    if number.mean is None:
+        return f"--{printed}"
+    mean = f"{number.mean:.2f}"
+    spread = f" $\\pm$ {number.spread:.2f}" if number.spread is not None else ""
+    return (f"\\textbf{{{mean}}}" if best else mean) + spread + printed
+
+
+def _tex(text: str) -> str:
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "β": r"$\beta$"}
+    special |= {c: f"\\{c}" for c in "&%$#_{}"}
+    return "".join(special.get(c, c) for c in text)

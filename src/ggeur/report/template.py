@@ -1,17 +1,62 @@
-"""The templates of pages, in which whatever is filled in is text, never markup."""
+"""The templates of pages, in which whatever is filled in is text, never markup, and figures as SVG within them."""
 
+import io
 import platform
+import re
 from datetime import UTC, datetime
 from functools import lru_cache
+from html import escape
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib import rc_context
+from matplotlib.figure import Figure
 
-from ggeur.core.errors import GgeurError
-from ggeur.experiment.plan import human_bytes
-from ggeur.report.svg import inline_svg
+from ggeur.experiments.cost import human_bytes
+from ggeur.report.canvas import INK
+from ggeur.stats.errors import GgeurError
+
+_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+
+
+def inline_svg(figure: Figure, name: str, title: str, *, on_page: bool) -> str:
+    """The figure as `<svg>`, whose ids begin with `name` and which a screen reader calls by its `title`.
+
+    `on_page` lets its ink follow the page, light or dark, where others stay dark on white.
+    """
+    buffer = io.StringIO()
+    with rc_context({"svg.hashsalt": "ggeur", "svg.fonttype": "none"}):
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", text, flags=re.S)
+    text = re.sub(r'(<image\b[^>]*?)\sid="[^"]*"', r"\1", text)  # ids are made of the content: two alike would clash
+    text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
+    text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
+    text = re.sub(r'(xlink:href)="#([^"]+)"', rf'\1="#{name}-\2"', text)
+    text = _shortened(text)
+    if on_page:
+        text = re.sub(INK, "currentColor", text, flags=re.I)
+    head, _, rest = text.partition(">")
+    width, height = re.findall(r'(?:width|height)="([\d.]+)pt"', head)[:2]
+    head = re.sub(r'\s(?:width|height)="[^"]*"', "", head)
+    head += f' role="img" aria-label="{escape(title)}" data-width="{width}" data-height="{height}"'
+    # Never so small that its letters cannot be read: on a narrow screen it is scrolled instead.
+    least = (0.8 if on_page else 1.1) * float(width)  # heat maps have smaller letters than charts
+    head += f' style="max-width: {1.5 * float(width):.0f}px; min-width: {least:.0f}px"'
+    return f"{head}>{rest}"
+
+
+def _shortened(text: str) -> str:
+    """Coordinates to a hundredth of a point, in paths and places alone, never in what is written."""
+    return re.sub(
+        r'\b(?:d|x|y|transform)="[^"]*"',
+        lambda found: _NUMBER.sub(lambda number: f"{float(number[0]):.2f}", found[0]),
+        text,
+    )
+
 
 _MOST = 5 * 2**20  # bytes of a page that still opens fast
 

@@ -13,13 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.suggestions import how_to_install
-from ggeur.experiment.tracker import OnRound
+from ggeur.experiments.grid import Experiment, flat
+from ggeur.experiments.tracker import OnRound
 from ggeur.report.page import write_report
 from ggeur.report.tables import contestant, label
-from ggeur.settings.grid import Experiment
-from ggeur.settings.toml import flat
+from ggeur.stats.errors import GgeurError, how_to_install
 
 
 class Tracked(Protocol):

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from ggeur.experiment.evaluation import LAST_ROUNDS
-from ggeur.paper.published import published_tables
+from ggeur.experiments.result import what_seeds_vary
+from ggeur.federation.evaluation import LAST_ROUNDS
+from ggeur.paper.paper_tables import published_tables
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report.entries import Pair, ReportEntry, pairs
 from ggeur.report.tables import Comparison
-from ggeur.runs.result import what_seeds_vary
 
 
 def summary(all_entries: Sequence[ReportEntry], table: Comparison, reading: Reproduction | None) -> list[str]:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Any
 
-from ggeur.core.errors import GgeurError
 from ggeur.serve.app import LOOPBACK, application
 from ggeur.serve.service import Service
+from ggeur.stats.errors import GgeurError
 
 _UVICORN: dict[str, Any] = {"http": "h11", "ws": "none", "lifespan": "off", "log_level": "error", "access_log": False}
 _UVICORN |= {"server_header": False, "limit_concurrency": 128, "timeout_graceful_shutdown": 5}

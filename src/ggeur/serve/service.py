@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from starlette.exceptions import HTTPException
 
-from ggeur.core.errors import GgeurError
-from ggeur.encode.encoder import Encoder
-from ggeur.encode.pictures import to_rgb
-from ggeur.runs.model import Model
-from ggeur.runs.prediction import Answers, check_calibrated
+from ggeur.encoders.encoder import Encoder
+from ggeur.encoders.pictures import to_rgb
+from ggeur.models.model import Model
+from ggeur.models.prediction import Answers, check_calibrated
+from ggeur.stats.errors import GgeurError
 
 # Not all that Pillow knows: some of its formats are programs.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")

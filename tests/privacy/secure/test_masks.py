@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from ggeur.deploy.machines.certificates import make_node_key
+from ggeur.flower.machines.certificates import make_node_key
 from ggeur.privacy.secure_aggregation.fixed_point import Block, decode, encode, places
 from ggeur.privacy.secure_aggregation.keys import Announced, Attempt, KnownSites, Secrets, announce, transcript
 from ggeur.privacy.secure_aggregation.masks import mask, neighbours, unmask
@@ -177,5 +177,5 @@ def test_a_roster_that_cannot_be_read_is_refused(tmp_path, nodes, text, sentence
 
 def test_without_secure_sums_nobody_needs_the_package_they_are_made_with():
     without = "import sys; sys.modules['cryptography'] = None; "
-    code = without + "import ggeur.deploy.server.one_shot_run, ggeur.deploy.site.secure_aggregation"
+    code = without + "import ggeur.flower.server.one_shot_run, ggeur.flower.site.secure_aggregation"
     subprocess.run([sys.executable, "-c", code], check=True)

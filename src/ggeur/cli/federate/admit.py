@@ -15,8 +15,8 @@ def admit(
     days: Annotated[int, typer.Option(min=1, help="How long the certificate is valid.")] = 365,
 ) -> None:
     """Make the certificate that a site shows to the server."""
-    from ggeur.deploy.machines.certificates import AUTHORITY, make_site_certificate
-    from ggeur.deploy.machines.processes import require_flower
+    from ggeur.flower.machines.certificates import AUTHORITY, make_site_certificate
+    from ggeur.flower.machines.processes import require_flower
 
     require_flower()
     path = make_site_certificate(certificates, public_key, name, days)

@@ -8,7 +8,7 @@ import typer
 
 from ggeur.cli.options import Overrides
 from ggeur.cli.screen import mark, say
-from ggeur.core.errors import GgeurError
+from ggeur.stats.errors import GgeurError
 
 
 def app(
@@ -18,12 +18,12 @@ def app(
     set_: Overrides = None,
 ) -> None:
     """Write a Flower app that runs an experiment, for `flwr run`."""
-    from ggeur.deploy.machines.processes import require_flower
+    from ggeur.flower.machines.processes import require_flower
 
     require_flower()
-    from ggeur.deploy.machines.flower_app import write_app
-    from ggeur.deploy.server.serverapp import unprotected
-    from ggeur.settings.grid import Experiment
+    from ggeur.experiments.grid import Experiment
+    from ggeur.flower.machines.flower_app import write_app
+    from ggeur.flower.server.serverapp import unprotected
 
     if folder.exists() and not folder.is_dir():
         raise GgeurError(f"{folder} is a file; name a new folder.", code="folder-is-file")

@@ -14,8 +14,8 @@ def certificates(
     days: Annotated[int, typer.Option(min=1, help="How long they are valid.")] = 365,
 ) -> None:
     """Make the federation's authority, and a TLS certificate for its server."""
-    from ggeur.deploy.machines.certificates import AUTHORITY, AUTHORITY_KEY, make_certificates
-    from ggeur.deploy.machines.processes import require_flower
+    from ggeur.flower.machines.certificates import AUTHORITY, AUTHORITY_KEY, make_certificates
+    from ggeur.flower.machines.processes import require_flower
 
     require_flower()
     make_certificates(folder, host, days)

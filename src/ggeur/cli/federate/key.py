@@ -12,8 +12,8 @@ def key(
     path: Annotated[Path, typer.Argument(help="File for the node's private key; .pub is written beside it.")],
 ) -> None:
     """Make the key pair that authenticates a node."""
-    from ggeur.deploy.machines.certificates import make_node_key
-    from ggeur.deploy.machines.processes import require_flower
+    from ggeur.flower.machines.certificates import make_node_key
+    from ggeur.flower.machines.processes import require_flower
 
     require_flower()
     make_node_key(path)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ggeur.cli.screen import mark, say
-from ggeur.core.errors import GgeurError
+from ggeur.stats.errors import GgeurError
 
 
 def link(
@@ -17,8 +17,8 @@ def link(
     fresh: Annotated[bool, typer.Option("--fresh", help="Delete the state: registered sites, runs, messages.")] = False,
 ) -> None:
     """Run a SuperLink on loopback behind a proxy (the door) that admits sites by certificate."""
-    from ggeur.deploy.machines.certificates import AUTHORITY, SERVER, SERVER_KEY
-    from ggeur.deploy.machines.processes import Machines, require_flower
+    from ggeur.flower.machines.certificates import AUTHORITY, SERVER, SERVER_KEY
+    from ggeur.flower.machines.processes import Machines, require_flower
 
     require_flower()
     for name in (AUTHORITY, SERVER, SERVER_KEY):
@@ -28,9 +28,9 @@ def link(
                 "--host HOST`.",
                 code="certificate-missing",
             )
-    from ggeur.data.files import cannot, lock_file
-    from ggeur.deploy.door.listening import bound
-    from ggeur.deploy.machines.link import STATE, SUPEREXEC, SUPERLINK, running_link
+    from ggeur.flower.door.listening import bound
+    from ggeur.flower.machines.link import STATE, SUPEREXEC, SUPERLINK, running_link
+    from ggeur.stats.storage import cannot, lock_file
 
     made, folder = bound(host, port), certificates.absolute() / "link"
 

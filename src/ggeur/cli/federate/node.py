@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ggeur.cli.screen import mark, say
-from ggeur.core.errors import GgeurError
+from ggeur.stats.errors import GgeurError
 
 
 def node(
@@ -42,7 +42,7 @@ def node(
     ] = None,
 ) -> None:
     """Run a SuperNode for this site's data, over TLS, without telemetry."""
-    from ggeur.deploy.machines.processes import Machines, require_flower
+    from ggeur.flower.machines.processes import Machines, require_flower
 
     require_flower()
     authority, key, trusted = authority.absolute(), key.absolute(), trusted and trusted.absolute()
@@ -55,7 +55,7 @@ def node(
             f"There is no file {certificate}; the server makes it from {key.name}.pub with `ggeur federate admit`.",
             code="certificate-missing",
         )
-    from ggeur.deploy.site.data import SiteData
+    from ggeur.flower.site.data import SiteData
 
     config: dict[str, Any] = {"partition-id": partition}
     paths = {"table": table, "images": images, "store": store}
@@ -71,8 +71,8 @@ def node(
     data = Path(config.get("table") or config["images"])
     if not data.exists():
         raise GgeurError(f"There is no {data}; --table or --images names this site's data.", code="data-path-missing")
-    from ggeur.data.files import cannot, lock_file
-    from ggeur.deploy.machines.node import Identity, executor, running_node
+    from ggeur.flower.machines.node import Identity, executor, running_node
+    from ggeur.stats.storage import cannot, lock_file
 
     def notice(sentence: str) -> None:
         mark("door", sentence, soft_wrap=True)

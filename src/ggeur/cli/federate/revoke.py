@@ -13,8 +13,8 @@ def revoke(
     name: Annotated[str, typer.Argument(help="Name of the site.")],
 ) -> None:
     """Revoke a site's certificate; a running link refuses the site's next call."""
-    from ggeur.deploy.machines.certificates import REVOKED, revoke_site
-    from ggeur.deploy.machines.processes import require_flower
+    from ggeur.flower.machines.certificates import REVOKED, revoke_site
+    from ggeur.flower.machines.processes import require_flower
 
     require_flower()
     serial = revoke_site(certificates, name)

@@ -10,7 +10,7 @@ from rich.markup import escape
 from ggeur.cli.options import ExperimentFile, Overrides, Resume
 from ggeur.cli.run import experiment_and_folder
 from ggeur.cli.screen import console, progress, say, show_result
-from ggeur.core.errors import GgeurError
+from ggeur.stats.errors import GgeurError
 
 _JOURNAL_LINES = {  # the events of the journal that are printed
     "joined": "client {client} has joined (node {node})",
@@ -39,12 +39,12 @@ def up(
     set_: Overrides = None,
 ) -> None:
     """Start a SuperLink and SuperNodes here, with TLS and keys, and run an experiment."""
-    from ggeur.deploy.machines.processes import require_flower
+    from ggeur.flower.machines.processes import require_flower
 
     require_flower()
-    from ggeur.deploy.machines.up import check_new_run, with_nodes
-    from ggeur.deploy.machines.up import up as run_up
-    from ggeur.deploy.server.serverapp import check_deployable
+    from ggeur.flower.machines.up import check_new_run, with_nodes
+    from ggeur.flower.machines.up import up as run_up
+    from ggeur.flower.server.serverapp import check_deployable
     from ggeur.report.tracking import check_tracking, tracked
 
     if reopen and resume is None:

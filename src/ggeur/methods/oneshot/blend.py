@@ -8,12 +8,12 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from ggeur.core.hyperparameters import AtLeastZero, Fraction
-from ggeur.core.site_statistics import Covariance, FederationStatistics, largest
 from ggeur.heads.head import Params
 from ggeur.methods.algorithm import ClosedForm, Task
 from ggeur.methods.oneshot.ggeur_limit import ggeur_limit
 from ggeur.methods.oneshot.mixture import mixture
+from ggeur.stats.hyperparameters import AtLeastZero, Fraction
+from ggeur.stats.site_statistics import Covariance, FederationStatistics, largest
 
 
 def blend(

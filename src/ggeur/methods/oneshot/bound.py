@@ -7,7 +7,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import logsumexp, softmax
 
-from ggeur.core.types import Float, Int
+from ggeur.stats.types import Float, Int
 
 _LEAST = 1e-6  # curvature in b
 _RESIDUAL, _PRODUCTS = 0.1, 200  # of a gradient, what a step may leave; and how many products it may take

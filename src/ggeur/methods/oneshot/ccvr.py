@@ -8,16 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ggeur.core.augment import shape_noise
-from ggeur.core.geometry import Geometry
-from ggeur.core.hyperparameters import Count, Positive
-from ggeur.core.site_statistics import SiteStatistics
-from ggeur.core.types import Float
 from ggeur.heads.head import Params
 from ggeur.heads.linear import linear
 from ggeur.methods.algorithm import ClosedForm, Task
 from ggeur.methods.method import cross_entropy
 from ggeur.methods.oneshot.linear_head import linear_head
+from ggeur.stats.augment import shape_noise
+from ggeur.stats.geometry import Geometry
+from ggeur.stats.hyperparameters import Count, Positive
+from ggeur.stats.site_statistics import SiteStatistics
+from ggeur.stats.types import Float
 
 
 def ccvr(

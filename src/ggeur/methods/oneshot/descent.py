@@ -7,10 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from ggeur.core.errors import GgeurWarning
-from ggeur.core.threads import THREADS
-from ggeur.core.types import Float, Int
 from ggeur.methods.oneshot.bound import Bound, Curvature
+from ggeur.stats.errors import GgeurWarning
+from ggeur.stats.types import THREADS, Float, Int
 
 GRADIENT = 1e-7  # length of the gradient at which a minimum is one; at ten times that, b may be wrong by 0.003
 ROUGH = 1e-4  # the same for folds of a cross-validation, which only rank

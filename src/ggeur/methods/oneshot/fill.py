@@ -12,7 +12,7 @@ whether a common shift is part of a or of b.
 
 import numpy as np
 
-from ggeur.core.types import Float
+from ggeur.stats.types import Float
 
 _MOST, _PENALTY = 30.0, 1.0  # samples that a group counts for at most; penalty on a_s, in samples
 

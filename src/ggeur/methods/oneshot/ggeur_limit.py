@@ -19,15 +19,15 @@ from typing import Literal
 
 import numpy as np
 
-from ggeur.core.geometry import shrunk
-from ggeur.core.hyperparameters import AtLeastZero, Fraction, Positive
-from ggeur.core.means import covariance_from_means
-from ggeur.core.site_statistics import Breakdown, Covariance, FederationStatistics
-from ggeur.core.types import Float, Int
 from ggeur.methods.algorithm import ClosedForm, Task
 from ggeur.methods.oneshot.descent import ROUGH, Coordinates, minimum
 from ggeur.methods.oneshot.fill import filled_means
 from ggeur.methods.oneshot.linear_head import linear_head, of_the_last
+from ggeur.stats.geometry import shrunk
+from ggeur.stats.hyperparameters import AtLeastZero, Fraction, Positive
+from ggeur.stats.moments import covariance_from_means
+from ggeur.stats.site_statistics import Breakdown, Covariance, FederationStatistics
+from ggeur.stats.types import Float, Int
 
 Fill = Literal["additive", "none"]
 _ADDITIVE = 2.0  # number of samples that a group's additive mean counts for

@@ -6,12 +6,12 @@ logit_c = mu_c' Sigma_s^{-1} x - mu_c' Sigma_s^{-1} mu_c / 2 + log pi_c
 
 import numpy as np
 
-from ggeur.core.geometry import shrunk
-from ggeur.core.hyperparameters import Fraction
-from ggeur.core.site_statistics import SiteStatistics
-from ggeur.core.types import Float
 from ggeur.methods.algorithm import ClosedForm, Task
 from ggeur.methods.oneshot.linear_head import linear_head
+from ggeur.stats.geometry import shrunk
+from ggeur.stats.hyperparameters import Fraction
+from ggeur.stats.site_statistics import SiteStatistics
+from ggeur.stats.types import Float
 
 
 def lda(*, shrinkage: Fraction = 0.1) -> ClosedForm:

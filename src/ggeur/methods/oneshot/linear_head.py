@@ -10,11 +10,11 @@ from typing import TypeVar, TypeVarTuple
 
 import numpy as np
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.site_statistics import Breakdown, Covariance, FederationStatistics
-from ggeur.core.types import Float
 from ggeur.heads.head import Params
 from ggeur.methods.algorithm import ClosedForm, Task
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.site_statistics import Breakdown, Covariance, FederationStatistics
+from ggeur.stats.types import Float
 
 Solve = Callable[[FederationStatistics, Task], tuple[Float, Float]]
 Near = Callable[[FederationStatistics, Task, tuple[Float, Float] | None], tuple[Float, Float]]

@@ -15,15 +15,15 @@ import numpy as np
 from pydantic import Field
 from scipy.linalg import solve_triangular
 
-from ggeur.core.errors import GgeurError
-from ggeur.core.geometry import shrunk
-from ggeur.core.hyperparameters import Fraction, Positive
-from ggeur.core.site_statistics import Breakdown, FederationStatistics, SiteStatistics
-from ggeur.core.types import Float
 from ggeur.heads.head import Params
 from ggeur.methods.algorithm import ClosedForm, Task
 from ggeur.methods.oneshot.fill import filled_means
 from ggeur.methods.oneshot.linear_head import of_the_last
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.geometry import shrunk
+from ggeur.stats.hyperparameters import Fraction, Positive
+from ggeur.stats.site_statistics import Breakdown, FederationStatistics, SiteStatistics
+from ggeur.stats.types import Float
 
 NEVER = -1e9  # the score of a class that nobody holds, finite as numbers of a head must be
 _LEAST = 1e-8  # variance that every direction has, of samples whose own is about one: what is singular can be solved

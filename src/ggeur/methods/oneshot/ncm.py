@@ -3,10 +3,10 @@
 argmin_c ||x - mu_c||^2 = argmax_c  mu_c . x - ||mu_c||^2 / 2
 """
 
-from ggeur.core.site_statistics import SiteStatistics
-from ggeur.core.types import Float
 from ggeur.methods.algorithm import ClosedForm, Task
 from ggeur.methods.oneshot.linear_head import linear_head
+from ggeur.stats.site_statistics import SiteStatistics
+from ggeur.stats.types import Float
 
 
 def ncm() -> ClosedForm:

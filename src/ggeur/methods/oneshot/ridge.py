@@ -5,11 +5,11 @@ W = (G + alpha tr(G)/p I)^{-1} X_c' Y_c,    G = X_c' X_c,    b = mean(y) - W' me
 
 import numpy as np
 
-from ggeur.core.hyperparameters import Positive
-from ggeur.core.site_statistics import SiteStatistics
-from ggeur.core.types import Float
 from ggeur.methods.algorithm import ClosedForm, Task
 from ggeur.methods.oneshot.linear_head import linear_head
+from ggeur.stats.hyperparameters import Positive
+from ggeur.stats.site_statistics import SiteStatistics
+from ggeur.stats.types import Float
 
 
 def ridge(*, alpha: Positive = 1e-3, normalise: bool = False) -> ClosedForm:

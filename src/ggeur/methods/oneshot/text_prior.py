@@ -15,13 +15,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ggeur.core.errors import Unavailable
-from ggeur.core.geometry import shrunk
-from ggeur.core.hyperparameters import AtLeastZero
-from ggeur.core.site_statistics import FederationStatistics, largest
-from ggeur.core.types import Bool, Float, Int
 from ggeur.heads.head import Params
 from ggeur.methods.algorithm import ClosedForm, Task
+from ggeur.stats.errors import Unavailable
+from ggeur.stats.geometry import shrunk
+from ggeur.stats.hyperparameters import AtLeastZero
+from ggeur.stats.site_statistics import FederationStatistics, largest
+from ggeur.stats.types import Bool, Float, Int
 
 _FOLDS, _TRIED = 20, 8  # parts of the classes that a map is fitted without, and that a head is solved without
 _RIDGE = (0.03, 0.3, 3.0, np.inf)  # penalties on M - a I, in mean weighted squares of text

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.core.errors import GgeurError
+from ggeur.stats.errors import GgeurError
 
 Vector = NDArray[np.uint64]
 _LEAST_BITS = 40

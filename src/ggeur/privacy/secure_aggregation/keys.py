@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ggeur.core.errors import GgeurError
-from ggeur.data.files import cannot
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.storage import cannot
 
 
 class Attempt(NamedTuple):

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from ggeur.core.errors import GgeurError
 from ggeur.privacy.secure_aggregation.fixed_point import Vector
 from ggeur.privacy.secure_aggregation.keys import Announced, Attempt, Secrets, transcript
+from ggeur.stats.errors import GgeurError
 
 _AT_ONCE = 2**16  # numbers of a stream at once
 _ALL_PAIRS = 100  # sites up to which each shares a mask with each

@@ -1,1 +1,0 @@
-"""Real machines, over Flower: subpackages for the server, the sites, their messages, processes and the door."""

@@ -1,0 +1,1 @@
+"""Images and class names to embeddings: encoders, and the resumable job that runs them."""

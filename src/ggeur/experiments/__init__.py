@@ -1,0 +1,1 @@
+"""Experiments: settings and grids, the runner, run folders and results, audits."""

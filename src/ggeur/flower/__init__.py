@@ -1,0 +1,1 @@
+"""A federation over Flower: subpackages for the server, the sites, their messages, processes and the door."""

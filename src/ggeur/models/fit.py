@@ -1,0 +1,129 @@
+"""From sites to a model in one call: sums, choice, head, scores, and a folder with what joining and leaving need."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import jax
+
+from ggeur.federation.contributions import Contributions, OnHead, contributions, save_contributions, sites_of
+from ggeur.federation.ledger import Entry, Ledger
+from ggeur.federation.stored_statistics import StoredFederation
+from ggeur.methods.algorithm import Task
+from ggeur.models.estimator import OneShotClassifier
+from ggeur.models.fitted import Fitted, calibrated, check_new_model, claim, keep, scores
+from ggeur.models.site_files import check_site_name
+from ggeur.models.sites import GivenSite, OnPictures, Site, named_sites, read_sites
+from ggeur.models.solution import Solution, covariance_to_send, together
+from ggeur.models.transaction import Command
+from ggeur.stats.custom import blaming
+from ggeur.stats.errors import GgeurError, GgeurWarning
+from ggeur.stats.site_statistics import COVARIANCES as STATISTICS
+from ggeur.stats.site_statistics import Covariance
+from ggeur.stats.storage import CannotWrite, cannot
+from ggeur.stats.validate import check_choice, check_is, check_path, check_whole
+
+
+def fit(
+    sites: Sequence[GivenSite] | Mapping[str, GivenSite],
+    *,
+    method: str = "auto",
+    parameters: Mapping[str, Any] | None = None,
+    covariance: Covariance = "per-class",
+    encoder: str | None = None,
+    min_count: int = 0,
+    seed: int = 0,
+    out: str | os.PathLike[str] | None = None,
+    contributions: bool = False,
+    calibrate: bool = True,
+    on_head: OnHead = lambda done, total: None,
+    on_pictures: OnPictures = lambda site, done, total, computed: None,
+) -> OneShotClassifier:
+    """Solve one head for several sites from the sums of each, and say how well it does on their test samples, if any.
+
+    Parameters
+    ----------
+    sites : pairs (x, y), embedding tables, or paths to tables and folders of pictures; or a mapping of names to them.
+    method : a one-shot classifier, or "auto", which selects one by the statistics alone.
+    parameters : those of the method; default: its own defaults.
+    covariance : "per-class" second moments, or "pooled" ones.
+    encoder : what embeds folders of pictures: builtin, onnx:PATH, or a Hugging Face model's name or folder.
+    min_count : how many samples of a class a site must have to share them; 10 is what we recommend.
+    seed : of the synthetic samples of "auto", and of heads that draw.
+    out : a model folder to write, with what `ggeur add` and `ggeur forget` need beside the model.
+    contributions : estimate what each site adds, by heads without it; kept in the model folder as contributions.json.
+    on_head : called for each of these heads, with how many are solved and how many there will be.
+    on_pictures : called while folders are embedded, with the site, pictures done, of how many, and how many of those
+        were not in the cache.
+    calibrate : fit a temperature for the probabilities, from the statistics; sites then send all of `covariance`.
+
+    The classifier's `solution_` says what was chosen and why, `metrics_` the accuracy on samples that tables mark as
+    test, `contributions_` what each site adds, where that was asked for and there are samples to tell by, and
+    `calibration_` the temperature of its probabilities, or why there is none.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> sites = [(rng.normal(size=(40, 3)) + 4 * np.eye(3)[np.arange(40) % 3], np.arange(40) % 3) for _ in range(2)]
+    >>> classifier = fit(sites, method="lda")
+    >>> classifier.predict([[4.0, 0.0, 0.0], [0.0, 0.0, 4.0]])
+    array([0, 2])
+    """
+    folder = None if out is None else check_path("out", out)
+    check_is("method", method, str, "a method's name")
+    check_choice("covariance", covariance, STATISTICS)
+    check_whole("seed", seed, least=0)
+    check_whole("min_count", min_count, least=0)
+    if not callable(on_head) or not callable(on_pictures):
+        raise GgeurError(
+            "on_head and on_pictures must be functions, which are told how far it is.", code="argument-not-function"
+        )
+    if parameters is not None:
+        check_is("parameters", parameters, Mapping, "a mapping of names to values")
+    covariance_to_send(method, parameters or {}, covariance)  # says what is wrong with them, before anything is read
+    named = named_sites(sites)
+    if folder is not None:
+        check_new_model(folder)
+        for name in named:
+            check_site_name(name)
+    if len(named) == 1:
+        warnings.warn("Only one site: this is ordinary training.", GgeurWarning, stacklevel=2)
+    read = [site.shared(min_count) for site in read_sites(named, encoder, on_pictures)]
+    found = OneShotClassifier(method, parameters=parameters, covariance=covariance, seed=seed)
+    found.solve_sites(read, calibrate=calibrate)
+    solution, names = found.solution_, tuple(map(str, found.classes_.tolist()))
+    federation = StoredFederation(found.sums_, names)
+    found.metrics_ = scores(read, names, solution, found.params_)
+    found.calibration_ = calibrated(federation, solution, found.params_, read) if calibrate else {}
+    with ExitStack() as held:
+        if folder is not None:
+            claim(folder, held)
+            settings = {"method": method, "covariance": covariance, "seed": seed, "min_count": min_count}
+            settings |= {} if calibrate else {"calibrate": False}
+            encoders = {site.name: site.encoder for site in read}
+            ledger = Ledger.of(Entry.of(sums, encoders[sums.name]) for sums in found.sums_)
+            fitted = Fitted(
+                solution, found.params_, federation, ledger.encoder({}), settings, found.metrics_, found.calibration_
+            )
+            keep(folder, fitted, found.sums_, ledger, Command("fit"))
+        found.contributions_ = _contributions(read, solution, on_head) if contributions else None
+        if folder is not None and found.contributions_ is not None:
+            with cannot(f"write {folder}", CannotWrite):
+                save_contributions(found.contributions_, folder)
+    return found
+
+
+def _contributions(sites: Sequence[Site], solution: Solution, on_head: OnHead) -> Contributions | None:
+    """None where sites have too few samples to tell by, which is no reason to be without a model."""
+    clients, names, _ = together(sites)
+    task = Task(clients.x.shape[1], names, key=jax.random.key(solution.seed))
+    each = sites_of(clients, [site.name for site in sites], solution.solved, task, solution.seed)
+    try:
+        with blaming(solution.method, "method"):
+            return contributions(each, solution.solved, task, solution.called, on_head)
+    except GgeurError as error:
+        warnings.warn(str(error), GgeurWarning, stacklevel=3)
+        return None

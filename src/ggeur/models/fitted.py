@@ -1,0 +1,163 @@
+"""A head that was solved for sites: scored on their test samples, and kept as a folder that sites can join and
+leave.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ggeur.data.table import EmbeddingTable
+from ggeur.federation.evaluation import TestSet, mean_accuracy
+from ggeur.federation.ledger import Ledger
+from ggeur.federation.stored_statistics import StoredFederation, StoredStatistics
+from ggeur.federation.temperature import CrossValidatedScores, Temperature, calibration, synthetic_temperature
+from ggeur.heads import resolve as resolve_head
+from ggeur.heads import sizes
+from ggeur.heads.head import Params, double_logits
+from ggeur.methods.algorithm import Task
+from ggeur.models.card import card
+from ggeur.models.model import Model
+from ggeur.models.site_files import (
+    CARD,
+    WRITTEN,
+    read_receipts,
+    save_ledger,
+    save_sums,
+    settle,
+    write_receipt,
+)
+from ggeur.models.sites import Site
+from ggeur.models.solution import Solution, together
+from ggeur.models.transaction import LOCK, NEXT, PART, Command, drop, locked, pending, staged
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.long_jobs import phase, uninterrupted
+from ggeur.stats.site_statistics import Breakdown, StatisticsQuery
+from ggeur.stats.storage import CannotWrite, cannot, write_bytes
+
+
+class Fitted(NamedTuple):
+    """A head, how it was solved and from what, and what a model says of it."""
+
+    solution: Solution
+    params: Params
+    federation: StoredFederation
+    encoder: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+    calibration: Mapping[str, Any]
+
+    @property
+    def model(self) -> Model:
+        """The model of it."""
+        head = self.solution.solved.head
+        return Model(
+            self.params,
+            head,
+            self.federation.dimension,
+            self.federation.class_names,
+            self.encoder,
+            sizes(head, self.params),
+            algorithm=self.solution.to_json(),
+            settings=self.settings,
+            metrics=self.metrics,
+            calibration=self.calibration,
+            privacy={"min_count": least} if (least := self.settings.get("min_count")) else {},
+        )
+
+
+def scores(sites: Sequence[Site], names: tuple[str, ...], solution: Solution, params: Params) -> dict[str, Any]:
+    """Percent right on the test samples of `sites`, by domain and on average; nothing where there are none.
+
+    `groups` are how many samples of each domain and class are right, and how many there are.
+    """
+    tested = [s for s in sites if s.test.any()]
+    if not tested:
+        return {}
+    samples = together(tested, names, test=True)
+    c = samples.clients
+    table = EmbeddingTable(
+        x=c.x,
+        y=c.y,
+        domain=c.domains,
+        test=np.ones(len(c.y), np.bool_),
+        class_names=samples.class_names,
+        domain_names=samples.domain_names,
+    )
+    kind = solution.solved.head
+    tests = TestSet(table, resolve_head(kind, **sizes(kind, params)))
+    domains = tests.accuracy(params)
+    groups = {d: {names[k]: list(n) for k, n in own.items()} for d, own in tests.groups(params).items()}
+    return {"domains": domains, "avg": mean_accuracy(domains), "test_samples": len(c.y), "groups": groups}
+
+
+def calibrated(
+    federation: StoredFederation, solution: Solution, params: Params, sites: Sequence[Site]
+) -> dict[str, Any]:
+    """Return what a model says of its probabilities: by the statistics, and by the test samples of `sites`."""
+    names, found = federation.class_names, Temperature(None, "a temperature needs per-class covariances")
+    if federation.kind == "per-class":
+        by_domain = federation.statistics(StatisticsQuery("per-class", Breakdown("per-class"))).apart
+        found = synthetic_temperature(solution.solver, by_domain, Task(federation.dimension, names), solution.seed)
+    tested = [s for s in sites if s.test.any()]
+    if not tested:
+        return calibration(found, None)
+    c = together(tested, names, test=True).clients
+    logits = double_logits(resolve_head(solution.solved.head), params, c.x)
+    assert logits is not None
+    return calibration(found, CrossValidatedScores(logits, c.y, np.full(len(c.y), 1 / len(c.y))))
+
+
+def keep(
+    folder: Path,
+    fitted: Fitted,
+    changed: Sequence[StoredStatistics],
+    ledger: Ledger,
+    command: Command,
+    more: Mapping[str, Any] | None = None,
+) -> Command:
+    """Write the model, the sums that have `changed`, the ledger, the card and a receipt of `more`.
+
+    All of it becomes the model's at once, so that whatever is cut short here is mended by giving the same `command`
+    again, which is returned with its receipt. The folder is locked, and at rest.
+    """
+    phase("write")
+    model = fitted.model
+    with cannot(f"write {folder}", CannotWrite), uninterrupted():
+        with staged(folder, lambda: command) as new:
+            for sums in changed:
+                save_sums(new, sums)
+            model.save(new)
+            save_ledger(new, ledger)
+            if more is not None:
+                receipt = write_receipt(folder, new, command.what, command.site, ledger, more)
+                command = command._replace(receipt=receipt)
+            history = [*read_receipts(folder), *read_receipts(new)]
+            write_bytes(new / CARD, card(model, ledger, history).encode())
+        settle(folder)
+    return command
+
+
+def check_new_model(path: Path) -> None:
+    """GgeurError where something lies there already, other than what a fit that was cut short has left."""
+    if path.exists() and not path.is_dir():
+        raise GgeurError(f"{path} is not a folder; name a new one with --out.", code="folder-is-file")
+    if path.exists() and not _is_unfinished(path) and {p.name for p in path.iterdir()} - {LOCK, PART}:
+        raise GgeurError(f"{path} is not empty; name a new folder with --out.", code="folder-not-empty")
+
+
+def _is_unfinished(path: Path) -> bool:
+    cut = pending(path)
+    return cut is not None and cut.what == "fit" and not {p.name for p in path.iterdir()} - {LOCK, PART, NEXT, *WRITTEN}
+
+
+def claim(folder: Path, held: ExitStack) -> None:
+    """Lock the new `folder`, in which another may have begun since it was looked at, and clear what was left there."""
+    with cannot(f"write {folder}", CannotWrite):
+        folder.mkdir(parents=True, exist_ok=True)
+    held.enter_context(locked(folder))
+    check_new_model(folder)
+    with cannot(f"write {folder}", CannotWrite):
+        drop(folder, WRITTEN)

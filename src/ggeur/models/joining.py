@@ -1,0 +1,258 @@
+"""Sites that join a solved model or leave it: the head is solved again from what remains, and a receipt says so."""
+
+import hashlib
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ggeur.federation.ledger import Entry, Ledger
+from ggeur.federation.one_shot import OneShot
+from ggeur.federation.stored_statistics import StoredFederation, StoredStatistics
+from ggeur.heads.head import Params
+from ggeur.methods import kind_of
+from ggeur.methods.algorithm import ClosedForm
+from ggeur.models.fitted import Fitted, calibrated, keep, scores
+from ggeur.models.model import Model
+from ggeur.models.prediction import encoder_of
+from ggeur.models.site_files import LEDGER, load_ledger, load_sums, settle
+from ggeur.models.sites import Site, check_alike, class_names_of, name_of_path, read_sites
+from ggeur.models.solution import Solution, solve
+from ggeur.models.transaction import Command, current, locked
+from ggeur.stats.custom import is_custom, one_line
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.site_statistics import largest
+
+
+class Opened(NamedTuple):
+    """A model that sites can join and leave."""
+
+    folder: Path
+    model: Model
+    ledger: Ledger
+    solution: Solution
+    own: bool  # whether a method that is a user's own may be imported
+
+    @classmethod
+    def at(cls, folder: Path, own: bool) -> "Opened":
+        """The one in `folder`; `own` allows a method that is a user's own, whose module is imported.
+
+        The head's numbers are not read: it is solved again, and where they are damaged that is what mends them.
+        """
+        model = Model.load(folder, own=own, numbers=False)
+        if model.privacy.get("secure_aggregation"):
+            raise GgeurError(
+                f"The model at {folder} was made under secure aggregation, of which only the total was ever seen: no "
+                f"single "
+                "site can join it or be forgotten; run again, with at least three sites more or fewer.",
+                code="model-secure-aggregation",
+            )
+        if "chosen_by" in model.algorithm and not current(folder, LEDGER).exists():  # which `fit` alone writes
+            raise GgeurError(
+                f"The model at {folder} holds no statistics of its sites, so none can join or leave it: use the folder "
+                "that `ggeur fit` wrote, or fit again from the tables of all sites.",
+                code="model-without-statistics",
+            )
+        ledger = load_ledger(folder)
+        try:
+            solution = Solution.from_json(model.algorithm)
+        except (KeyError, TypeError) as error:
+            raise GgeurError(
+                f"{folder / 'model.json'} does not say how it was solved: {one_line(error)}.",
+                code="model-solution-unreadable",
+            ) from error
+        _check_own(solution.method, own)
+        if kind_of(solution.method) is not ClosedForm:
+            raise GgeurError(
+                f"{folder / 'model.json'} says '{solution.method}', which is no one-shot classifier.",
+                code="model-not-one-shot",
+            )
+        return cls(folder, model, ledger, solution, own)
+
+    @property
+    def min_count(self) -> int:
+        """How many samples of a class a site must have to share them."""
+        return int(self.model.settings.get("min_count", 0))
+
+    def read(self, paths: Sequence[Path], encoder: str | None) -> list[Site]:
+        """The sites at `paths`, whose samples must come from the model's encoder, with what they share of them."""
+        tower = encoder_of(self.model, encoder) if any(path.is_dir() for path in paths) else None
+        sites = [site.shared(self.min_count) for site in read_sites(paths, tower)]
+        check_alike(sites, self.model.encoder, self.model.dimension)
+        return sites
+
+    def sums(self, ledger: Ledger, again: Sequence[Site]) -> list[StoredStatistics]:
+        """Return what all in the `ledger` sent: kept here or, where they are given, sent `again` and held to their
+        hashes.
+        """
+        if not again:
+            return [load_sums(self.folder, entry) for entry in ledger.entries]
+        found = {site.name: site for site in again}
+        missing, more = [n for n in ledger.names if n not in found], [n for n in found if n not in ledger.names]
+        if more:
+            raise GgeurError(
+                f"The site '{more[0]}' was never added, so it has nothing to send again.", code="site-not-added"
+            )
+        if missing:
+            raise GgeurError(
+                f"The sites {', '.join(missing)} must send their sums again too: name their tables.",
+                code="statistics-not-resent",
+            )
+        each = [found[e.name].sums(e.kind) for e in ledger.entries]
+        for entry, sums in zip(ledger.entries, each, strict=True):
+            if not entry.holds(sums):
+                raise GgeurError(
+                    f"The sums of '{entry.name}' do not match their hash: these samples were never added.",
+                    code="statistics-hash-mismatch",
+                )
+        return each
+
+
+def add_site(
+    folder: Path,
+    site: Path,
+    others: Sequence[Path] = (),
+    *,
+    encoder: str | None = None,
+    choose_again: bool = False,
+    own: bool = False,
+) -> Path:
+    """Add the site at `site` to the model in `folder`; the receipt.
+
+    The tables of the `others`, who are in already, are needed only where the model does not keep their statistics.
+    `choose_again` selects the solver anew, from all statistics.
+    """
+    with ExitStack() as held:
+        name, cut = name_of_path(site), _locked(folder, held)
+        opened = Opened.at(folder, own)
+        if cut is not None and cut.is_for("add", name, choose_again) and name in opened.ledger.names:
+            (new,), entry = opened.read([site], encoder), opened.ledger.entry(name)
+            if entry.holds(new.sums(entry.kind)):  # and not other samples under the same name
+                return folder / cut.receipt
+        opened.ledger.check_new(name)
+        (new,) = opened.read([site], encoder)
+        again = opened.read(others, encoder) if others else []
+        return _settle(opened, new.name, opened.ledger, again, choose_again, new)
+
+
+def forget_site(
+    folder: Path,
+    name: str,
+    remaining: Sequence[Path] = (),
+    *,
+    encoder: str | None = None,
+    choose_again: bool = False,
+    own: bool = False,
+) -> Path:
+    """Take the site `name` out of the model in `folder`, as if it had never been in; the receipt.
+
+    The tables of the `remaining` sites are needed only where the model does not keep their statistics. `choose_again`
+    selects the solver anew, from all statistics.
+    """
+    with ExitStack() as held:
+        cut = _locked(folder, held)
+        opened = Opened.at(folder, own)
+        if cut is not None and any(cut.is_for("forget", n, choose_again) for n in (name, name_of_path(name))):
+            return folder / cut.receipt
+        name = name if name in opened.ledger.names else name_of_path(name)
+        ledger = opened.ledger.without(name)
+        if not ledger.entries:
+            raise GgeurError(
+                f"'{name}' is the only site, and without it there is no model: delete {folder} instead.",
+                code="site-only-one",
+            )
+        return _settle(opened, name, ledger, opened.read(remaining, encoder) if remaining else [], choose_again, None)
+
+
+def _locked(folder: Path, held: ExitStack) -> Command | None:
+    """Lock the folder and bring it to rest; the command that was cut short there, if one was, which is now done."""
+    if not current(folder, LEDGER).exists():
+        return None  # nothing to change, as is then said
+    held.enter_context(locked(folder))
+    return settle(folder)
+
+
+def _settle(
+    opened: Opened, name: str, ledger: Ledger, again: Sequence[Site], choose_again: bool, new: Site | None
+) -> Path:
+    """Solve for the sites of the `ledger` and the `new` one, and write all that follows from it."""
+    solution, model = opened.solution, opened.model
+    before = opened.sums(ledger, again)
+    kind = largest([solution.kind, *(entry.kind for entry in opened.ledger.entries)]) or solution.kind
+    changed = [] if new is None else [new.sums(kind)]
+    given = {site.name: site for site in (*again, *([] if new is None else [new]))}
+    ledger = Ledger(tuple(e._replace(encoder=given[e.name].encoder) if e.name in given else e for e in ledger.entries))
+    ledger = Ledger.of([*ledger.entries, *(Entry.of(sums, given[sums.name].encoder) for sums in changed)])
+    federation = StoredFederation([*before, *changed], class_names_of([e.class_names for e in ledger.entries]))
+    if choose_again:
+        solution, found = _chosen_again(opened, federation)
+    else:
+        found = solution.solve(federation)
+    sites = sorted(given.values(), key=lambda site: site.name)
+    wanted = model.settings.get("calibrate", True)
+    fitted = Fitted(
+        solution,
+        found.params,
+        federation,
+        ledger.encoder(model.encoder),
+        model.settings,
+        scores(sites, federation.class_names, solution, found.params),
+        calibrated(federation, solution, found.params, sites) if wanted else {},
+    )
+    more: dict[str, Any] = {
+        "note": _note(name, opened.solution, choose_again),
+        "method": solution.method,
+        "hash_of_head": head_hash(found.params),
+    }
+    command = Command("forget" if new is None else "add", name, choose_again)
+    kept = keep(opened.folder, fitted, changed, ledger, command, more)
+    return opened.folder / kept.receipt
+
+
+def _chosen_again(opened: Opened, federation: StoredFederation) -> tuple[Solution, OneShot]:
+    """Select the solver anew, from the statistics of all who are in."""
+    before = opened.solution
+    if not before.chosen_by:
+        raise GgeurError(
+            f"'{before.method}' was given and not chosen, so there is nothing to choose again.",
+            code="model-method-not-chosen",
+        )
+    for method in before.candidates:
+        _check_own(method, opened.own)
+    return solve(federation, "auto", before.asked, before.covariance, before.seed)
+
+
+def _check_own(method: str, own: bool) -> None:
+    """GgeurError where a model names a `method` whose module its reader has not allowed to be imported."""
+    if is_custom(method) and not own:
+        raise GgeurError(
+            f"The model names your own '{method}' to solve its head; if you trust it, say --custom.",
+            code="model-custom-untrusted",
+        )
+
+
+def _note(name: str, solution: Solution, choose_again: bool) -> str:
+    """Return what the site had to do with the constants, where they were chosen."""
+    if choose_again:
+        return "constants chosen again, by all who are in"
+    if not solution.chosen_by:
+        return ""
+    part = "took part" if name in solution.chosen_by else "took no part"
+    return f"its samples {part} in choosing the constants, which are kept"
+
+
+def head_hash(params: Params) -> str:
+    """A hash of every number of a head."""
+    digest = hashlib.sha256()
+    for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
+        array = np.asarray(leaf)
+        digest.update(f"{path}{array.dtype}{array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _list(ledger: Ledger) -> str:
+    return ", ".join(ledger.names)

@@ -1,0 +1,217 @@
+"""Sites as they are handed in: tables, folders of pictures, or arrays; read, named, and held against each other."""
+
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ggeur.data.readers import folder_name, image_folder
+from ggeur.data.table import EmbeddingTable
+from ggeur.encoders.encoder import Encoder, load_encoder
+from ggeur.encoders.job import embed
+from ggeur.federation.stored_statistics import StoredStatistics, number_of, stored_statistics, union_of_classes
+from ggeur.privacy.release import large_groups
+from ggeur.stats.errors import GgeurError, GgeurWarning, nearest_file
+from ggeur.stats.long_jobs import phased
+from ggeur.stats.site_statistics import Covariance
+from ggeur.stats.types import Bool, Int
+from ggeur.stats.validate import as_array, check_embeddings, check_is
+
+GivenSite = Any  # a path, an EmbeddingTable, or a pair (x, y)
+_UNNAMED = ("all", "0")  # what a table calls its only domain where nobody gave it a name
+_ENCODER = ("encoder", "weights", "preprocessing")
+
+OnPictures = Callable[[str, int, int, int], None]  # site, pictures done, of how many, and how many were computed
+
+
+class Site(NamedTuple):
+    """A site's samples, with its own classes and the federation's names of its domains."""
+
+    name: str
+    x: NDArray[Any]
+    y: Int
+    class_names: tuple[str, ...]
+    labels: tuple[Any, ...]  # the classes as they were given
+    domain: Int
+    domain_names: tuple[str, ...]
+    test: Bool  # samples that are left out, and scored
+    encoder: Mapping[str, Any]
+
+    def shared(self, min_count: int) -> "Site":
+        """Without training samples of a class and domain of which it has fewer than `min_count`."""
+        if not min_count:
+            return self
+        own = np.flatnonzero(~self.test)
+        kept = own[large_groups(self.y[own], self.domain[own], min_count)]
+        if not len(kept):
+            raise GgeurError(
+                f"min_count = {min_count} is above every group of the site '{self.name}', which then has nothing to "
+                "share: leave it out, or take a smaller one.",
+                code="privacy-min-count-excessive",
+            )
+        samples = np.sort(np.concatenate([kept, np.flatnonzero(self.test)]))
+        return self._replace(x=self.x[samples], y=self.y[samples], domain=self.domain[samples], test=self.test[samples])
+
+    def sums(self, kind: Covariance) -> StoredStatistics:
+        """Return what it sends of its training samples."""
+        t = ~self.test
+        return stored_statistics(
+            self.name, self.x[t], self.y[t], self.class_names, self.domain[t], self.domain_names, kind
+        )
+
+
+def read_sites(
+    given: Sequence[GivenSite] | Mapping[str, GivenSite],
+    encoder: str | Encoder | None = None,
+    on_pictures: OnPictures = lambda site, done, total, computed: None,
+) -> list[Site]:
+    """The sites, by name: those of a mapping have its keys, of paths their stems, and others are numbered."""
+    named = named_sites(given)
+
+    @cache
+    def tower() -> Encoder:
+        if encoder is None:
+            raise GgeurError(
+                "Pictures need an encoder: say what is to embed them (--encoder), or give tables (.npz).",
+                code="encoder-missing",
+            )
+        return load_encoder(encoder) if isinstance(encoder, str) else encoder
+
+    sites: list[Site] = []
+    for name, one in phased("read", named.items()):
+        sites.append(_site(name, one, tower, partial(on_pictures, name)))
+    check_alike(sites)
+    return sorted(sites, key=lambda s: s.name)
+
+
+def named_sites(given: Sequence[GivenSite] | Mapping[str, GivenSite]) -> dict[str, GivenSite]:
+    """Return what is given, by the names that sites go by; GgeurError where two have the same."""
+    several = check_is("sites", given, Iterable, "a list of sites, or a mapping of names to them")
+    pairs = list(given.items()) if isinstance(given, Mapping) else [(None, one) for one in several]
+    if not pairs:
+        raise GgeurError(
+            "There are no sites: name at least one table (.npz) or folder of pictures.", code="sites-missing"
+        )
+    named: dict[str, GivenSite] = {}
+    for number, (key, one) in enumerate(pairs):
+        name = str(key) if key is not None else _name_of(one, number, len(pairs))
+        if name in named:
+            raise GgeurError(
+                f"Two sites are called '{name}'; a site goes by its file or folder, so rename one.",
+                code="site-name-repeated",
+            )
+        named[name] = one
+    return named
+
+
+def name_of_path(path: str | os.PathLike[str]) -> str:
+    """Return what a site goes by: its folder's name, or its table's without the ending."""
+    whole = Path(path).absolute()
+    return folder_name(whole.with_suffix("") if whole.suffix == ".npz" else whole)
+
+
+def _name_of(one: GivenSite, number: int, many: int) -> str:
+    return name_of_path(one) if isinstance(one, str | os.PathLike) else f"site-{number:0{len(str(many - 1))}d}"
+
+
+def _site(
+    name: str, one: GivenSite, tower: Callable[[], Encoder], on_pictures: Callable[[int, int, int], None]
+) -> Site:
+    if isinstance(one, str | os.PathLike):
+        path = Path(one)
+        if not path.exists():
+            raise GgeurError(f"There is no folder or table '{path}'.{nearest_file(path)}", code="site-missing")
+        return _of_table(name, _embedded(path, tower(), on_pictures) if path.is_dir() else EmbeddingTable.load(path))
+    if isinstance(one, EmbeddingTable):
+        return _of_table(name, one)
+    try:
+        x, labels = one
+    except (TypeError, ValueError) as error:
+        raise GgeurError(
+            "A site is a path, an EmbeddingTable or a pair (x, y) of samples and labels.", code="site-data-type"
+        ) from error
+    return site_of_rows(name, x, labels)
+
+
+def site_of_rows(name: str, x: Any, labels: Any) -> Site:
+    """The site `name` of samples `x` (n, p), whose classes are its `labels` (n,) in order."""
+    x, labels = check_embeddings(x), as_array("labels", labels)
+    if labels.shape != (len(x),) or not len(x):
+        raise GgeurError(
+            f"The site {name} has labels of shape {labels.shape}; its samples need ({len(x)},), one or more.",
+            code="labels-shape",
+        )
+    check_site_labels(labels, f"The site {name}")
+    known, y = np.unique(labels, return_inverse=True)
+    names, none = tuple(map(str, known.tolist())), np.zeros(len(x), np.int64)
+    return Site(name, x, y, names, tuple(known.tolist()), none, (name,), np.zeros(len(x), np.bool_), {})
+
+
+def check_site_labels(labels: ArrayLike, whose: str) -> None:
+    """GgeurError where a label is missing, or where numbers stand among names, so that they have no order."""
+    found = np.asarray(labels, dtype=object).ravel().tolist()  # as they are: no number becomes a name
+    if any(label is None or (isinstance(label, float) and math.isnan(label)) for label in found):
+        raise GgeurError(f"{whose} has missing labels (None or nan): leave their samples out.", code="labels-missing")
+    if len({isinstance(label, str) for label in found}) > 1:
+        raise GgeurError(f"{whose} has names and numbers as labels: use one or the other.", code="labels-type-mixed")
+
+
+def _of_table(name: str, table: EmbeddingTable) -> Site:
+    test = np.zeros(len(table), np.bool_) if table.test is None else table.test
+    if not (~test).any():
+        raise GgeurError(f"The site '{name}' has no samples to learn from.", code="site-without-samples")
+    domains = table.domain_names if table.n_domains > 1 or table.domain_names[0] not in _UNNAMED else (name,)
+    encoder = {key: table.meta[key] for key in _ENCODER if key in table.meta}
+    names = table.class_names
+    if names == tuple(map(str, range(len(names)))):
+        note = f"The classes of '{name}' have no names and are matched by number."
+        warnings.warn(note, GgeurWarning, stacklevel=5)
+    return Site(name, table.x, table.y, names, names, table.domains, domains, test, encoder)
+
+
+def _embedded(path: Path, tower: Encoder, on_pictures: Callable[[int, int, int], None]) -> EmbeddingTable:
+    images = image_folder(path)
+    note = f"Embedding the {len(images):,} pictures of {path} with {tower.name}, unless the cache has them."
+    warnings.warn(note, GgeurWarning, stacklevel=5)
+    on_pictures(0, len(images), 0)  # from here on time counts
+    return embed(images, tower, on_batch=lambda done, computed: on_pictures(done, len(images), computed)).table
+
+
+def check_alike(sites: Iterable[Site], encoder: Mapping[str, Any] | None = None, dimension: int | None = None) -> None:
+    """GgeurError unless samples of all sites, and of a model with this `encoder` and `dimension`, come from one map."""
+    known, p, first = dict(encoder or {}), dimension, "the model"
+    for site in sites:
+        if p is not None and site.x.shape[1] != p:
+            raise GgeurError(
+                f"The samples of '{site.name}' have {site.x.shape[1]} dimensions and those of {first} {p}: use one "
+                "encoder for all.",
+                code="embeddings-dimension-mismatch",
+            )
+        keys = ("weights", "preprocessing") if "weights" in known and "weights" in site.encoder else ("encoder",)
+        other = [key for key in keys if key in known and key in site.encoder and known[key] != site.encoder[key]]
+        if other:
+            raise GgeurError(
+                f"The samples of '{site.name}' are of the encoder '{site.encoder.get('encoder')}', those of {first} of "
+                f"'{known.get('encoder')}' with another {other[0]}: use one encoder for all.",
+                code="encoder-mismatch",
+            )
+        if p is None:
+            first = f"'{site.name}'"
+        known, p = {**site.encoder, **known}, site.x.shape[1]
+
+
+def class_names_of(each: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The classes of all sites, matched by name; numbers are not mixed with names, and one class is none to tell."""
+    numbered = [all(number_of(name) is not None for name in names) for names in each]
+    if any(numbered) and not all(numbered):
+        raise GgeurError(
+            "Some sites name their classes and others number them, so they cannot be matched: name all.",
+            code="site-labels-mixed",
+        )
+    return union_of_classes(each)

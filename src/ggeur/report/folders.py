@@ -1,0 +1,126 @@
+"""A run folder and a model folder as a report reads them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ggeur.experiments.grid import Experiment
+from ggeur.experiments.result import Result
+from ggeur.experiments.table_contributions import contributions_of_point
+from ggeur.federation.contributions import Contributions, load_contributions, save_contributions
+from ggeur.federation.ledger import Entry
+from ggeur.methods import kind_of
+from ggeur.methods.algorithm import ClosedForm, Selection
+from ggeur.models.joining import Opened
+from ggeur.models.model import Model
+from ggeur.models.site_files import LEDGER, load_sums, read_receipts
+from ggeur.models.solution import Solution
+from ggeur.models.transaction import current, pending
+from ggeur.paper.reproduction import Reproduction
+from ggeur.report.entries import ReportEntry, entries
+from ggeur.report.tables import Comparison, compare
+from ggeur.stats.errors import GgeurError
+from ggeur.stats.types import Float, Int
+
+
+class ReportedRun(NamedTuple):
+    """The contents of a run folder: its result and settings, and the table and entries that people read."""
+
+    folder: Path
+    title: str
+    result: Result
+    experiment: Experiment
+    reading: Reproduction | None
+    table: Comparison
+    entries: list[ReportEntry]
+
+
+def read_run(folder: Path) -> ReportedRun:
+    """The `folder`'s result and settings; a run that has not finished gives an error that says so."""
+    result = Result.load(folder)
+    experiment = Experiment.load(folder / "config.toml", own=False)
+    reading = Reproduction.load(folder)
+    title = folder.resolve().name
+    if reading is not None:
+        title = f"{reading.table.replace('table', 'Table ')}: {reading.title}"
+        title += f" (protocol {reading.protocol})" if reading.protocol != "paper" else ""
+    table = compare(result, reading)
+    return ReportedRun(folder, title, result, experiment, reading, table, entries(result, experiment, reading))
+
+
+def find_contributions(run: ReportedRun) -> Path:
+    """Compute the contributions of sites to the best one-shot classifier of a `run`, and keep them in its folder."""
+    solved = [e for e in run.entries if e.avg is not None and kind_of(e.point.train.method) in (ClosedForm, Selection)]
+    if not solved:
+        raise GgeurError(
+            f"{run.folder} has no finished one-shot classifier, and contributions are computed for one of those alone.",
+            code="contributions-not-one-shot",
+        )
+    best = max(solved, key=lambda e: e.avg or 0.0)
+    return save_contributions(contributions_of_point(best.point, run.experiment.seeds[0], best.name), run.folder)
+
+
+class FittedFolder(NamedTuple):
+    """A folder as `ggeur fit` wrote it, and the sites that joined and left since."""
+
+    folder: Path
+    model: Model
+    solution: Solution
+    entries: Sequence[Entry]
+    counts: Mapping[str, Int]  # samples of every class at each site
+    receipts: Sequence[Mapping[str, Any]]
+    contributions: Contributions | None
+
+    @property
+    def left(self) -> int:
+        """The number of sites that took part in the selection and have left."""
+        return len(set(self.solution.chosen_by) - {e.name for e in self.entries})
+
+    @property
+    def chosen_by_all(self) -> bool:
+        """Whether the sites of the selection are those of the model."""
+        return set(self.solution.chosen_by) == {e.name for e in self.entries}
+
+    @property
+    def percent(self) -> tuple[tuple[str, ...], Float]:
+        """Domains, and the percentage of test samples right in each domain and class (D, C); NaN without samples."""
+        groups = self.model.metrics.get("groups", {})
+        found = np.full((len(groups), len(self.model.class_names)), np.nan)
+        for d, own in enumerate(groups.values()):
+            for c, name in enumerate(self.model.class_names):
+                if name in own:
+                    right, samples = own[name]
+                    found[d, c] = 100 * right / samples
+        return tuple(groups), found
+
+
+def is_model(folder: Path) -> bool:
+    """Return whether the folder holds a model, and not a run with several."""
+    return current(folder, "model.json").is_file() and not (folder / "result.json").exists()
+
+
+def read_model_folder(folder: Path, own: bool = False) -> FittedFolder:
+    """Read the `folder`; `own` allows a custom method, whose module is imported."""
+    if not current(folder, LEDGER).exists():
+        raise GgeurError(
+            f"{folder} does not say who is in the model: only a folder that `ggeur fit` wrote has a page, and no copy "
+            "of it without the statistics.",
+            code="model-without-ledger",
+        )
+    opened = Opened.at(folder, own)
+    model, entries = opened.model, opened.ledger.entries
+    counts = {}
+    for entry in entries:  # one by one, as the statistics of all sites may not fit into memory
+        sums = load_sums(folder, entry)
+        count = np.sum([m.count for m in sums.messages.values()], axis=0)
+        counts[entry.name] = _by_class(sums.class_names, count, model)
+    receipts = read_receipts(folder)
+    contributions = None if pending(folder) else load_contributions(folder)  # of the sites before the change
+    return FittedFolder(folder, model, opened.solution, entries, counts, receipts, contributions)
+
+
+def _by_class(names: Sequence[str], count: Any, model: Model) -> Int:
+    known = dict(zip(names, count.astype(np.int64).tolist(), strict=True))
+    return np.array([known.get(name, 0) for name in model.class_names], np.int64)

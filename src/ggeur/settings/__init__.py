@@ -1,1 +1,0 @@
-"""The experiment file, typed: sections, defaults, grids, and what they stand for."""
