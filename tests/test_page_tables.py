@@ -133,7 +133,10 @@ def test_a_page_of_ours_has_the_tables_that_are_described(tools, page):
     given, text = tables.described(page), page.read_text(encoding="utf-8")
     shown = dict(tables.MARKED.findall(text))
     tables.rewritten(text, {table["name"]: "" for table in given["table"]})
-    points = {name: tools[0].asked_for(run, page.parent).varied for name, run in given["run"].items()}
+    points = {
+        name: [point for one in tools[0].experiments(run, page.parent).values() for point in one.varied]
+        for name, run in given["run"].items()
+    }
     for table in given["table"]:
         title, rows = cells(shown[table["name"]])
         titles, words = tables.outline(table)

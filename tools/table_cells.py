@@ -11,14 +11,14 @@ import ggeur
 from ggeur.experiments.grid import flat
 from ggeur.experiments.result import Row
 
-ZeroShot = Mapping[str, Any]  # a part of the description
+Description = Mapping[str, Any]  # a part of the description
 Values = dict[str, Any]  # "section.key": value, with "run" and "arm"
 Results = Mapping[str, Sequence[Row]]
 
 NOT_VALUES = ("is", "title", "show", "minus", "best")
 
 
-def values(given: ZeroShot, over: Values) -> Values:
+def values(given: Description, over: Values) -> Values:
     """What `given` asks for, where it stands over other values."""
     own = {".".join(path): value for path, value in flat({k: v for k, v in given.items() if k not in NOT_VALUES})}
     if "run" in own:
@@ -26,7 +26,7 @@ def values(given: ZeroShot, over: Values) -> Values:
     return {"run": over["run"], **own} if "arm" in own else {**over, **own}
 
 
-def options(given: ZeroShot, over: Values) -> list[Values]:
+def options(given: Description, over: Values) -> list[Values]:
     """What `given` asks for: one, or those of which it wants the best."""
     lists = {".".join(path): several for path, several in flat(given.get("best", {}))}
     return [values(given, over) | dict(zip(lists, one, strict=True)) for one in itertools.product(*lists.values())]
@@ -41,7 +41,7 @@ def place(wanted: Values, settings: Sequence[Values]) -> int:
     return found[0]
 
 
-def wanted(table: ZeroShot) -> Iterator[Values]:
+def wanted(table: Description) -> Iterator[Values]:
     """Every row of a result that the table shows something of."""
     for row in table["rows"]:
         over = values(row, values(table["where"], {}))
@@ -50,7 +50,7 @@ def wanted(table: ZeroShot) -> Iterator[Values]:
             yield from options(column["minus"], over) if "minus" in column else ()
 
 
-def cell(results: Results, table: ZeroShot, row: ZeroShot, column: ZeroShot) -> str:
+def cell(results: Results, table: Description, row: Description, column: Description) -> str:
     """The text of a cell."""
     over = values(row, values(table["where"], {}))
     what, show = _best(results, options(column, over)), column["show"]

@@ -8,7 +8,7 @@ is read, any other begun or gone on with, so the command may be stopped and give
 numbers, name another folder.
 
     [run.digits]                      # ggeur run FILE --set data.table=FOLDER/DATA
-    file = "examples/digits_methods.toml"
+    file = "examples/digits_methods.toml"  # or several, whose rows are shown together
     data = "digits.tinyvit.npz"
     set = ["partition.beta=0.5"]      # more of --set, if any
 
@@ -38,10 +38,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from table_cells import Results, ZeroShot, cell
+from table_cells import Description, Results, cell
 
 import ggeur
 from ggeur.cli.screen import progress
+from ggeur.experiments.result import Row
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKED = re.compile(r"<!-- table: (.+?) -->\n(.*?)<!-- end -->", re.S)
@@ -52,12 +53,12 @@ def described(page: Path) -> dict[str, Any]:
     return tomllib.loads((page.parent / "tables" / f"{page.stem}.toml").read_text(encoding="utf-8"))
 
 
-def outline(table: ZeroShot) -> tuple[list[str], list[list[str]]]:
+def outline(table: Description) -> tuple[list[str], list[list[str]]]:
     """The titles of a table, and the words that begin its rows."""
     return [*table["titles"], *(column["title"] for column in table["columns"])], [row["is"] for row in table["rows"]]
 
 
-def drawn(table: ZeroShot, results: Results) -> str:
+def drawn(table: Description, results: Results) -> str:
     """The table in Markdown."""
     titles, words = outline(table)
     body = [
@@ -79,26 +80,30 @@ def rewritten(page: str, tables: Mapping[str, str]) -> str:
     return MARKED.sub(lambda found: f"<!-- table: {found[1]} -->\n{tables[found[1]]}<!-- end -->", page)
 
 
-def asked_for(given: ZeroShot, data: Path) -> ggeur.Experiment:
-    """The experiment of a run, on a table in the folder `data`, or on what its file names."""
+def experiments(given: Description, data: Path) -> dict[str, ggeur.Experiment]:
+    """The experiments of a run, by their files, on a table in the folder `data` or on what a file names."""
     source = [f"data.table={(data / given['data']).absolute()}"] if "data" in given else []
-    return ggeur.Experiment.load(ROOT / given["file"], [*source, *given.get("set", [])])
+    files = [given["file"]] if isinstance(given["file"], str) else given["file"]
+    return {file: ggeur.Experiment.load(ROOT / file, [*source, *given.get("set", [])]) for file in files}
 
 
-def run(name: str, given: ZeroShot, data: Path, folder: Path) -> ggeur.Result:
-    """What a run found, which is finished first where it is not."""
-    experiment = asked_for(given, data)
-    begun = (folder / "config.toml").exists()
-    print(f"{name}: {given['file']}, in {folder}", flush=True)
-    with progress(experiment, folder) as on_round:
-        return ggeur.run(experiment, out=folder, resume=begun, on_round=on_round)
+def run(name: str, given: Description, data: Path, runs: Path) -> list[Row]:
+    """The rows of a run, which is finished first where it is not; each of its files has a folder of its own."""
+    rows: list[Row] = []
+    for file, experiment in experiments(given, data).items():
+        folder = runs / (name if isinstance(given["file"], str) else f"{name}, {Path(file).stem}")
+        begun = (folder / "config.toml").exists()
+        print(f"{name}: {file}, in {folder}", flush=True)
+        with progress(experiment, folder) as on_round:
+            rows += ggeur.run(experiment, out=folder, resume=begun, on_round=on_round).rows()
+    return rows
 
 
 def make(page: Path, data: Path, runs: Path) -> None:
     """Rewrite the tables of `page`."""
     text, given = page.read_text(encoding="utf-8"), described(page)
     rewritten(text, {table["name"]: "" for table in given["table"]})  # to be told before hours of runs, not after
-    results = {name: run(name, one, data, runs / name).rows() for name, one in given["run"].items()}
+    results = {name: run(name, one, data, runs) for name, one in given["run"].items()}
     text = page.read_text(encoding="utf-8")  # it may have changed while the runs went on
     new = rewritten(text, {table["name"]: drawn(table, results) for table in given["table"]})
     page.write_text(new, encoding="utf-8")
