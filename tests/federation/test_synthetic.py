@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, norm
 
-from ggeur.federation.synthetic import GroupCovariances, exact_residuals, root, synthetic_samples
+from ggeur.federation.synthetic import GroupCovariances, exact_residuals, square_root, synthetic_samples
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.site_statistics import Breakdown, FederationStatistics, SiteStatistics
 
@@ -125,10 +125,10 @@ def test_residuals_are_orthogonal_to_the_indicators_also_where_there_are_as_many
 def test_a_root_of_a_singular_covariance_has_its_rank():
     a = np.random.default_rng(0).normal(size=(3, 8))
     a[:, 4] = 0  # a dead coordinate
-    f = root(a.T @ a)
+    f = square_root(a.T @ a)
     assert f.shape == (3, 8)
     np.testing.assert_allclose(f.T @ f, a.T @ a, atol=1e-12)
-    assert root(np.zeros((4, 4))).shape == (0, 4)
+    assert square_root(np.zeros((4, 4))).shape == (0, 4)
 
 
 def test_a_single_sample_given_the_moments_has_the_law_of_a_gaussian_groups():
@@ -158,7 +158,7 @@ def test_draws_of_a_group_lean_on_its_domain_by_ten_samples_and_that_on_all_by_f
         x = found.draws(d, c, 60_000, np.random.default_rng(0))
         np.testing.assert_allclose(x.mean(axis=0), sent[d].mean[c], atol=0.1)
         np.testing.assert_allclose(np.cov(x.T), expected, atol=0.03 * np.abs(expected).max())
-        whole = root(expected)
+        whole = square_root(expected)
         white = (x - sent[d].mean[c]) @ np.linalg.inv(whole.T @ whole) @ whole.T
         assert kstest(white[:5000, 0], norm.cdf).pvalue > 1e-3
 

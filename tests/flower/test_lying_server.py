@@ -17,7 +17,7 @@ from ggeur.flower.site.request import Request
 from ggeur.flower.site.scoring import score
 from ggeur.flower.wire.packing import tree_to_arrays
 from ggeur.privacy.secure_aggregation.keys import Attempt, Secrets, announce, sign
-from ggeur.privacy.secure_aggregation.masks import bound
+from ggeur.privacy.secure_aggregation.masks import bound_question
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.units import Units
 
@@ -76,7 +76,7 @@ class Server:
         }
         for k in league:
             question = secure_aggregation._question(Request(SiteData(self.sites[sites[0]]), self.common | facts, {}))
-            text = attempt.text("sent", bound(attempt, announced, question).hex())
+            text = attempt.text("sent", bound_question(attempt, announced, question).hex())
             receipts[str(k)] = sign(self.folder / f"node-{k}", text)
         for k in sites:
             if k not in league:

@@ -14,9 +14,9 @@ _ABOUT = (
 
 def datasets(data: Data = None) -> None:
     """List the known datasets and where they were found."""
-    from ggeur.data.datasets import DATASETS, MINI_DIGITS, find, root
+    from ggeur.data.datasets import DATASETS, MINI_DIGITS, dataset_root, find
 
-    below = root(data)
+    below = dataset_root(data)
     table = Table(Column("dataset", no_wrap=True), "domains", "classes", "images", "there?")
     lines = []
     for dataset in DATASETS.values():

@@ -105,7 +105,7 @@ def load(source: str, data: Path | None = None, share: float | None = None) -> I
     if source == MINI_DIGITS:
         images = _mini_digits()
     elif source in DATASETS:
-        images = _read(DATASETS[source], root(data))
+        images = _read(DATASETS[source], dataset_root(data))
         share = DATASETS[source].share if share is None else share
     elif Path(source).is_dir():
         images = image_folder(Path(source))
@@ -121,7 +121,7 @@ def load(source: str, data: Path | None = None, share: float | None = None) -> I
     return images if share is None else images.take(share)
 
 
-def root(data: Path | None) -> Path | None:
+def dataset_root(data: Path | None) -> Path | None:
     """Return the folder where native files are looked for: `given`, or $GGEUR_DATA."""
     given = data or (Path(os.environ["GGEUR_DATA"]) if os.environ.get("GGEUR_DATA") else None)
     if given is not None and not given.is_dir():

@@ -239,7 +239,7 @@ _SIDE = 32
 
 
 def garbled(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return what the benchmark makes of a picture (32, 32, 3)."""
+    """Return a picture (32, 32, 3) as the benchmark standardises it."""
     from PIL import Image
 
     read = np.ascontiguousarray(picture.transpose(2, 0, 1)).ravel()[: 3 * _SIDE * 3].reshape(3, _SIDE, 3)

@@ -32,7 +32,7 @@ from ggeur.federation.selection import Selected
 from ggeur.federation.start import client_weights, random_head, to_train
 from ggeur.heads.head import Head
 from ggeur.methods.algorithm import ClosedForm, Selection, Task
-from ggeur.methods.auto import by_rule
+from ggeur.methods.auto import public_rule
 from ggeur.privacy.bounded_norm import BoundedNorm
 from ggeur.stats.custom import blaming
 from ggeur.stats.errors import GgeurWarning
@@ -66,7 +66,7 @@ def chosen_by_rule(setup: Setup, classes: int, clients: int) -> Selected:
     privacy = setup.settings.privacy
     assert privacy.samples is not None
     noise = setup.release.total_noise("pooled", [clients])
-    taken, why = by_rule(privacy.samples, classes, noise.sum / setup.release.radius)
+    taken, why = public_rule(privacy.samples, classes, noise.sum / setup.release.radius)
     return Selected(taken, taken, (), why=why)
 
 

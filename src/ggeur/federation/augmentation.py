@@ -23,7 +23,7 @@ Noise = Callable[[Geometry], Float]  # (shapes of m classes) -> (m, p, p), which
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What is drawn, around what, with which noise, and what sites must send for it.
+    """An augmentation: how many draws, around which points, with which noise, from which statistics.
 
     >>> faint = Augmentation("faint", DrawRule(target=100), noise=lambda shapes: 0.1 * shapes.factors("eigenvalue"))
     >>> faint.needs
@@ -31,7 +31,7 @@ class Augmentation:
     """
 
     label: str
-    """What readers of a report know it by."""
+    """Its name in reports."""
 
     rule: DrawRule | None = None
     """How many draws; None leaves every client its own samples alone."""
@@ -40,13 +40,13 @@ class Augmentation:
     """Whether draws are also made around the class means of the other domains (Step 2)."""
 
     noise: "Noise | None" = None
-    """What turns white noise into a class's; None draws the very points."""
+    """Factors that turn white noise into that of each class; None draws the points themselves."""
 
     rank: int | None = None
-    """Of the shapes in a bound of the draws' expected loss, which then takes their place; None draws them."""
+    """Rank of the shapes in a bound of the draws' expected loss, which then replaces the draws; None draws them."""
 
     covariance: Covariance = "per-class"
-    """What the shapes are estimated from."""
+    """Second moments from which the shapes are estimated."""
 
     guided: float = 1.0
     """The share of a class whose largest clients give it its shape."""
@@ -55,11 +55,11 @@ class Augmentation:
     """Whether the noise is the same whatever the embedding's units."""
 
     bank_bytes: int = BANK_BYTES
-    """Of noise vectors; beyond them clients share noise."""
+    """Memory for noise vectors; beyond it clients share noise."""
 
     @property
     def needs(self) -> Covariance | None:
-        """Return what sites must send for it."""
+        """Return the covariance that sites must send for it; None where they send nothing."""
         if self.noise is not None:
             return "per-class" if self.covariance == "pooled" and self.guided < 1 else self.covariance
         return "none" if self.prototypes else None

@@ -84,7 +84,7 @@ class Shapes(NamedTuple):
         return cls(np.zeros((0, p, p), np.float32), np.zeros(0, np.float32), np.full(n_classes, -1), 0.0)
 
     def of(self, classes: Bool) -> "Shapes":
-        """Return what a site that draws from these classes needs."""
+        """Return the shapes that a site drawing from these `classes` needs."""
         samples = np.unique(self.factor_of[classes & (self.factor_of >= 0)])
         place = np.full(len(self.factors) + 1, -1)
         place[samples] = np.arange(len(samples))
@@ -93,9 +93,7 @@ class Shapes(NamedTuple):
 
     @property
     def by_class(self) -> LowRank | None:
-        """Return what the bound of an expected loss takes, with zeros for a class without a shape; None if none has
-        one.
-        """
+        """Return the shapes for the bound of an expected loss, zeros for a class without one; None if none has one."""
         if len(self.factors) < 2:  # one for all, or none
             return LowRank(self.factors, self.rest) if len(self.factors) else None
         held = (self.factor_of >= 0).astype(np.float32)
@@ -142,9 +140,7 @@ def _shapes(covariances: Iterator[Float], factor_of: Int, a: Augmentation) -> Sh
 
 
 def note_on_units(shapes: Shapes, a: Augmentation) -> str:
-    """Return what to say where the noise of `a` depends on the embedding's units, and these do not suit it; else
-    nothing.
-    """
+    """Return a warning where the noise of `a` depends on the embedding's units and they do not suit it, or ""."""
     return "" if a.noise is None or a.unit_free else units_note(shapes.largest)
 
 
@@ -152,7 +148,7 @@ M = TypeVar("M", bound=SiteStatistics)
 
 
 class AugmentationPlan(NamedTuple):
-    """What round 0 comes to, and what people should hear of it."""
+    """The result of round 0: layout, shapes, and notes for people."""
 
     layout: Layout
     shapes: Shapes

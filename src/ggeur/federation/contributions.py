@@ -50,7 +50,7 @@ class Estimate(NamedTuple):
 
 
 class Contribution(NamedTuple):
-    """What one site has, and what it adds; None where there is no validation sample to tell by."""
+    """A site's accuracy and contribution; None where there is no validation sample to measure them by."""
 
     site: str
     samples: int  # for validation

@@ -60,7 +60,7 @@ class TestSet:
         return {name: float(np.mean([s[name] for s in scores])) for name in scores[0]}
 
     def groups(self, params: Params) -> dict[str, dict[int, tuple[int, int]]]:
-        """Of each domain, by class: how many samples are right, and how many there are."""
+        """Return, by domain and class, the number of right answers and of samples."""
         right = np.asarray(predicted_labels(self._head)(params, self._x)) == self._y
         found: dict[str, dict[int, tuple[int, int]]] = {}
         for d, name in self._names.items():

@@ -1,4 +1,4 @@
-"""What a cross-validation leaves out of a federation: parts of every group's samples, whole groups, whole classes."""
+"""The folds of a cross-validation over a federation: parts of every group's samples, whole groups, whole classes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ _LEAST = 3  # classes that must be left where others are left out: a head by tex
 
 
 class Fold(NamedTuple):
-    """What is left out at once: the samples that every client gives this number or, where `groups` are marked,
+    """One fold: the samples that every client gives this number or, where `groups` are marked,
     those.
     """
 

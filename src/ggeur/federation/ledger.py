@@ -43,7 +43,7 @@ class Ledger(NamedTuple):
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> "Ledger":
-        """Of `entries` in any order."""
+        """Return the ledger of `entries`, given in any order."""
         return cls(tuple(sorted(entries, key=lambda e: e.name)))
 
     @property
@@ -76,9 +76,7 @@ class Ledger(NamedTuple):
         return Ledger(tuple(e for e in self.entries if e.name != name))
 
     def encoder(self, before: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what all say of the encoder, the first of them first; `before` was said of them, where one does not
-        tell.
-        """
+        """Return the encoder as all sites describe it; `before` stands in where a site does not."""
         told = [e.encoder for e in self.entries if e.encoder is not None]
         known = dict(before) if len(told) < len(self.entries) else {}
         for one in told:

@@ -25,7 +25,7 @@ _LOT_ROWS = 2048  # of clients that are summed up together
 
 
 class TrainingSets(NamedTuple):
-    """What Section 3 of the paper makes of the clients' samples."""
+    """The clients' training sets after Section 3 of the paper."""
 
     sets: list[AugmentedSet]
     prototypes: NDArray[Any]  # (D * C, p)
@@ -35,7 +35,7 @@ class TrainingSets(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LocalFederation:
-    """LocalFederation of one table: who holds which samples, and how they protect what they send."""
+    """The clients of one table: who holds which samples, and how they protect what they send."""
 
     x: NDArray[Any]  # (N, p)
     y: Int
@@ -101,7 +101,7 @@ class LocalFederation:
         return TrainingSets(sets, layout.prototypes.reshape(-1, p), bank, expected)
 
     def message(self, samples: Int, kind: Covariance, center: Float | None = None) -> SiteStatistics:
-        """Return what is to be sent of these samples."""
+        """Return the statistics of these samples."""
         return summarise(self.x[samples], self.y[samples], self.n_classes, kind, center)
 
     def by_domain(self, kind: Covariance) -> tuple[SiteStatistics, ...]:

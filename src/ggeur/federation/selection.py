@@ -40,7 +40,7 @@ _KINDS = ("samples", "groups", "groups of whole classes")  # that are left out
 
 
 class Scores(NamedTuple):
-    """What each candidate got right of every group, as a share: of synthetic samples, by classifiers without them."""
+    """Each candidate's accuracy on every group of synthetic samples, by classifiers solved without them."""
 
     share: Float  # (candidates, scored groups); NaN for a candidate that is not available here
     weight: Float  # (scored groups,), of sum 1
@@ -72,7 +72,7 @@ class Selected(NamedTuple):
     why: str = ""  # where a public rule selected, which looks at no statistics
 
     def expected(self, candidates: Sequence[Candidate]) -> dict[str, float]:
-        """Return what each candidate that ranks is behind the first, in points, by its label, the first first."""
+        """Return by label, best first, how many points each ranked candidate is behind the best."""
         return {candidates[i].label: self.behind[i] for i in self.ranking}
 
     def sentence(self, candidates: Sequence[Candidate]) -> str:
@@ -155,7 +155,7 @@ def cross_validated(
     unavailable: dict[int, Unavailable],
     making: int = 0,
 ) -> Scores:
-    """Return what each candidate gets right of synthetic samples, and of whole groups, that it was solved without.
+    """Return each candidate's accuracy on synthetic samples, and on whole groups, that it was solved without.
 
     Candidates that cannot be solved here are put into `unavailable`, by their number.
     """
@@ -177,8 +177,8 @@ def cross_validated(
     return _scores(right, made, whole, folds[-1].classes, unavailable)
 
 
-class Part(NamedTuple):
-    """What is left out at once: the samples that are marked, and what is scored in their place."""
+class ValidationFold(NamedTuple):
+    """A validation fold: the samples that are left out, and those that are scored in their place."""
 
     left: Bool  # (n,), of the synthetic samples
     kind: int  # position in _KINDS
@@ -189,21 +189,21 @@ class Part(NamedTuple):
 
 def validation(
     samples: SyntheticSamples, folds: Sequence[Fold], n_folds: int, seed: int, making: int = 0
-) -> Iterator[Part]:
+) -> Iterator[ValidationFold]:
     """Yield each of `folds`: samples as they are, one of `n_folds` parts of each group, or draws of whole groups."""
     fold = samples.folds(n_folds, seed)
     covariances = GroupCovariances.of(samples.statistics) if any(f.groups is not None for f in folds) else None
     for one in folds:
         if one.groups is None or covariances is None:
             left = fold == one.number
-            yield Part(left, 0, samples.samples(left), samples.y[left], samples.domain[left])
+            yield ValidationFold(left, 0, samples.samples(left), samples.y[left], samples.domain[left])
             continue
         groups = np.argwhere(one.groups)
         each = [
             covariances.draws(d, c, DRAWS, generator(seed, "group draws", making, d, c)) for d, c in groups.tolist()
         ]
         d, c = np.repeat(groups, DRAWS, axis=0).T
-        yield Part(one.groups[samples.domain, samples.y], 2 if one.classes else 1, np.concatenate(each), c, d)
+        yield ValidationFold(one.groups[samples.domain, samples.y], 2 if one.classes else 1, np.concatenate(each), c, d)
 
 
 def solved_candidates(

@@ -1,4 +1,4 @@
-"""What sites sent, kept apart so that one can join or leave: every site's sums, and what they add up to.
+"""Statistics that sites sent, stored by site so that one can join or leave, and their total.
 
 Each site's moments are about the mean of its own samples, and are brought to the mean of all who are there when they
 are added up, in the order of the sites' names. So nothing of a site that has left remains in the total, not even in its
@@ -31,7 +31,7 @@ from ggeur.stats.units import Units
 
 
 class StoredStatistics(NamedTuple):
-    """What a site sent of its samples: of every domain, by its name, a message about the mean of the samples there."""
+    """The statistics that a site sent: by domain name, moments about the mean of its samples there."""
 
     name: str
     class_names: tuple[str, ...]  # its own, in its own order
@@ -44,7 +44,7 @@ class StoredStatistics(NamedTuple):
         return int(sum(m.count.sum() for m in self.messages.values()))
 
     def of_kind(self, kind: Covariance) -> "StoredStatistics":
-        """As much of them as `kind` is."""
+        """Return the same with second moments of `kind`, which must not be more than was sent."""
         if COVARIANCES.index(kind) > COVARIANCES.index(self.kind):
             raise GgeurError(
                 f"This needs {kind} second moments, and the site '{self.name}' sent {self.kind}.",
@@ -74,7 +74,7 @@ def stored_statistics(
     domain_names: Sequence[str],
     kind: Covariance,
 ) -> StoredStatistics:
-    """Return what the site `name` sends of samples `x` (n, p) of classes `y` and domains `domain` (n,)."""
+    """Return the statistics of the site `name`: samples `x` (n, p) of classes `y` and domains `domain` (n,)."""
     messages = {}
     with threadpool_limits(1):  # the number of threads decides the last digits, and a site may be asked again
         for d in sorted(np.unique(domain).tolist(), key=lambda d: domain_names[d]):
@@ -197,7 +197,7 @@ class StoredFederation:
         ]
 
     def _apart(self, apart: Breakdown) -> Iterator[tuple[int, SiteStatistics]]:
-        """What is kept apart, each with its domain."""
+        """Yield the statistics that are kept apart, each with its domain."""
         sites = [site.of_kind(apart.kind).of_classes(self.class_names) for site in self.stored]
         if apart.of == "domain":
             for d, domain in enumerate(self.domain_names):

@@ -19,7 +19,7 @@ _FAR = 1e3  # mean over spread beyond which second moments about zero lose half 
 def summarise(
     x: NDArray[np.floating], y: Int, n_classes: int, kind: Covariance, center: Float | None = None
 ) -> SiteStatistics:
-    """Return what a site with samples `x` (n, p) of classes `y` sends: moments of that `kind` about `center` (default:
+    """Return the statistics of samples `x` (n, p) of classes `y`: moments of that `kind` about `center` (default:
     zero).
     """
     if kind == "none":
@@ -42,7 +42,7 @@ def far_center(total: SiteStatistics) -> Float | None:
 
 
 def digits_note(total: SiteStatistics) -> str:
-    """Return what to say where a class is so far from the center, and so tight, that its covariance is half
+    """Return a warning where a class is so far from the center, and so tight, that its covariance is half
     rounding.
     """
     if total.kind == "none":

@@ -130,7 +130,7 @@ def synthetic_samples(
 def exact_residuals(scatter: Float, sizes: Int, rng: np.random.Generator) -> Float:
     """Return (n, p) of that `scatter`, of sum zero in each of the groups that lie one after the other, by `sizes`."""
     n, p = int(sizes.sum()), len(scatter)
-    f = root(scatter)[: max(n - len(sizes), 0)]
+    f = square_root(scatter)[: max(n - len(sizes), 0)]
     if not len(f):  # a sample a group, or no scatter
         return np.zeros((n, p))
     z = rng.normal(size=(n, len(f)))
@@ -145,7 +145,7 @@ def _orthonormal(z: Float) -> Float:
     return np.asarray(solve_triangular(np.linalg.cholesky(z.T @ z), z.T, lower=True).T)
 
 
-def root(covariance: Float) -> Float:
+def square_root(covariance: Float) -> Float:
     """Return F (rank, p) with F'F = `covariance`, which may be singular: Cholesky's, with pivots."""
     found, pivots, rank, _ = dpstrf(np.asfortranarray(covariance))
     f = np.zeros((rank, len(covariance)))
@@ -154,7 +154,7 @@ def root(covariance: Float) -> Float:
 
 
 class GroupCovariances(NamedTuple):
-    """What groups are taken to scatter like, of which the statistics know less than a covariance.
+    """Covariances of groups, also where the statistics hold less than a covariance.
 
     N(m, a S/(n-1) + (1-a) P), a = (n-1) / (n-1+10): P is the scatter within groups of the domain over its degrees of
     freedom, and leans by 50 samples on that of all domains. With pooled moments, a is zero.
@@ -172,7 +172,7 @@ class GroupCovariances(NamedTuple):
         within = np.sum(scatter, axis=0) / max(sum(freedom), 1.0)
         lean = _DOMAIN_LEAN
         each = [(s + lean * within) / (f + lean) for s, f in zip(scatter, freedom, strict=True)]
-        return cls(messages, tuple(root(one) for one in each))
+        return cls(messages, tuple(square_root(one) for one in each))
 
     def draws(self, domain: int, c: int, n: int, rng: np.random.Generator) -> Float:
         """Return `n` embeddings (n, p) drawn as samples of class `c` in that domain."""
@@ -181,7 +181,7 @@ class GroupCovariances(NamedTuple):
         if m.kind == "per-class" and m.count[c] > 1:
             freedom = float(m.count[c]) - 1
             share = freedom / (freedom + _LEAN)
-            own = root(m.scatter_of(c) * share / freedom)
+            own = square_root(m.scatter_of(c) * share / freedom)
         noise = rng.normal(size=(n, len(own) + len(like)))
         return np.asarray(m.mean[c] + noise @ np.concatenate([own, np.sqrt(1 - share) * like]))
 

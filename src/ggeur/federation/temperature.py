@@ -59,7 +59,7 @@ class Temperature(NamedTuple):
 
 
 def calibration(found: Temperature, tested: CrossValidatedScores | None) -> dict[str, Any]:
-    """Return what a model says of its probabilities: their temperature and its source, and the error on test samples.
+    """Return the calibration that a model states: its temperature and its source, and the error on test samples.
 
     Where the statistics have `found` no temperature, it is that of the `tested` samples, if there are any.
     """
@@ -200,9 +200,7 @@ def coverage(p: Float, y: Int, weight: Float, thresholds: Sequence[float] = THRE
 
 
 def trusted(scores: CrossValidatedScores, t: float) -> dict[str, Any]:
-    """Return what samples say of probabilities at the temperature `t`: how many, the error before and after, and
-    coverage.
-    """
+    """Return the calibration of probabilities at temperature `t`: samples, error before and after, and coverage."""
     before, after = (np.asarray(softmax(scores.logits / one, axis=1)) for one in (1.0, t))
     error, left = (calibration_error(p, scores.y, scores.weight) for p in (before, after))
     return {

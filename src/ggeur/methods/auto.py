@@ -76,7 +76,7 @@ def in_public() -> Selection:
     )
 
 
-def by_rule(samples: int, classes: int, noise: float) -> tuple[int, str]:
+def public_rule(samples: int, classes: int, noise: float) -> tuple[int, str]:
     """Return which of these to take, and why, for so many `samples` and that `noise` in a class's sum, in radii.
 
     Second moments bring more to learn from, and noise into everything, as a sample then moves the statistics further.

@@ -96,7 +96,7 @@ def scores(sites: Sequence[Site], names: tuple[str, ...], solution: Solution, pa
 def calibrated(
     federation: StoredFederation, solution: Solution, params: Params, sites: Sequence[Site]
 ) -> dict[str, Any]:
-    """Return what a model says of its probabilities: by the statistics, and by the test samples of `sites`."""
+    """Return the calibration that a model states, from the statistics and from the test samples of `sites`."""
     names, found = federation.class_names, Temperature(None, "a temperature needs per-class covariances")
     if federation.kind == "per-class":
         by_domain = federation.statistics(StatisticsQuery("per-class", Breakdown("per-class"))).apart

@@ -235,7 +235,7 @@ def _check_own(method: str, own: bool) -> None:
 
 
 def _note(name: str, solution: Solution, choose_again: bool) -> str:
-    """Return what the site had to do with the constants, where they were chosen."""
+    """Return a note on whether the site took part in choosing the constants."""
     if choose_again:
         return "constants chosen again, by all who are in"
     if not solution.chosen_by:

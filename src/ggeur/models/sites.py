@@ -59,7 +59,7 @@ class Site(NamedTuple):
         return self._replace(x=self.x[samples], y=self.y[samples], domain=self.domain[samples], test=self.test[samples])
 
     def sums(self, kind: Covariance) -> StoredStatistics:
-        """Return what it sends of its training samples."""
+        """Return the statistics of its training samples."""
         t = ~self.test
         return stored_statistics(
             self.name, self.x[t], self.y[t], self.class_names, self.domain[t], self.domain_names, kind
@@ -91,7 +91,7 @@ def read_sites(
 
 
 def named_sites(given: Sequence[GivenSite] | Mapping[str, GivenSite]) -> dict[str, GivenSite]:
-    """Return what is given, by the names that sites go by; GgeurError where two have the same."""
+    """Return the given sites by name; raise GgeurError where two have the same name."""
     several = check_is("sites", given, Iterable, "a list of sites, or a mapping of names to them")
     pairs = list(given.items()) if isinstance(given, Mapping) else [(None, one) for one in several]
     if not pairs:
@@ -111,7 +111,7 @@ def named_sites(given: Sequence[GivenSite] | Mapping[str, GivenSite]) -> dict[st
 
 
 def name_of_path(path: str | os.PathLike[str]) -> str:
-    """Return what a site goes by: its folder's name, or its table's without the ending."""
+    """Return the name of a site: its folder's name, or its table's without the ending."""
     whole = Path(path).absolute()
     return folder_name(whole.with_suffix("") if whole.suffix == ".npz" else whole)
 

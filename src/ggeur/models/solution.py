@@ -55,7 +55,7 @@ class Solution:
 
     @classmethod
     def from_json(cls, tree: Mapping[str, Any]) -> Self:
-        """As `asdict` gives it, through JSON."""
+        """Return the solution that `to_json` wrote."""
         return cls(**{**tree, "chosen_by": tuple(tree["chosen_by"])})
 
     def to_json(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class Solution:
 
     @property
     def called(self) -> str:
-        """Return what people call it."""
+        """Return its label, or else its method's name."""
         return self.label or self.method
 
     @property
@@ -80,7 +80,7 @@ class Solution:
 
     @property
     def kind(self) -> Covariance:
-        """Return what sites must send for it."""
+        """Return the covariance that sites must send for it."""
         solved = self.solved
         found = largest([solved.needs, None if solved.apart is None else solved.apart.kind])
         assert found is not None
@@ -128,7 +128,7 @@ def check_several(federation: StoredFederation) -> None:
 def covariance_to_send(
     method: str, parameters: Mapping[str, Any], covariance: Covariance, *, calibrate: bool = False
 ) -> Covariance:
-    """Return what sites must send for `method` and, to `calibrate` it, the `covariance` that they may send at most."""
+    """Return the covariance that sites send for `method`; to `calibrate` it, all of `covariance`, the most they may."""
     check_method(method, covariance)
     if kind_of(method) is Selection:
         needs = _auto(parameters, covariance).sends

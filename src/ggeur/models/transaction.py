@@ -48,7 +48,7 @@ def current(folder: Path, name: str) -> Path:
 
 
 def settled(folder: Path, names: Sequence[str], read: Callable[[], _T]) -> _T:
-    """Return what `read` returns of the files `names`, read again if one was changed or moved meanwhile."""
+    """Return the result of `read` on the files `names`, read again if one was changed or moved meanwhile."""
     for _ in range(9):
         before = _stamp(folder, names)
         try:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from ggeur.data.datasets import DATASETS, find, root
+from ggeur.data.datasets import DATASETS, dataset_root, find
 from ggeur.data.image_table import load_any
 from ggeur.encoders.encoder import DEFAULT, installed, missing_extra
 from ggeur.paper.paper_tables import PartEmbeddings, Table, TablePart
@@ -27,7 +27,7 @@ def part_states(table: Table, data: Path | None, encoder: str = DEFAULT) -> list
 
 def missing(part: TablePart, data: Path | None, encoder: str = DEFAULT) -> str:
     """Return what this machine lacks to embed a `part` from native files below `data` by this `encoder`, or None."""
-    below, wants = root(data), []
+    below, wants = dataset_root(data), []
     dataset = DATASETS[part.dataset]
     for source in dataset.sources:
         if find(source, below) is None and not (source.hub and installed("datasets")):
@@ -39,7 +39,7 @@ def missing(part: TablePart, data: Path | None, encoder: str = DEFAULT) -> str:
 
 
 def _is_local(part: TablePart, data: Path | None) -> bool:
-    return all(find(source, root(data)) for source in DATASETS[part.dataset].sources)
+    return all(find(source, dataset_root(data)) for source in DATASETS[part.dataset].sources)
 
 
 def runnable_rows(table: Table) -> int:

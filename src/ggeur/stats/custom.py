@@ -67,5 +67,5 @@ def blaming(name: str, what: str, went_wrong: str = "failed") -> Iterator[None]:
 
 
 def one_line(error: Exception) -> str:
-    """Return what a user's code raised, as the end of a sentence."""
+    """Return the error of a user's code as the end of a sentence."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0].rstrip('.')}"

@@ -25,7 +25,7 @@ Traced = Annotated[T, _TRACED]  # as in Traced[Positive]
 
 
 def declared_parameters(build: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Return what `build` declares: its keyword-only arguments, by name."""
+    """Return the hyperparameters that `build` declares: its keyword-only arguments, by name."""
     return {p.name: p for p in signature(build).parameters.values() if p.kind is p.KEYWORD_ONLY}
 
 

@@ -65,7 +65,7 @@ def settings_of_before(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def varied_of_before(varied: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a grid varies, "section.key": value, in today's names."""
+    """Return the values that a grid varies, "section.key": value, in today's names."""
     found = {}
     for name, value in varied.items():
         section, _, key = name.rpartition(".")

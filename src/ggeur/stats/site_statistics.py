@@ -65,7 +65,7 @@ class SiteStatistics(ClassStatistics):
         return "per-class" if held == len(self.count) else "pooled" if held else "none"
 
     def of_kind(self, kind: Covariance) -> Self:
-        """Return what is sent of per-class statistics by `kind`: all, second moments summed over classes, or none."""
+        """Return the same with second moments of `kind`: per class, summed over classes, or none."""
         check_choice("kind", kind, COVARIANCES)
         if kind == "per-class":
             return self
@@ -154,7 +154,7 @@ EigenvalueRule = Literal["floor", "floor-total", "drop"]  # what becomes of eige
 
 
 class StatisticsQuery(NamedTuple):
-    """What all sites are asked for: second moments of the total, and what is kept apart of domains or sites.
+    """A question to all sites: second moments of the total, and what is kept apart by domain or site.
 
     `classes` (sites, C) marks the classes that a site sends, by default all. Under noise, directions that it hides are
     raised to it ("floor") for a classifier, or left out ("drop") for a geometry.
@@ -202,12 +202,12 @@ class FederationStatistics(SiteStatistics):
 
     @cached_property
     def units(self) -> Units:  # found once: several heads are solved from one total
-        """As of any message."""
+        """Return the units of all samples."""
         return super().units
 
     @cached_property
     def within(self) -> Float:
-        """As of any message."""
+        """Return the covariance within classes, pooled."""
         return super().within
 
     @cached_property

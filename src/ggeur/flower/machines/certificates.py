@@ -62,7 +62,7 @@ def make_site_certificate(folder: Path, public_key: Path, name: str, days: int =
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
-    check_site_name(name)
+    check_certificate_name(name)
     _check_days(days)
     authority_key = folder / AUTHORITY_KEY
     if not authority_key.exists():
@@ -99,7 +99,7 @@ def revoke_site(folder: Path, name: str) -> str:
     """Add the certificate of the site `name` to the revocation list, and return its serial number."""
     from cryptography import x509
 
-    check_site_name(name)
+    check_certificate_name(name)
     path, revoked = folder / SITES / f"{name}.crt", folder / REVOKED
     if not path.exists():
         raise GgeurError(
@@ -119,7 +119,7 @@ def revoke_site(folder: Path, name: str) -> str:
     return serial
 
 
-def check_site_name(name: str) -> None:
+def check_certificate_name(name: str) -> None:
     """Raise unless `name` is valid for a file and a certificate."""
     if not _SITE.fullmatch(name):
         raise GgeurError(

@@ -1,4 +1,4 @@
-"""What a site adds to a secure aggregation, before masks: arrays as their blocks say, and facts that go in the
+"""A site's addend to a secure aggregation, before masks: arrays as their blocks say, and facts that go in the
 clear.
 """
 
@@ -28,9 +28,7 @@ Holders = Counter[str | None]  # how many sites of the attempt have samples of a
 
 
 def addend(request: Request, held: Sequence[Sequence[str]]) -> Addend:
-    """Return what `request` asks this site to add; the sites of the attempt have signed of which domains they `held`
-    samples.
-    """
+    """Return the addend that `request` asks for; the sites of the attempt have signed which domains they `held`."""
     holders = Counter[str | None](domain for one in held for domain in set(one)) + Counter({None: len(held)})
     asks = str(request.facts["asks"])
     if not request.release.exact and asks != "statistics":
@@ -105,7 +103,7 @@ def _sums(request: Request, holders: Holders) -> Addend:
 
 
 def _train(request: Request, holders: Holders) -> Addend:
-    """Return what its method sends in a round; the scores of the head it was sent go in the clear."""
+    """Return the message of its method in a round; the scores of the head it was sent go in the clear."""
     from ggeur.flower.site.local_round import setup_of, trained
 
     (done, scores, own), kind = trained(request), request.point.train.weights
@@ -116,7 +114,7 @@ def _train(request: Request, holders: Holders) -> Addend:
 
 
 def _prepare(request: Request, holders: Holders) -> Addend:
-    """Return what its method sends before round 1."""
+    """Return the message of its method before round 1."""
     from ggeur.engine import single_client
     from ggeur.flower.site.local_round import kept_lane, setup_of
 

@@ -62,7 +62,7 @@ def sums(request: Request) -> Reply:
 
 
 def row_sums(request: Request) -> SampleMoments:
-    """Of this site's training samples, as they lie there."""
+    """Return the sums of this site's training samples, in the units they are stored in."""
     table = request.table()
     return SampleMoments.of(table.x[~test_samples(table)])
 
@@ -155,7 +155,7 @@ def augment_site(request: Request) -> Reply:
 
 
 def _as_stored(array: Any, point: Settings) -> Any:
-    """As `[train] storage` has it."""
+    """Return `array` in the type that `[train] storage` names."""
     with np.errstate(over="ignore"):
         stored = array.astype(point.train.storage)
     if not np.isfinite(stored).all():

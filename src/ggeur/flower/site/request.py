@@ -1,4 +1,4 @@
-"""What the server asks of a site, and what the site replies."""
+"""The server's request to a site, and the site's reply."""
 
 import hashlib
 import json

@@ -22,7 +22,7 @@ from ggeur.flower.site.site_policy import note_spending, spending
 from ggeur.privacy.secure_aggregation import FEWEST
 from ggeur.privacy.secure_aggregation.fixed_point import encode
 from ggeur.privacy.secure_aggregation.keys import Announced, Attempt, KnownSites, Secrets, announce, sign
-from ggeur.privacy.secure_aggregation.masks import bound, mask
+from ggeur.privacy.secure_aggregation.masks import bound_question, mask
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.storage import write_bytes
 
@@ -66,7 +66,7 @@ def masked(request: Request) -> Reply:
     if announced[request.site.client] != kept.announced:
         raise GgeurError("the key that came as this site's own is not its own", code="site-key-not-own")
     question, path = _question(request), request.masks / "vector.npy"
-    digest = bound(attempt, announced, question)
+    digest = bound_question(attempt, announced, question)
     if not kept.digest:
         holders = [one.domains for one in announced.values()]
         apart = {d: [s for s in attempt.sites if d in announced[s].domains] for one in holders for d in one}

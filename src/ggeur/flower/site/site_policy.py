@@ -130,7 +130,7 @@ def _ledger(root: Path) -> Iterator[dict[str, Any]]:
 
 
 def _record(asked: Privacy) -> dict[str, Any]:
-    """Return what the ledger keeps of a release as `asked`."""
+    """Return the entry that the ledger keeps of a release as `asked`."""
     release = asked.release
     said = {"mechanism": asked.mechanism_name, "unit": release.unit, "mu": release.mu}
     return said | {name: release.facts[name] for name in ("epsilon", "delta") if name in release.facts}

@@ -1,4 +1,4 @@
-"""What a server refuses from a node: statistics that no data can have, and training messages that are not numbers.
+"""Check nodes' messages: refuse statistics that no data can have, and training messages that are not numbers.
 
 A federation adds up what it is sent, so one broken or hostile site could spoil everybody's result. Each check raises
 GgeurError with half a sentence that says what is wrong; the caller says whose it is.

@@ -18,14 +18,14 @@ class RequestedPart(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """Return what the names of its arrays begin with; of a message of all samples, nothing."""
+        """Return the prefix of its arrays' names; a message of all samples has none."""
         return "" if self == RequestedPart() else f"{self.domain}."
 
 
 class RequestedStatistics(NamedTuple):
-    """What every site is asked for: moments of that `kind`, where that is needed domain by domain.
+    """The statistics that every site is asked for: moments of that `kind`, by domain where that is needed.
 
-    What is `noisy` cannot be held against what a site said before.
+    Noisy statistics cannot be checked against earlier counts.
     """
 
     kind: Covariance
@@ -34,16 +34,16 @@ class RequestedStatistics(NamedTuple):
 
     @classmethod
     def read(cls, facts: Mapping[str, Any]) -> "RequestedStatistics":
-        """Return what a message asks for."""
+        """Return the request that a message holds."""
         return cls(facts["kind"], bool(facts["by_domain"]))
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Return what travels of it."""
+        """Return the request as a message holds it."""
         return {"kind": self.kind, "by_domain": self.by_domain}
 
     def parts(self, domains: Sequence[int]) -> list[RequestedPart]:
-        """Return what a site with samples of these `domains` sends; one without samples says that, too."""
+        """Return the parts that a site with samples of these `domains` sends; one without samples sends one, empty."""
         return [RequestedPart(d) for d in (domains if self.by_domain and domains else [ALL])]
 
 

@@ -27,7 +27,7 @@ def neighbours(site: int, attempt: Attempt, digest: bytes) -> list[int]:
     return [circle[(at + step) % n] for step in range(-reach, reach + 1) if step]
 
 
-def bound(attempt: Attempt, announced: Mapping[int, Announced], question: bytes) -> bytes:
+def bound_question(attempt: Attempt, announced: Mapping[int, Announced], question: bytes) -> bytes:
     """Return a hash of the attempt, its keys and a site's `question`, which the masks of pairs use.
 
     So the masks of sites with different questions, some of which might be empty, do not cancel.
@@ -39,7 +39,7 @@ def mask(
     vector: Vector, site: int, own: Secrets, attempt: Attempt, announced: Mapping[int, Announced], question: bytes
 ) -> None:
     """Mask `vector`, the addend of `site`, in place; keys have been checked."""
-    digest, salt = transcript(attempt, announced), bound(attempt, announced, question)
+    digest, salt = transcript(attempt, announced), bound_question(attempt, announced, question)
     _stream(vector, _own_key(own.seed, digest), 1)
     for other in neighbours(site, attempt, digest):
         shared = _pair_key(own.private, announced[other].public, salt, (site, other))
