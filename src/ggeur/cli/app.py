@@ -22,11 +22,12 @@ from ggeur.cli.predict import predict
 from ggeur.cli.report import report
 from ggeur.cli.reproduce import reproduce
 from ggeur.cli.run import run
+from ggeur.cli.runs import runs
 from ggeur.cli.screen import Voice, speak
 from ggeur.cli.serve import serve
 
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(demo, fit, run, embed, inspect, reproduce, report, predict, export, serve, add, forget, audit),
+    *(demo, fit, run, runs, embed, inspect, reproduce, report, predict, export, serve, add, forget, audit),
     *(methods, datasets, encoders, plan),
 )
 
