@@ -28,7 +28,9 @@ def test_photographs_are_answered_and_nothing_is_asked_elsewhere(chromium, runni
     page.locator("article:not(.waiting)").nth(3).wait_for()
     answers = page.locator("article:not(.failed) h2").all_text_contents()
     assert len(answers) == 3 and all(text.split(",")[0] in ("ant", "bee", "cat") for text in answers)
-    assert "not an image" in page.locator("article.failed h2").text_content()
+    assert "not an image" in page.locator("article.failed .why").text_content()
+    assert page.locator("article.failed img").is_hidden(), "no sign of a broken image"
+    assert "measured" in page.locator("#accuracy").text_content()
     assert page.locator("article:not(.failed) li").count() == 9
     assert page.evaluate("document.documentElement.scrollWidth") <= screen[0]
     certain = """e => { const [text, before] = [e.textContent, e.offsetHeight]; e.textContent = "100.0 %";
@@ -36,7 +38,7 @@ def test_photographs_are_answered_and_nothing_is_asked_elsewhere(chromium, runni
     assert page.locator("article:not(.failed) li b").first.evaluate(certain), "on one line, as any other"
     page.locator("#least").evaluate("e => { e.value = 99; e.dispatchEvent(new Event('input')); }")
     page.locator("#shown", has_text="99 %").wait_for()
-    sure = [text != "I do not know" for text in page.locator("article:not(.failed) h2").all_text_contents()]
+    sure = [text != "Not sure" for text in page.locator("article:not(.failed) h2").all_text_contents()]
     shown = page.locator("article:not(.failed) li:first-child b").all_text_contents()
     assert sure == [float(text.split()[0]) >= 99 for text in shown]
     assert errors == [] and all(url.startswith((running.address, "blob:", "data:")) for url in asked)

@@ -20,7 +20,7 @@ from ggeur.encoders.encoder import Encoder, about
 from ggeur.models.model import Model
 from ggeur.serve.app import application
 from ggeur.serve.server import serve
-from ggeur.serve.service import Limits, Service
+from ggeur.serve.service import Limits, Service, example_pictures
 
 pytestmark = pytest.mark.needs("serve")
 NAMES = ("ant", "bee", "cat")
@@ -42,10 +42,18 @@ class MeanColour(Encoder):
         return prepared
 
 
-def service(**limits):
+def service(reject=0.0, calibration=None, metrics=None, examples=(), **limits):
     params = {"W": np.random.default_rng(3).normal(size=(3, P)).astype(np.float32), "b": np.zeros(3, np.float32)}
-    model = Model(params, "linear", P, NAMES, about(MeanColour()), calibration={"temperature": 1.0})
-    return Service(model, MeanColour(), Limits(**{"samples": 8} | limits))
+    model = Model(
+        params,
+        "linear",
+        P,
+        NAMES,
+        about(MeanColour()),
+        metrics=metrics or {},
+        calibration=calibration or {"temperature": 1.0},
+    )
+    return Service(model, MeanColour(), Limits(**{"samples": 8} | limits), reject, examples)
 
 
 def client(**limits):
@@ -207,6 +215,48 @@ def test_a_server_that_fails_says_so_in_json_and_goes_on(monkeypatch, caplog):
     assert "ZeroDivisionError" in caplog.text and "Traceback" not in caplog.text
     monkeypatch.undo()
     assert app.post("/predict", content=png(), headers={"content-type": "image/png"}).status_code == 200
+
+
+# ---------------------------------------------------------------- what the page says of the model
+
+
+@pytest.mark.parametrize(
+    "calibration, least",
+    [
+        ({"why": "pooled"}, 0.0),  # a probability says nothing, so none is asked for
+        ({"temperature": 2.0}, 0.8),
+        ({"temperature": 2.0, "test": {"coverage": [[0.0, 100.0, 70.0], [0.5, 80.0, 79.0], [0.55, 70.0, 81.0]]}}, 0.55),
+        ({"temperature": 2.0, "test": {"coverage": [[0.0, 100.0, 90.0]]}}, 0.0),
+        ({"temperature": 2.0, "test": {"coverage": [[0.0, 100.0, 99.0], [0.7, 95.0, 99.5], [0.9, 94.0, 99.9]]}}, 0.7),
+        ({"temperature": 2.0, "test": {"coverage": [[0.0, 100.0, 20.0], [0.99, 1.0, 100.0]]}}, 0.95),
+    ],
+)
+def test_the_least_probability_comes_from_how_often_answers_of_test_samples_are_right_and_refused(calibration, least):
+    one = service(None, calibration)
+    assert one.reject == one.about()["reject"] == least
+    tree = application(one).openapi()["paths"]["/predict"]["post"]["parameters"]
+    assert {p["name"]: p["schema"]["default"] for p in tree}["reject"] == least
+
+
+def test_the_page_learns_how_good_the_model_is():
+    metrics = {"avg": 87.654, "domains": {"north": 95.31, "south": 80.0}, "test_samples": 120}
+    told = TestClient(application(service(metrics=metrics)), base_url="http://localhost").get("/model").json()
+    assert told["accuracy"] == 87.7 and told["domains"] == {"north": 95.3, "south": 80.0}
+    assert told["test_samples"] == 120 and told["calibrated"] and told["examples"] == 0
+
+
+def test_example_pictures_are_one_of_each_folder_first_and_no_other_file_is_served(tmp_path):
+    for name in ("a/1.png", "a/2.png", "b/1.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(name.encode())
+    (tmp_path / "b/big.png").write_bytes(b"x" * 2000)
+    found = example_pictures(tmp_path, Limits(megabytes=0.001))
+    assert found == [b"a/1.png", b"b/1.png", b"a/2.png"]
+    app = TestClient(application(service(examples=found)), base_url="http://localhost")
+    assert app.get("/examples/1").content == b"b/1.png" and app.get("/model").json()["examples"] == 3
+    for number in ("3", "-1"):
+        refused(app.get(f"/examples/{number}"), 404, "no example")
+    refused(app.get("/examples/..%2Fa"), 404, "Not Found")
 
 
 SCHEMA = schemathesis.openapi.from_asgi("/openapi.json", application(service(), None))

@@ -15,12 +15,20 @@ def serve(
     encoder: PictureEncoder = None,
     host: Annotated[str, typer.Option(help="Address to listen on; others reach all but loopback.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")] = 8000,
-    reject: Annotated[float, typer.Option(min=0, max=1, help="Least probability of an answer.")] = 0.0,
+    reject: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Least probability of an answer; default: by calibration.", show_default=False),
+    ] = None,
+    examples: Annotated[
+        Path | None, typer.Option("--examples", help="Folder of pictures to offer; the first six are shown.")
+    ] = None,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     max_mb: Annotated[float, typer.Option(min=0.01, max=1000, help="Largest upload, in megabytes.")] = 10.0,
     trial: Trial = "last",
     own: MethodHead = False,
 ) -> None:
     """Serve a local page that classifies dropped photographs, and a JSON endpoint."""
+    import webbrowser
     from importlib.util import find_spec
 
     if not all(map(find_spec, ("fastapi", "python_multipart", "uvicorn"))):
@@ -28,11 +36,19 @@ def serve(
     from ggeur.models.prediction import encoder_of
     from ggeur.serve.server import is_loopback
     from ggeur.serve.server import serve as serve_model
-    from ggeur.serve.service import Limits, Service
+    from ggeur.serve.service import Limits, Service, example_pictures
 
     with notes():
         head = open_model(model, trial, own).model
-        service = Service(head, encoder_of(head, encoder), Limits(max_mb), reject)
+        limits = Limits(max_mb)
+        pictures = [] if examples is None else example_pictures(examples, limits)
+        service = Service(head, encoder_of(head, encoder), limits, reject, pictures)
     if not is_loopback(host):
         mark("note", f"{host} is not loopback: whoever reaches it can use the model, and nothing is encrypted.")
-    serve_model(service, host, port, lambda address: say(f"{address} answers; stop it with Ctrl-C.", soft_wrap=True))
+
+    def ready(address: str) -> None:
+        say(f"{address} answers; stop it with Ctrl-C.", soft_wrap=True)
+        if open_page and not webbrowser.open(address):
+            mark("note", "No browser could be opened; open the address yourself.")
+
+    serve_model(service, host, port, ready)

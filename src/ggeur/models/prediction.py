@@ -27,6 +27,8 @@ from ggeur.stats.custom import one_line
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.validate import as_array, check_whole
 
+_RIGHT, _REFUSED = 0.8, 0.05  # shares of answers that should be right, and of samples that may be refused
+_SUREST = 0.95  # the largest default threshold
 _UNIT = ", embeddings of unit length"  # the end of the preprocessing of an encoder that scales embeddings
 
 
@@ -156,6 +158,23 @@ def check_calibrated(model: Model, reject: float) -> None:
             "with `ggeur fit`, or ask for no least probability.",
             code="model-uncalibrated",
         )
+
+
+def default_reject(model: Model) -> float:
+    """Return the least probability below which a page says "not sure": 0 for an uncalibrated model.
+
+    By the test samples it is the larger of two thresholds: the lowest from which `_RIGHT` of the answers are right, and
+    the highest that refuses few samples like those, as something else in a photograph rarely gets that far. Without test
+    samples it is `_RIGHT` itself, which is what a calibrated probability means.
+    """
+    if "temperature" not in model.calibration:
+        return 0.0
+    tested = model.calibration.get("test", {}).get("coverage", [])
+    if not tested:
+        return _RIGHT
+    right = [threshold for threshold, _, share in tested if share >= 100 * _RIGHT]
+    answered = [threshold for threshold, share, _ in tested if share >= 100 * (1 - _REFUSED)]
+    return min(max(right[0] if right else _SUREST, *answered, 0.0), _SUREST)
 
 
 def _is_table(given: Any) -> bool:

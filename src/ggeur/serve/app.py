@@ -151,6 +151,13 @@ def application(service: Service, names: tuple[str, ...] | None = LOOPBACK) -> F
         async with workers:
             return await asyncio.to_thread(answer, content, top, reject)
 
+    @app.get("/examples/{number}", response_class=Response, include_in_schema=False)
+    async def example(number: int) -> Response:
+        """Return an example picture."""
+        if not 0 <= number < len(service.examples):
+            raise HTTPException(404, f"There is no example {number}")
+        return Response(service.examples[number], media_type="application/octet-stream")
+
     @app.get("/model")
     async def model() -> dict[str, Any]:
         """Describe the model."""

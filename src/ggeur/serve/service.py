@@ -1,7 +1,10 @@
 """Check a request, ask the model and return its answers, as pydantic types that the API description uses."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import chain, islice, zip_longest
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -9,10 +12,12 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from starlette.exceptions import HTTPException
 
+from ggeur.data.image_set import Item
+from ggeur.data.readers import unlabelled
 from ggeur.encoders.encoder import Encoder
 from ggeur.encoders.pictures import to_rgb
 from ggeur.models.model import Model
-from ggeur.models.prediction import Answers, check_calibrated
+from ggeur.models.prediction import Answers, check_calibrated, default_reject
 from ggeur.stats.errors import GgeurError
 
 # Not all that Pillow knows: some of its formats are programs.
@@ -30,6 +35,7 @@ class Limits:
     seconds: float = 20.0  # to receive an upload
     uploads: int = 16  # received or answered at once
     workers: int = 2  # pictures decoded and embedded at once
+    examples: int = 6  # pictures that the page offers
 
 
 class ClassProbability(BaseModel):
@@ -53,12 +59,35 @@ class AnswerList(BaseModel):
     answers: list[PredictionAnswer]
 
 
-class Service:
-    """Answer for a `model` and its `encoder` within `limits`; answers below `reject` have no class."""
+def example_pictures(folder: Path, limits: Limits) -> list[bytes]:
+    """Return the first pictures in `folder` that the server accepts, taking one of each subfolder in turn."""
+    found = sorted(unlabelled(folder), key=lambda item: item.where)
+    by_folder: dict[str, list[Item]] = {}
+    for item in found:
+        by_folder.setdefault(str(Path(item.where).parent), []).append(item)
+    turns = chain.from_iterable(zip_longest(*by_folder.values()))
+    contents = (item.read() for item in turns if item is not None)
+    small = (one for one in contents if isinstance(one, bytes) and len(one) <= limits.megabytes * 1e6)
+    return list(islice(small, limits.examples))
 
-    def __init__(self, model: Model, encoder: Encoder, limits: Limits, reject: float = 0.0) -> None:
-        check_calibrated(model, reject)
-        self.model, self.encoder, self.limits, self.reject = model, encoder, limits, reject
+
+class Service:
+    """Answer for a `model` and its `encoder` within `limits`; answers below `reject` have no class.
+
+    Without `reject` the model's calibration decides. `examples` are pictures that the page offers to try.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        encoder: Encoder,
+        limits: Limits,
+        reject: float | None = None,
+        examples: Sequence[bytes] = (),
+    ) -> None:
+        self.reject = default_reject(model) if reject is None else reject
+        check_calibrated(model, self.reject)
+        self.model, self.encoder, self.limits, self.examples = model, encoder, limits, tuple(examples)
         sample: Any = Annotated[list[float], Field(min_length=model.takes, max_length=model.takes)]
         samples: Any = Annotated[list[sample], Field(min_length=1, max_length=limits.samples)]
         config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -67,14 +96,18 @@ class Service:
     def about(self) -> dict[str, Any]:
         """Describe the model, for the page."""
         m = self.model
+        domains = {name: round(float(p), 1) for name, p in m.metrics.get("domains", {}).items()}
         return {
             "classes": list(m.class_names),
             "encoder": self.encoder.name,
             "dimension": m.takes,
             "method": str(m.algorithm.get("method", m.head)),
             "calibrated": "temperature" in m.calibration,
-            "accuracy": round(float(m.metrics["avg"]), 2) if m.metrics.get("domains") else None,
+            "accuracy": round(float(m.metrics["avg"]), 1) if domains else None,
+            "domains": domains,
+            "test_samples": m.metrics.get("test_samples"),
             "reject": self.reject,
+            "examples": len(self.examples),
             "megabytes": self.limits.megabytes,
             "version": version("ggeur"),
         }

@@ -12,12 +12,14 @@ function say(card) {
   const sure = 100 * answer.top[0].probability >= Number(byId("least").value);
   element.classList.toggle("unsure", !sure);
   element.querySelector("h2").textContent = sure
-    ? `${answer.top[0].class}, ${percent(answer.top[0].probability)}` : "I do not know";
+    ? `${answer.top[0].class}, ${percent(answer.top[0].probability)}` : "Not sure";
 }
 
 function fail(card, why) {
   card.element.classList.add("failed");
-  card.element.querySelector("h2").textContent = why;
+  card.element.querySelector("img").hidden = true;  // rather than the sign of a broken image
+  card.element.querySelector("h2").textContent = "No answer";
+  card.element.querySelector(".why").textContent = why;
 }
 
 async function ask(card, file) {
@@ -52,7 +54,8 @@ async function take(files) {
   const waiting = [...files].map((file) => {
     const element = byId("card").content.cloneNode(true).querySelector("article");
     const image = element.querySelector("img"), url = URL.createObjectURL(file);
-    image.onload = image.onerror = () => URL.revokeObjectURL(url);
+    image.onload = () => URL.revokeObjectURL(url);
+    image.onerror = () => { URL.revokeObjectURL(url); image.hidden = true; };  // of a kind that browsers do not show
     image.src = url;
     image.alt = file.name;
     element.querySelector("h2").textContent = "…";
@@ -80,14 +83,47 @@ byId("least").addEventListener("input", () => {
   cards.forEach(say);
 });
 
+function offer(count) {
+  // Pictures that whoever started the server named.
+  for (let i = 0; i < count; i++) {
+    const button = document.createElement("button"), image = document.createElement("img");
+    image.src = `/examples/${i}`;
+    image.alt = button.title = `Example ${i + 1}`;
+    button.append(image);
+    button.addEventListener("click", async () => {
+      const content = await (await fetch(image.src)).blob();
+      take([new File([content], button.title)]);
+    });
+    byId("examples").append(button);
+  }
+  byId("examples").hidden = !count;
+}
+
+function describe(model) {
+  const tested = Object.entries(model.domains);
+  let words = "No test samples were kept when it was fitted, so nobody has measured it.";
+  if (tested.length) {
+    const [worst, least] = tested.reduce((a, b) => (b[1] < a[1] ? b : a));
+    const on = model.test_samples ? ` ${model.test_samples} test samples` : " test samples";
+    words = `${model.accuracy.toFixed(1)} % of${on} were right` + (tested.length > 1
+      ? ` (mean over ${tested.length} domains); the worst was ${worst}, ${least.toFixed(1)} %.` : ".");
+    words += " Photographs that look otherwise than these may do worse.";
+  }
+  byId("accuracy").textContent = words;
+  byId("sure").textContent = model.calibrated
+    ? "Probabilities are calibrated: of answers that are 80 % sure, about 80 % are right, on photographs like its own."
+    : "Probabilities are not calibrated: a high one does not mean that the answer is right.";
+}
+
 byId("here").textContent = location.href;
 fetch("/model").then((response) => response.json()).then((model) => {
   most = 1e6 * model.megabytes;
   const said = [`${model.classes.length} classes`, model.method, model.encoder];
-  if (model.accuracy !== null) said.push(`${model.accuracy} % right on test samples`);
-  said.push(model.calibrated ? "probabilities calibrated" : "probabilities uncalibrated");
   byId("about").textContent = said.join(" · ");
   byId("classes").textContent = model.classes.join(", ");
+  describe(model);
+  offer(model.examples);
+  byId("least").disabled = !model.calibrated;  // there a least probability says nothing
   byId("least").value = Math.round(100 * model.reject);
   byId("shown").textContent = `${byId("least").value} %`;
 });
