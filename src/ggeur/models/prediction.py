@@ -164,7 +164,7 @@ def default_reject(model: Model) -> float:
     """Return the least probability below which a page says "not sure": 0 for an uncalibrated model.
 
     By the test samples it is the larger of two thresholds: the lowest from which `_RIGHT` of the answers are right, and
-    the highest that refuses few samples like those, as something else in a photograph rarely gets that far. Without test
+    the highest that refuses few samples like those, as anything else in a photograph rarely reaches it. Without test
     samples it is `_RIGHT` itself, which is what a calibrated probability means.
     """
     if "temperature" not in model.calibration:
@@ -174,7 +174,7 @@ def default_reject(model: Model) -> float:
         return _RIGHT
     right = [threshold for threshold, _, share in tested if share >= 100 * _RIGHT]
     answered = [threshold for threshold, share, _ in tested if share >= 100 * (1 - _REFUSED)]
-    return min(max(right[0] if right else _SUREST, *answered, 0.0), _SUREST)
+    return float(min(max(right[0] if right else _SUREST, *answered, 0.0), _SUREST))
 
 
 def _is_table(given: Any) -> bool:
