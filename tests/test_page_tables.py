@@ -1,6 +1,7 @@
 """Tables of pages: made anew from a run, and each page in agreement with its description."""
 
 import importlib
+import json
 import re
 from pathlib import Path
 
@@ -107,9 +108,17 @@ def test_tables_are_made_from_a_run_and_made_again_the_same(tools, page, table_f
     assert begun[7] == f"{min(steps)} to {max(steps)}"
 
     capsys.readouterr()
-    tables.make(page, table_file.parent, tmp_path / "runs")
+    tables.make(page, table_file.parent, tmp_path / "elsewhere")  # from the kept result, although the runs are gone
     assert page.read_text(encoding="utf-8") == text
-    assert "as they were" in capsys.readouterr().out
+    assert "as they were" in capsys.readouterr().out and not (tmp_path / "elsewhere").exists()
+
+    described = page.parent / "tables" / "page.toml"
+    told = described.read_text(encoding="utf-8").replace("[run.tiny]", '[run.tiny]\nset = ["train.rounds=2"]')
+    described.write_text(told, encoding="utf-8")
+    tables.make(page, table_file.parent, tmp_path / "elsewhere")  # another experiment is run
+    (kept,) = (page.parent / "tables" / "results" / "page").glob("*.json")
+    assert str(table_file.parent) not in kept.read_text(encoding="utf-8")
+    assert [len(trial["rounds"]) for trial in json.loads(kept.read_text(encoding="utf-8"))["trials"]][:2] == [2, 2]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@
 
 FOLDER holds the embedding tables. In docs/NAME.md a table stands between `<!-- table: WHICH -->` and `<!-- end -->`;
 docs/tables/NAME.toml says which runs the page needs and what each table shows. The runs lie in `--runs`: a finished one
-is read, any other begun or gone on with, so the command may be stopped and given again. Where a change of code moves
-numbers, name another folder.
+is read, any other begun or resumed, so the command may be stopped and given again. The result of a finished run is also
+kept in docs/tables/results/NAME, with its experiment, and read from there as long as the experiment is the same. Where a
+change of code moves numbers, delete the kept result and name another folder for the runs.
 
     [run.digits]                      # ggeur run FILE --set data.table=FOLDER/DATA
     file = "examples/digits_methods.toml"  # or several, whose rows are shown together
@@ -31,10 +32,12 @@ seed, 95 %), "start" (before round 1), "round 5", "rounds to 65", "redrawn" (how
 """
 
 import argparse
+import json
 import re
 import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +45,7 @@ from table_cells import Description, Results, cell
 
 import ggeur
 from ggeur.cli.screen import progress
-from ggeur.experiments.result import Row
+from ggeur.experiments.result import Row, read_cell
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKED = re.compile(r"<!-- table: (.+?) -->\n(.*?)<!-- end -->", re.S)
@@ -87,23 +90,55 @@ def experiments(given: Description, data: Path) -> dict[str, ggeur.Experiment]:
     return {file: ggeur.Experiment.load(ROOT / file, [*source, *given.get("set", [])]) for file in files}
 
 
-def run(name: str, given: Description, data: Path, runs: Path) -> list[Row]:
+def run(name: str, given: Description, data: Path, runs: Path, results: Path) -> list[Row]:
     """The rows of a run, which is finished first where it is not; each of its files has a folder of its own."""
     rows: list[Row] = []
     for file, experiment in experiments(given, data).items():
-        folder = runs / (name if isinstance(given["file"], str) else f"{name}, {Path(file).stem}")
+        title = name if isinstance(given["file"], str) else f"{name}, {Path(file).stem}"
+        kept, asked = results / f"{title}.json", named(experiment, given)
+        before = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {"experiment": None}
+        if before["experiment"] == asked:
+            rows += ggeur.Result([read_cell(trial) for trial in before["trials"]]).rows()
+            continue
+        folder = runs / title
         begun = (folder / "config.toml").exists()
         print(f"{name}: {file}, in {folder}", flush=True)
         with progress(experiment, folder) as on_round:
-            rows += ggeur.run(experiment, out=folder, resume=begun, on_round=on_round).rows()
+            result = ggeur.run(experiment, out=folder, resume=begun, on_round=on_round)
+        keep(kept, asked, result)
+        rows += result.rows()
     return rows
+
+
+def named(experiment: ggeur.Experiment, given: Description) -> str:
+    """The experiment as text, in which a table has its name only: where it lies differs from machine to machine."""
+    return (
+        re.sub(r'"[^"]*[/\\](?=[^"/\\]*\.npz")', '"', experiment.to_toml()) if "data" in given else experiment.to_toml()
+    )
+
+
+def keep(path: Path, experiment: str, result: ggeur.Result) -> None:
+    """Write a result where the page's next making finds it; ten thousandths of a point are precise enough to be shown."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    trials = ",\n".join(json.dumps(_rounded(asdict(trial)), sort_keys=True) for trial in result.trials)
+    head = json.dumps({"experiment": experiment, "version": ggeur.__version__})
+    path.write_text(f'{head[:-1]}, "trials": [\n{trials}\n]}}\n', encoding="utf-8")
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_rounded(one) for one in value]
+    return round(value, 4) if isinstance(value, float) and abs(value) >= 0.01 else value
 
 
 def make(page: Path, data: Path, runs: Path) -> None:
     """Rewrite the tables of `page`."""
     text, given = page.read_text(encoding="utf-8"), described(page)
     rewritten(text, {table["name"]: "" for table in given["table"]})  # to be told before hours of runs, not after
-    results = {name: run(name, one, data, runs) for name, one in given["run"].items()}
+    kept = page.parent / "tables" / "results" / page.stem
+    results = {name: run(name, one, data, runs, kept) for name, one in given["run"].items()}
     text = page.read_text(encoding="utf-8")  # it may have changed while the runs went on
     new = rewritten(text, {table["name"]: drawn(table, results) for table in given["table"]})
     page.write_text(new, encoding="utf-8")
