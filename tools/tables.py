@@ -4,9 +4,9 @@
 
 FOLDER holds the embedding tables. In docs/NAME.md a table stands between `<!-- table: WHICH -->` and `<!-- end -->`;
 docs/tables/NAME.toml says which runs the page needs and what each table shows. The runs lie in `--runs`: a finished one
-is read, any other begun or resumed, so the command may be stopped and given again. The result of a finished run is also
-kept in docs/tables/results/NAME, with its experiment, and read from there as long as the experiment is the same. Where a
-change of code moves numbers, delete the kept result and name another folder for the runs.
+is read, any other begun or resumed, so the command may be stopped and given again. The result of a finished run is
+also kept in docs/tables/results/NAME, with its experiment, and read from there as long as the experiment is the same.
+Where a change of code moves numbers, delete the kept result and name another folder for the runs.
 
     [run.digits]                      # ggeur run FILE --set data.table=FOLDER/DATA
     file = "examples/digits_methods.toml"  # or several, whose rows are shown together
@@ -118,7 +118,7 @@ def named(experiment: ggeur.Experiment, given: Description) -> str:
 
 
 def keep(path: Path, experiment: str, result: ggeur.Result) -> None:
-    """Write a result where the page's next making finds it; ten thousandths of a point are precise enough to be shown."""
+    """Write a result where the page's next making finds it, with four decimals."""
     path.parent.mkdir(parents=True, exist_ok=True)
     trials = ",\n".join(json.dumps(_rounded(asdict(trial)), sort_keys=True) for trial in result.trials)
     head = json.dumps({"experiment": experiment, "version": ggeur.__version__})
