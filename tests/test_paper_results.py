@@ -1,4 +1,4 @@
-"""The paper's tables as pieces that are run, kept and drawn: docs/reproduction.md is what docs/results makes of it."""
+"""The paper's tables as pieces that are run, kept and drawn: docs/results makes the pages of docs/reproduction."""
 
 import csv
 import importlib
@@ -113,7 +113,10 @@ def test_our_page_is_what_our_results_make(tools):
     pieces = kept.pieces(paper.RESULTS)
     found = [one for piece in pieces if (one := kept.read(paper.RESULTS, piece)) is not None]
     text = paper.PAGE.read_text(encoding="utf-8")
-    assert tools["tables"].rewritten(text, tools["paper_tables"].all_tables(pieces, found)) == text
+    assert paper.with_tables(text) == text
+    pages = [paper.PAGE, *(paper.PAGE.parent / "reproduction").glob("*.md")]
+    places = [name for page in pages for name, _ in tools["tables"].MARKED.findall(page.read_text(encoding="utf-8"))]
+    assert sorted(places) == sorted(paper.all_of(paper.RESULTS))  # each table has one place
     names = {piece.name for piece in pieces}
     for path in paper.RESULTS.glob("*.json"):
         assert path.stem in names and "/work" not in path.read_text(encoding="utf-8")

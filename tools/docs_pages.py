@@ -3,8 +3,10 @@
 mkdocs calls `on_files` and `on_page_markdown` (mkdocs.yml names this file as a hook).
 """
 
+import importlib
 import inspect
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Where a page names another by its file, as `docs/settings.md`, link to it."""
+    """Fill in the tables of the reproduction; where a page names another by its file, link to it."""
+    if page.file.src_uri.startswith("reproduction/"):
+        markdown = _tool("paper").with_tables(markdown)
     up = "../" * page.file.src_uri.count("/")
 
     def link(found: re.Match[str]) -> str:
@@ -52,6 +56,13 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return f"[{path}]({up}{name})" if there else found[0]
 
     return re.sub(r"(?<!\[)`((?:docs/)?[\w/-]+\.md)`", link, markdown)
+
+
+def _tool(name: str) -> Any:
+    """The module beside this one; mkdocs loads this file alone, and puts the path back."""
+    if str(ROOT / "tools") not in sys.path:
+        sys.path.append(str(ROOT / "tools"))
+    return importlib.import_module(name)
 
 
 def commands() -> str:

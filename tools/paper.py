@@ -1,13 +1,15 @@
-"""Run the paper's tables, piece by piece, and make docs/reproduction.md's tables anew from what was found.
+"""Run the paper's tables, piece by piece, and make the pages of docs/reproduction anew from what was found.
 
     python tools/paper.py --data FOLDER [--piece 'table4*' ...] [--runs runs/paper] [--list]
 
 FOLDER holds the embedding tables. docs/results/pieces.toml says what the pieces are; each is a `ggeur reproduce` that
 goes on where it stopped, so the command may be stopped and given again. What a finished piece found is kept as
-docs/results/NAME.json and NAME.csv, and the page follows from these alone: without `--data` only the page is made.
+docs/results/NAME.json and NAME.csv, and the pages follow from these alone. The summary, docs/reproduction.md, keeps its
+table in the file: without `--data` only that is made. The pages in docs/reproduction get theirs when the site is built.
 """
 
 import argparse
+import functools
 import subprocess
 import sys
 import time
@@ -17,7 +19,7 @@ from pathlib import Path
 
 from paper_results import Piece, keep, pieces, read
 from paper_tables import all_tables
-from tables import ROOT, answered, rewritten
+from tables import MARKED, ROOT, answered, rewritten
 
 import ggeur
 
@@ -52,12 +54,24 @@ def run(piece: Piece, data: Path, runs: Path, results: Path) -> None:
 
 def make_page(page: Path, results: Path) -> bool:
     """Rewrite the tables of `page` from the `results`; whether anything changed."""
-    described = pieces(results)
-    found = [one for piece in described if (one := read(results, piece)) is not None]
     text = page.read_text(encoding="utf-8")
-    new = rewritten(text, all_tables(described, found))
+    all_of.cache_clear()
+    new = with_tables(text, results)
     page.write_text(new, encoding="utf-8")
     return new != text
+
+
+def with_tables(text: str, results: Path = RESULTS) -> str:
+    """The `text` of a page with those tables that it has places for."""
+    tables, places = all_of(results), [name for name, _ in MARKED.findall(text)]
+    return rewritten(text, {name: table for name, table in tables.items() if name in places})
+
+
+@functools.cache
+def all_of(results: Path) -> dict[str, str]:
+    """Every table that the `results` make, by name."""
+    described = pieces(results)
+    return all_tables(described, [one for piece in described if (one := read(results, piece)) is not None])
 
 
 def show(asked: Sequence[Piece], results: Path) -> None:

@@ -1,4 +1,4 @@
-"""The tables of docs/reproduction.md, drawn from what docs/results keeps, so that no figure in them is typed."""
+"""The tables of docs/reproduction, drawn from what docs/results keeps, so that no figure in them is typed."""
 
 from collections.abc import Mapping, Sequence
 
