@@ -84,7 +84,7 @@ def test_quiet_is_quiet(ggeur, place, job):
     assert ggeur(*JOBS[job][0], "--quiet") == (0, "", "")
     code, out, err = ggeur("run", "absent.toml", "--quiet")
     assert (code, out) == (2, "") and err.code == "file-missing"
-    assert ggeur("plan", "--clients", "10")[1], "for that command alone"
+    assert ggeur("cost", "--clients", "10")[1], "for that command alone"
 
 
 @pytest.mark.parametrize("job", JOBS)

@@ -12,7 +12,7 @@ from ggeur.cli.app import COMMANDS
 from ggeur.cli.federate import federate
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiments.cost import COVARIANCES, human_bytes, human_seconds
-from ggeur.experiments.cost import plan as plan_of
+from ggeur.experiments.cost import cost as cost_of
 
 EXPERIMENT = '[data]\ntable = "toy.npz"\n[partition]\nkind = "domain"\n[train]\nmethod = "ncm"\n'
 
@@ -104,16 +104,16 @@ def test_help_shows_what_arguments_are(ggeur):
 
 
 @pytest.mark.parametrize("width", [60, 80])
-def test_a_plan_keeps_its_numbers_on_any_screen(ggeur, monkeypatch, width):
-    from ggeur.cli import plan, screen
+def test_a_cost_keeps_its_numbers_on_any_screen(ggeur, monkeypatch, width):
+    from ggeur.cli import cost, screen
 
-    for module in (plan, screen):
+    for module in (cost, screen):
         monkeypatch.setattr(module, "console", type(screen.console)(width=width, emoji=False))
-    code, out, _ = ggeur("plan", "--clients", 100000, "--dim", 768, "--classes", 345)
+    code, out, _ = ggeur("cost", "--clients", 100000, "--dim", 768, "--classes", 345)
     assert code == 0 and "…" not in out and max(map(len, out.splitlines())) <= width
     links = dict(client_mbit=20.0, server_mbit=1000.0, patience=600.0)
     for kind in COVARIANCES:
-        p = plan_of(kind, 100000, 345, 768, **links)
+        p = cost_of(kind, 100000, 345, 768, **links)
         sizes, times = (p.up, p.down, p.server_memory), (p.client_seconds, p.tree_seconds)
         numbers = [*map(human_bytes, sizes), *map(human_seconds, times), kind, "100,000", f"{p.levels} x {p.fan:,}"]
         assert [number for number in numbers if number not in out] == []
@@ -122,7 +122,7 @@ def test_a_plan_keeps_its_numbers_on_any_screen(ggeur, monkeypatch, width):
 def test_an_ascii_terminal_gets_plain_characters(place):
     for words, says in (
         (["inspect", "toy.npz"], "norm"),
-        (["plan", "--clients", "10"], "10"),
+        (["cost", "--clients", "10"], "10"),
         (["run", "exp.toml"], "AVG"),
     ):
         done = subprocess.run(

@@ -7,6 +7,7 @@ import typer
 
 from ggeur.cli.add import add
 from ggeur.cli.audit import audit
+from ggeur.cli.cost import cost
 from ggeur.cli.datasets import datasets
 from ggeur.cli.demo import demo
 from ggeur.cli.embed import embed
@@ -17,7 +18,6 @@ from ggeur.cli.fit import fit
 from ggeur.cli.forget import forget
 from ggeur.cli.inspect import inspect
 from ggeur.cli.methods import methods
-from ggeur.cli.plan import plan
 from ggeur.cli.predict import predict
 from ggeur.cli.report import report
 from ggeur.cli.reproduce import reproduce
@@ -28,7 +28,7 @@ from ggeur.cli.serve import serve
 
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(demo, fit, run, runs, embed, inspect, reproduce, report, predict, export, serve, add, forget, audit),
-    *(methods, datasets, encoders, plan),
+    *(methods, datasets, encoders, cost),
 )
 
 app = typer.Typer(

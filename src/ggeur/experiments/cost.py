@@ -49,7 +49,7 @@ def bytes_of_one_shot(setup: Setup, needs: Covariance | None, table: EmbeddingTa
 COVARIANCES: tuple[Covariance, ...] = ("per-class", "pooled", "none")
 
 
-class Plan(NamedTuple):
+class Cost(NamedTuple):
     """One kind of statistics for one number of clients."""
 
     kind: str
@@ -67,9 +67,9 @@ class Plan(NamedTuple):
     tree_seconds: float  # for all statistics to get to the server and all shapes back
 
 
-def plan(
+def cost(
     kind: Covariance, clients: int, classes: int, dim: int, *, client_mbit: float, server_mbit: float, patience: float
-) -> Plan:
+) -> Cost:
     """The cost of `clients` sites with `classes` classes and `dim` dimensions.
 
     `client_mbit` and `server_mbit` are links in megabits a second, `patience` how many seconds one node may be
@@ -96,7 +96,7 @@ def plan(
         nodes += below
     held = matrices("per-class" if kind == "none" else kind, classes)
     total = 8 * (classes * (1 + dim) + held * dim * dim)
-    return Plan(
+    return Cost(
         kind,
         clients,
         up,

@@ -1,4 +1,4 @@
-"""`ggeur plan`: estimate the cost of a federation of any size."""
+"""`ggeur cost`: estimate the cost of a federation of any size."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -9,7 +9,7 @@ from rich.table import Column, Table
 from ggeur.cli.screen import console, titled_table
 
 
-def plan(
+def cost(
     clients: Annotated[
         int | None, typer.Option(min=1, help="Number of clients; default: from 10 to 100 million.", show_default=False)
     ] = None,
@@ -21,7 +21,7 @@ def plan(
 ) -> None:
     """Estimate the bytes, memory, operations and time of a federation of any size."""
     from ggeur.experiments.cost import COVARIANCES, human_bytes, human_seconds
-    from ggeur.experiments.cost import plan as plan_of
+    from ggeur.experiments.cost import cost as cost_of
 
     sizes = [clients] if clients is not None else [10**e for e in range(1, 9)]
     headings = ("clients", "statistics", "up", "down", "own link", "server", "tree", "in all")
@@ -35,7 +35,7 @@ def plan(
     rows: list[list[str]] = []
     for n in sizes:
         for kind in COVARIANCES:
-            p = plan_of(kind, n, classes, dim, client_mbit=client_mbit, server_mbit=server_mbit, patience=patience)
+            p = cost_of(kind, n, classes, dim, client_mbit=client_mbit, server_mbit=server_mbit, patience=patience)
             line = [
                 f"{n:,}" if kind == COVARIANCES[0] else "",
                 kind,

@@ -1,11 +1,11 @@
-"""The plan on paper against arrays that are really there."""
+"""The cost on paper against arrays that are really there."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggeur.experiments.cost import COVARIANCES, human_bytes, human_seconds, plan, shape_bytes
+from ggeur.experiments.cost import COVARIANCES, cost, human_bytes, human_seconds, shape_bytes
 from ggeur.flower.wire.packing import pack_factors, triangles, unpack_factors
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.geometry import Geometry, low_rank
@@ -23,15 +23,15 @@ def statistics():
 def test_bytes_up_are_those_of_the_packed_statistics(statistics):
     triangle = np.triu_indices(24)
     packed = [statistics.count, statistics.mean, statistics.covariance[:, triangle[0], triangle[1]]]
-    assert plan("per-class", 10, 5, 24, **LINKS).up == sum(a.nbytes for a in packed)
+    assert cost("per-class", 10, 5, 24, **LINKS).up == sum(a.nbytes for a in packed)
     pooled = [statistics.count, statistics.mean, statistics.within[triangle]]
-    assert plan("pooled", 10, 5, 24, **LINKS).up == sum(a.nbytes for a in pooled)
-    assert plan("none", 10, 5, 24, **LINKS).up == statistics.count.nbytes + statistics.mean.nbytes
+    assert cost("pooled", 10, 5, 24, **LINKS).up == sum(a.nbytes for a in pooled)
+    assert cost("none", 10, 5, 24, **LINKS).up == statistics.count.nbytes + statistics.mean.nbytes
 
 
 def test_bytes_down_are_those_of_the_factors_as_they_travel(statistics):
     factor = Geometry.from_statistics(statistics).factor(0, "sqrt-eigenvalue").astype(np.float32)
-    assert plan("per-class", 10, 5, 24, **LINKS).down == 5 * triangles(factor[None]).nbytes
+    assert cost("per-class", 10, 5, 24, **LINKS).down == 5 * triangles(factor[None]).nbytes
 
 
 @pytest.mark.parametrize(("rank", "shapes"), [(4, "per-class"), (4, "one"), (24, "per-class"), (99, "one")])
@@ -45,7 +45,7 @@ def test_bytes_of_shapes_of_low_rank_are_those_that_travel(statistics, rank, sha
 
 
 def test_the_server_holds_one_running_total_and_one_message(statistics):
-    p = plan("per-class", 10**6, 5, 24, **LINKS)
+    p = cost("per-class", 10**6, 5, 24, **LINKS)
     total = statistics.count.nbytes + statistics.sum.nbytes + statistics.second.nbytes
     assert p.server_memory == total + p.up
 
@@ -60,22 +60,22 @@ def test_the_server_holds_one_running_total_and_one_message(statistics):
 def test_the_tree_reaches_every_client_and_no_node_is_busy_for_longer_than_patience(
     kind, clients, classes, dim, patience
 ):
-    p = plan(kind, clients, classes, dim, client_mbit=20, server_mbit=1000, patience=patience)
+    p = cost(kind, clients, classes, dim, client_mbit=20, server_mbit=1000, patience=patience)
     assert p.fan**p.levels >= clients
-    message = 8 * (max(p.up, plan("per-class", 1, classes, dim, **LINKS).up if kind == "none" else 0) + p.down) / 1e9
+    message = 8 * (max(p.up, cost("per-class", 1, classes, dim, **LINKS).up if kind == "none" else 0) + p.down) / 1e9
     assert p.fan <= max(2, np.ceil(patience / message))
     assert p.aggregators >= p.levels and p.additions >= clients
 
 
 def test_a_single_server_serves_while_it_can():
-    assert plan("pooled", 100, 10, 512, **LINKS).levels == 1
-    assert plan("per-class", 10**8, 10, 512, **LINKS).levels > 1
+    assert cost("pooled", 100, 10, 512, **LINKS).levels == 1
+    assert cost("per-class", 10**8, 10, 512, **LINKS).levels > 1
 
 
 @pytest.mark.parametrize("bad", [{"clients": 0}, {"dim": 0}, {"patience": 0.0}, {"client_mbit": float("nan")}])
 def test_nonsense_is_refused(bad):
     with pytest.raises(GgeurError, match="positive"):
-        plan(**({"kind": "none", "clients": 1, "classes": 1, "dim": 1} | LINKS | bad))
+        cost(**({"kind": "none", "clients": 1, "classes": 1, "dim": 1} | LINKS | bad))
 
 
 def test_numbers_for_people():
