@@ -25,7 +25,9 @@ from ggeur.stats.errors import GgeurError
 PER_FORMAT = 320  # with the formats below, more than 2,000 files
 SLOWEST, GROWTH = 5.0, 2**30
 
-CELL = Trial("fedavg", "ggeur", 0, {"arm": "a"}, domains={"x": 50.0}, avg=50.0, rounds=[49.0, 51.0], recall=[1.0, None])
+TRIAL = Trial(
+    "fedavg", "ggeur", 0, {"arm": "a"}, domains={"x": 50.0}, avg=50.0, rounds=[49.0, 51.0], recall=[1.0, None]
+)
 
 
 def table(path: Path) -> None:
@@ -56,13 +58,13 @@ def experiment(path: Path) -> None:
 
 
 def result(path: Path) -> None:
-    path.write_text(Result([CELL, CELL]).to_json())
+    path.write_text(Result([TRIAL, TRIAL]).to_json())
 
 
 def checkpoint(path: Path) -> None:
     params = {"W": np.zeros((2, 3), np.float32), "b": np.zeros(2, np.float32)}
     path.mkdir()
-    Checkpoints(path).save(0, State(2, [{"params": params}], (), ()), [InFlight(0, CELL, [{"x": 50.0}])])
+    Checkpoints(path).save(0, State(2, [{"params": params}], (), ()), [InFlight(0, TRIAL, [{"x": 50.0}])])
     (path / "state-0").rename(path.with_suffix(".bytes"))
     path.rmdir()
     path.with_suffix(".bytes").rename(path)
@@ -199,10 +201,10 @@ json_values = st.recursive(
 
 
 @settings(max_examples=150)
-@given(key=st.sampled_from(sorted(asdict(CELL))), value=json_values)
+@given(key=st.sampled_from(sorted(asdict(TRIAL))), value=json_values)
 def test_a_result_with_any_value_anywhere_is_valid_or_refused(tmp_path_factory, key, value):
     path = tmp_path_factory.mktemp("result") / "result.json"
-    path.write_text(json.dumps({"schema": 1, "trials": [asdict(CELL) | {key: value}]}))
+    path.write_text(json.dumps({"schema": 1, "trials": [asdict(TRIAL) | {key: value}]}))
     try:
         loaded = Result.load(path)
     except GgeurError:

@@ -17,7 +17,7 @@ def tool(monkeypatch):
     return importlib.import_module("privacy_curves")
 
 
-def test_a_cell_is_that_of_a_run(tool, tmp_path):
+def test_a_trial_is_that_of_a_run(tool, tmp_path):
     rng = np.random.default_rng(0)
     y = np.arange(900) % 3
     x = rng.normal(size=(3, 8))[y] + rng.normal(size=(900, 8))
@@ -44,7 +44,7 @@ def test_a_cell_is_that_of_a_run(tool, tmp_path):
         assert ours[at] == pytest.approx(row.avg, abs=1e-9), at
 
 
-def test_the_page_shows_what_was_measured_of_every_cell(tool):
+def test_the_page_shows_what_was_measured_of_every_trial(tool):
     known = tool.measured()
     assert len(known) == 2 * 3 * (7 * 2 * 6 + 6)  # clients, seeds, arms with noise and without
     assert tool.Curves.of(known).table() in tool.PAGE.read_text(encoding="utf-8")

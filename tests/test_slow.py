@@ -74,7 +74,7 @@ def size(run: Path) -> int:
     return os.path.getsize(metrics) if metrics.exists() else 0
 
 
-def test_memory_does_not_grow_with_the_number_of_cells(tmp_path):
+def test_memory_does_not_grow_with_the_number_of_trials(tmp_path):
     """500 short trials in one process: at most 1.1 times the memory after 50, plus 50 MB."""
     grid = experiment(
         tmp_path,

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ggeur.experiments.result import Result, Trial, read_cell
+from ggeur.experiments.result import Result, Trial, read_trial
 from ggeur.paper.paper_tables import Table
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report.tables import Comparison, Line, Number, compare
@@ -100,7 +100,7 @@ def read(folder: Path, piece: Piece) -> Finished | None:
     if not path.exists():
         return None
     tree = json.loads(path.read_text(encoding="utf-8"))
-    return Finished(piece, Reproduction.of(tree["reading"]), Result([read_cell(trial) for trial in tree["trials"]]))
+    return Finished(piece, Reproduction.of(tree["reading"]), Result([read_trial(trial) for trial in tree["trials"]]))
 
 
 def as_csv(one: Finished) -> str:

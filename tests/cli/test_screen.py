@@ -59,7 +59,7 @@ def test_a_solved_head_is_one_step_and_a_trained_one_its_rounds(tmp_path, bar):
     assert bar == [(0, 42), (1, 42), (2, 42), (9, 42), (16, 42), (42, 42)]
 
 
-def test_cells_that_were_finished_before_count_as_done(tmp_path, bar):
+def test_trials_that_were_finished_before_count_as_done(tmp_path, bar):
     (tmp_path / "checkpoint").mkdir()
     for name in ("trial-00000", "trial-00002", "state-0"):
         (tmp_path / "checkpoint" / name).write_bytes(b"")

@@ -150,7 +150,7 @@ def test_each_client_holds_its_share_of_each_class_of_one_domain(beta):
         assert (exact - 1 < count).all() and (count <= exact + 1e-6).all()  # floor
 
 
-def test_a_share_of_one_keeps_the_whole_cell():
+def test_a_share_of_one_keeps_the_whole_group():
     y, domain, test = table_like()
     shares = share_matrix(3, 4, 1e-300, seed=0)
     parts = label_and_domain(y, domain, 1e-300, test=test, seed=0)

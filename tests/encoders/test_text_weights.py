@@ -132,15 +132,15 @@ def test_what_fedtpg_cannot_use_leaves_it_out(folder, damage, given, words):
 
 
 def test_as_many_contexts_as_fit_are_taken(folder):
-    assert built(folder, contexts=10).own.init is not None  # start, ten, three letters, a stop and the end are 16
+    assert built(folder, contexts=10).head.init is not None  # start, ten, three letters, a stop and the end are 16
 
 
 def test_a_tower_is_known_by_its_files_and_not_by_where_it_lies(folder, tmp_path):
-    before, text = tower_hash(folder), built(folder).own.frozen()["E"]
+    before, text = tower_hash(folder), built(folder).head.frozen()["E"]
     moved = shutil.copytree(folder, tmp_path / "elsewhere")
-    assert tower_hash(moved) == before == built(moved).own.weights()
+    assert tower_hash(moved) == before == built(moved).head.weights()
     put(DOWN, lambda w: 2 * w)(folder)
     assert tower_hash(folder) != before
-    assert np.abs(built(folder).own.frozen()["E"] - text).max() > 1e-3, "no old tower is kept"
+    assert np.abs(built(folder).head.frozen()["E"] - text).max() > 1e-3, "no old tower is kept"
     (moved / "merges.txt").write_text("#version: 0.2\na n\n")
     assert tower_hash(moved) != before

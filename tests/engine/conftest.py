@@ -47,7 +47,7 @@ def make_run(seed=0, *, sizes=SIZES, weights=None, noise=False, own=False):
         weights=np.array([len(s.y) for s in sets] if weights is None else weights, np.float64),
         params=jax.tree.map(lambda leaf: leaf[0], heads),
         n_classes=CLASSES,
-        own_params=heads if own else (),
+        client_params=heads if own else (),
     )
 
 

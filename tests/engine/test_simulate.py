@@ -74,7 +74,7 @@ def reference(run, train, *, double_softmax=False, participants=None):
     own = (
         None
         if train.broadcast
-        else [{k: v[i].astype(np.float64) for k, v in run.own_params.items()} for i in range(len(sets))]
+        else [{k: v[i].astype(np.float64) for k, v in run.client_params.items()} for i in range(len(sets))]
     )
     heads, losses = [], []
     for number in range(1, train.rounds + 1):
@@ -187,8 +187,8 @@ def test_without_broadcast_clients_train_on_from_their_own_heads(federation):
     rounds, own = assert_as_reference(run, training(broadcast=False))
     assert rounds[-1].bytes_down == [0]
     for k, head in enumerate(own):
-        assert_same_head({name: leaf[k] for name, leaf in rounds[-1].state.own.items()}, head)
-    np.testing.assert_array_equal(rounds[-1].state.own["W"][1], run.own_params["W"][1])  # the empty client's
+        assert_same_head({name: leaf[k] for name, leaf in rounds[-1].state.heads.items()}, head)
+    np.testing.assert_array_equal(rounds[-1].state.heads["W"][1], run.client_params["W"][1])  # the empty client's
 
 
 def test_clients_per_round_trains_that_many_and_another_choice_each_round(federation):

@@ -57,7 +57,7 @@ def found(done, party):
     return made
 
 
-def test_the_server_recovers_every_cell_of_one_and_two_rows(path):
+def test_the_server_recovers_every_group_of_one_and_two_rows(path):
     done = audit(point(path), 0)
     server = found(done, "server")
     assert (server[(COUNT == 1) | (COUNT == 2)] == "exact samples").all()
@@ -93,7 +93,7 @@ def test_with_a_threshold_nobody_recovers_a_row(path, statistics):
     assert (server[(COUNT > 0) & (COUNT < 10)] == "not sent").all() and not (server[COUNT >= 10] == "not sent").any()
 
 
-def test_a_threshold_above_every_cell_is_refused(path):
+def test_a_threshold_above_every_group_is_refused(path):
     with pytest.raises(GgeurError, match="above every group"):
         audit(point(path), 0, min_count=1000)
 
@@ -197,7 +197,7 @@ def test_a_bound_is_no_federation(path):
 
 @pytest.mark.real
 @pytest.mark.parametrize(("statistics", "small"), [("per-class", 2), ("pooled", 1)])
-def test_on_real_embeddings_all_small_cells_fall_and_none_with_a_threshold(shared, statistics, small):
+def test_on_real_embeddings_all_small_groups_fall_and_none_with_a_threshold(shared, statistics, small):
     table = shared / "data" / "embeddings" / "office_caltech10.tinyvit.npz"
     asked = table_settings(table, "dirichlet", 10, 0.1, statistics, 0)
     done = audit(asked, 0)

@@ -63,7 +63,7 @@ def total(table, privacy, method="lda", seed=0, **more):
     ), setup
 
 
-def test_rows_of_small_cells_are_in_nobodys_statistics(table):
+def test_rows_of_small_groups_are_in_nobodys_statistics(table):
     whole, _ = total(table, {})
     kept, _ = total(table, {"min_count": 10})
     assert (whole.count - kept.count).tolist() == [0, 0, 0, 3]
@@ -71,7 +71,7 @@ def test_rows_of_small_cells_are_in_nobodys_statistics(table):
         total(table, {"min_count": 31})
 
 
-def test_every_fold_has_as_many_rows_of_a_cell_as_must_be_or_none():
+def test_every_fold_has_as_many_rows_of_a_group_as_must_be_or_none():
     y, d = np.repeat([0, 1, 2, 3], [3, 12, 29, 80]), np.zeros(124, np.int64)
     for least in (1, 10, 25):
         fold = sample_folds(y, d, 4, 0, 0, least)

@@ -27,7 +27,7 @@ def test_a_row_is_the_mean_over_seeds_with_the_sample_deviation():
     assert other.avg == pytest.approx(50.0) and other.spread is None
 
 
-def test_cells_that_did_not_finish_are_left_out_of_the_means_but_not_of_the_row():
+def test_trials_that_did_not_finish_are_left_out_of_the_means_but_not_of_the_row():
     (row,) = Result([trial(0, 90.0), failed(1), trial(2, 92.0)]).rows()
     assert row.avg == pytest.approx(91.0) and len(row.trials) == 3
 

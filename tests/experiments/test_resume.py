@@ -104,7 +104,7 @@ def stopped_after(folder: Path, out: Path, rounds: int) -> None:
         ggeur.run(Experiment.load(folder / "e.toml"), out=out, on_round=on_round)
 
 
-def test_a_finished_cell_is_never_redone(folder, tmp_path):
+def test_a_finished_trial_is_never_redone(folder, tmp_path):
     stopped_after(folder, tmp_path / "run", 2 * ROUNDS + 3)
     events = []
     ggeur.run(Experiment.load(folder / "e.toml"), out=tmp_path / "run", resume=True, on_round=events.append)

@@ -22,7 +22,7 @@ from ggeur.models.model import Model
 from ggeur.stats.errors import GgeurError
 
 ARMS = [{"name": "plain", "augment": {"kind": "none"}}, {"name": "ours", "augment": {"kind": "ggeur"}}]
-CELLS, ROUNDS = 4, 3
+TRIALS, ROUNDS = 4, 3
 
 
 class Finished:
@@ -47,7 +47,7 @@ def lines(folder):
 
 def test_the_folder_holds_what_the_design_says_and_nothing_half_written(finished):
     names = {p.relative_to(finished.folder).as_posix() for p in finished.folder.rglob("*") if p.is_file()}
-    models = {f"model/trial-{i:03d}/{name}" for i in range(CELLS) for name in ("head.npz", "model.json", "card.md")}
+    models = {f"model/trial-{i:03d}/{name}" for i in range(TRIALS) for name in ("head.npz", "model.json", "card.md")}
     wanted = {"config.toml", "versions.json", "metrics.jsonl", "result.json"} | models
     assert wanted <= names
     temporary = tuple(f".{Path(name).name}." for name in wanted)
@@ -61,9 +61,9 @@ def test_the_config_loads_back_to_the_same_experiment(finished):
     assert back.seeds == finished.experiment.seeds
 
 
-def test_metrics_have_one_line_per_cell_and_round(finished):
+def test_metrics_have_one_line_per_trial_and_round(finished):
     metrics = lines(finished.folder)
-    assert sorted((m["trial"], m["round"]) for m in metrics) == [(c, r) for c in range(CELLS) for r in (1, 2, 3)]
+    assert sorted((m["trial"], m["round"]) for m in metrics) == [(c, r) for c in range(TRIALS) for r in (1, 2, 3)]
     for m in metrics:
         assert list(m) == ["trial", "round", "domains", "avg", "loss", "crc"]
         assert list(m["domains"]) == ["art", "photo", "sketch"]
@@ -73,7 +73,7 @@ def test_metrics_have_one_line_per_cell_and_round(finished):
 
 def test_the_result_is_the_schemas_and_reads_off_the_metrics(finished):
     data = json.loads((finished.folder / "result.json").read_text())
-    assert data["schema"] == 1 and len(data["trials"]) == CELLS
+    assert data["schema"] == 1 and len(data["trials"]) == TRIALS
     metrics = lines(finished.folder)
     for i, trial in enumerate(data["trials"]):
         own = [m for m in metrics if m["trial"] == i]
@@ -100,7 +100,7 @@ def test_also_recorded_are_steps_and_bytes(finished):
             assert min(trial.local_steps) >= min(finished.result.trials[0].local_steps)
 
 
-def test_on_round_is_called_for_each_cell_and_round(finished):
+def test_on_round_is_called_for_each_trial_and_round(finished):
     written = [{k: v for k, v in line.items() if k != "crc"} for line in lines(finished.folder)]
     assert [{k: v for k, v in e.items() if k != "rounds"} for e in finished.events] == written
     assert all(e["rounds"] == ROUNDS for e in finished.events)
@@ -176,7 +176,7 @@ def test_the_model_names_classes_and_encoder(finished):
 
 
 def heads(folder):
-    return [dict(np.load(folder / "model" / f"trial-{i:03d}" / "head.npz")) for i in range(CELLS)]
+    return [dict(np.load(folder / "model" / f"trial-{i:03d}" / "head.npz")) for i in range(TRIALS)]
 
 
 def test_a_repeated_run_is_bit_for_bit_the_same_also_in_a_fresh_process(finished, tmp_path):
@@ -225,7 +225,7 @@ def test_all_arms_share_split_partition_and_first_head(tree, monkeypatch):
         np.testing.assert_array_equal(a.params["W"], b.params["W"])
         for s, t in zip(a.sets, b.sets, strict=True):
             np.testing.assert_array_equal(s.sample[: s.originals], t.sample[: t.originals])
-    assert len(tested) == CELLS
+    assert len(tested) == TRIALS
     for seed in (0, 1):
         np.testing.assert_array_equal(tested[seed], tested[2 + seed])
         samples = np.concatenate([s.sample[: s.originals] for s in plain[seed].sets])
@@ -242,7 +242,7 @@ def diverged(tree, tmp_path_factory):
     return ggeur.run(Experiment.of(tree(train={"learning_rate": [1e30, 0.05]})), out=folder), folder
 
 
-def test_a_diverged_cell_says_so_while_the_others_finish(diverged):
+def test_a_diverged_trial_says_so_while_the_others_finish(diverged):
     result, _ = diverged
     for trial in result.trials[:2]:
         assert trial.status == "diverged" and "round" in trial.message and "learning_rate" in trial.message
@@ -253,7 +253,7 @@ def test_a_diverged_cell_says_so_while_the_others_finish(diverged):
     assert bad.avg is None and good.avg is not None
 
 
-def test_a_diverged_cell_has_no_model_and_no_nan_in_any_file(diverged):
+def test_a_diverged_trial_has_no_model_and_no_nan_in_any_file(diverged):
     _, folder = diverged
     assert sorted(p.name for p in (folder / "model").iterdir()) == ["trial-002", "trial-003"]
 

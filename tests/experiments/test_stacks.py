@@ -85,7 +85,7 @@ def test_in_its_own_units_every_seed_is_a_stack_of_its_own(tree):
     assert numbers(Experiment.of(made)) == [[0, 2, 4, 6], [1, 3, 5, 7]]
 
 
-def test_no_more_cells_than_ten_and_no_more_noise_than_fits(tree, monkeypatch):
+def test_no_more_trials_than_ten_and_no_more_noise_than_fits(tree, monkeypatch):
     many = Experiment.of(tree(train={"learning_rate": [0.1 * i for i in range(1, 13)]}, run={"seeds": [0]}))
     assert numbers(many) == [list(range(10)), [10, 11]]
     made = Experiment.of(tree(**SWEEP))
@@ -191,11 +191,11 @@ def test_a_sweep_that_was_stopped_goes_on_to_the_same_end(tree, swept, tmp_path,
 
 
 @pytest.mark.parametrize("trial", [1, 3])
-def test_a_checkpoint_of_other_cells_is_not_gone_on_from(tree, swept, tmp_path, monkeypatch, trial):
+def test_a_checkpoint_of_other_trials_is_not_gone_on_from(tree, swept, tmp_path, monkeypatch, trial):
     """Cells that were finished then, 0 and 1 if it stopped in the second stack, are not run again."""
     folder = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr(stacks, "_STACK_CELLS", 2)  # as another version might have stacked them
+        patch.setattr(stacks, "_STACK_TRIALS", 2)  # as another version might have stacked them
         stopped(Experiment.of(tree(**SWEEP)), folder, trial=trial)
     resumed = ggeur.run(Experiment.of(tree(**SWEEP)), out=folder, resume=True)
     assert [c.rounds for c in resumed.trials] == [c.rounds for c in swept[0].trials]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ggeur.experiments.partitions import load_table, partition_rows
+from ggeur.experiments.partitions import load_table, partition_samples
 from ggeur.experiments.settings import settings
 from ggeur.experiments.setup import Setup
 from ggeur.experiments.trial_data import TrialData
@@ -41,7 +41,7 @@ def run_of(split, point, seed):
 )
 def test_clients_hold_training_rows_each_once(table, partition, clients):
     split = table.split(0)
-    parts = partition_rows(split, settings({"data": {"table": "t"}, "partition": partition}).partition, 0)
+    parts = partition_samples(split, settings({"data": {"table": "t"}, "partition": partition}).partition, 0)
     samples = np.concatenate(parts)
     assert len(parts) == clients
     assert len(np.unique(samples)) == len(samples) and not split.test[samples].any()
@@ -53,8 +53,8 @@ def test_a_share_that_a_table_says_was_taken_is_not_taken_twice(build_table):
     by_domain = settings({"data": {"table": "t"}, "partition": {"kind": "domain", "share": 0.2}})
     whole = build_table(test=np.zeros(120, bool))
     taken = build_table(test=np.zeros(120, bool), meta={"share": 0.2})
-    assert [len(p) for p in partition_rows(whole, by_domain.partition, 0)] == [8, 8, 8]
-    assert [len(p) for p in partition_rows(taken, by_domain.partition, 0)] == [40, 40, 40]
+    assert [len(p) for p in partition_samples(whole, by_domain.partition, 0)] == [8, 8, 8]
+    assert [len(p) for p in partition_samples(taken, by_domain.partition, 0)] == [40, 40, 40]
 
 
 def test_a_federation_without_training_rows_is_an_error(build_table, point):
@@ -97,7 +97,7 @@ def test_another_seed_has_another_partition_head_and_noise(table, point):
 
 def test_without_broadcast_every_client_has_a_head_of_its_own(table, point):
     run = run_of(table.split(0), point(train={"broadcast": False}), 0)
-    heads = run.own_params["W"]
+    heads = run.client_params["W"]
     assert heads.shape == (3, C, 5)
     assert not np.isclose(heads[0], heads[1]).any() and not np.isclose(heads[0], run.params["W"]).any()
 

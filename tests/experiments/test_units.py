@@ -115,11 +115,11 @@ def test_units_are_those_of_the_clients_training_rows_and_every_seeds_own(table,
     given = tree(data={"standardise": True}, train=train, partition={"kind": "domain", "share": 0.5})
     del given["partition"]["beta"]
     ggeur.run(Experiment.of(given), out=tmp_path / "run")
-    from ggeur.experiments.partitions import partition_rows
+    from ggeur.experiments.partitions import partition_samples
 
     for trial, seed in enumerate((0, 1, 0, 1)):
         units = Model.load(tmp_path / "run" / "model" / f"trial-{trial:03d}").units
-        parts = partition_rows(table.split(seed), Experiment.of(given).points[0].partition, seed)
+        parts = partition_samples(table.split(seed), Experiment.of(given).points[0].partition, seed)
         x = table.x[np.concatenate(parts)].astype(np.float64)
         np.testing.assert_allclose(units.shift, x.mean(axis=0), rtol=1e-12)
         assert units.scale == pytest.approx(np.sqrt(x.var(axis=0).mean()))

@@ -6,7 +6,7 @@ import pytest
 from ggeur.federation.folds import folds_of, group_folds, sample_folds
 
 
-def test_rows_of_every_cell_are_spread_evenly_over_the_folds():
+def test_rows_of_every_group_are_spread_evenly_over_the_folds():
     rng = np.random.default_rng(0)
     y, domains = rng.integers(3, size=200), rng.integers(2, size=200)
     fold = sample_folds(y, domains, 4, 0, 5)
@@ -21,7 +21,7 @@ def test_rows_of_every_cell_are_spread_evenly_over_the_folds():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_cells_of_a_class_are_never_all_left_out(seed):
+def test_groups_of_a_class_are_never_all_left_out(seed):
     count = np.random.default_rng(seed).integers(0, 2, size=(6, 9))
     folds = group_folds(count, 3, seed)
     for fold in folds:
@@ -31,7 +31,7 @@ def test_cells_of_a_class_are_never_all_left_out(seed):
     np.testing.assert_array_equal(left, (count > 0) & ((count > 0).sum(axis=0) > 1))  # each that can be, once
 
 
-def test_classes_are_left_out_once_each_with_all_their_cells():
+def test_classes_are_left_out_once_each_with_all_their_groups():
     count = np.random.default_rng(0).integers(1, 9, size=(2, 9)) * np.array([[1, 0, 1, 1, 1, 1, 1, 1, 1]])
     assert not [fold for fold in folds_of(count, 4, 0) if fold.classes], "for whom no text speaks"
     folds = [fold for fold in folds_of(count, 4, 0, by_text=True) if fold.classes]

@@ -12,7 +12,7 @@ def federation(n_domains, n_classes, samples, holes=()):
     return y, domains, [np.flatnonzero(domains == d) for d in range(n_domains)]
 
 
-def test_a_fifth_of_every_cell_and_no_cell_whole_where_all_have_been_seen():
+def test_a_fifth_of_every_group_and_no_group_whole_where_all_have_been_seen():
     y, domains, parts = federation(3, 4, 10)
     held = validation_split(y, domains, (3, 4), parts, seed=0)
     assert not held.whole.any()
@@ -21,7 +21,7 @@ def test_a_fifth_of_every_cell_and_no_cell_whole_where_all_have_been_seen():
     assert np.allclose(held.weight(np.ones((3, 4), bool)), 1 / 12)
 
 
-def test_a_quarter_of_the_cells_whole_where_some_are_unseen_and_never_all_of_a_class():
+def test_a_quarter_of_the_groups_whole_where_some_are_unseen_and_never_all_of_a_class():
     holes = [(0, 0), (1, 0), (2, 0), (1, 2), (3, 5)]
     y, domains, parts = federation(4, 8, 10, holes)
     for seed in range(20):

@@ -166,7 +166,7 @@ def test_settings_mean_the_same(deploy, tree, both):
     both(deploy(tree | {"train": SHORT | tree.get("train", {})}))
 
 
-def test_a_grid_of_cells_and_heads_that_are_solved(deploy, both):
+def test_a_grid_of_trials_and_heads_that_are_solved(deploy, both):
     tree = {"train": {**SHORT, "method": ["fedavg", "ncm", "lda", "ridge"]}, "augment": {"kind": "none"}}
     both(deploy(tree), trials=4)
 

@@ -135,7 +135,7 @@ def test_the_shapes_lean_on_the_pooled_one_where_rows_are_few():
     np.testing.assert_allclose(pooled, [shrunk(total.within, 0.1)])
 
 
-def test_one_domain_weighs_by_count_and_several_weigh_every_cell_alike():
+def test_one_domain_weighs_by_count_and_several_weigh_every_group_alike():
     rng = np.random.default_rng(5)
     one, other = message(rng), message(rng, 30, C).only(np.array([True, False, True, False]))
     m, y, weight = class_prototypes(FederationStatistics.of([(0, one), (0, other)], Breakdown("none")))

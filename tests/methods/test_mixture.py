@@ -61,7 +61,7 @@ def test_several_sites_are_a_mixture_of_their_densities(tau):
     np.testing.assert_allclose(found - found[:, :1], expected - expected[:, :1], rtol=1e-4, atol=2e-4)
 
 
-def test_a_cell_that_nobody_has_seen_has_the_additive_mean():
+def test_a_group_that_nobody_has_seen_has_the_additive_mean():
     rng = np.random.default_rng(2)
     a, b = np.array([[0.0] * P, [5.0] * P, [-3.0] * P]), rng.normal(size=(C, P)) * 4
     sites = []
@@ -95,7 +95,7 @@ def test_together_the_log_probabilities_add_up():
 
 @pytest.mark.parametrize("name", ["mixture", "ggeur-limit", "blend"])
 @pytest.mark.parametrize("seed", range(6))
-def test_a_row_a_cell_has_no_scatter_but_rounding_and_is_its_own_nearest_mean(name, seed):
+def test_a_row_a_group_has_no_scatter_but_rounding_and_is_its_own_nearest_mean(name, seed):
     x = np.random.default_rng(seed).normal(size=(2, C, 16)) * 3
     messages = [(d, SiteStatistics.from_embeddings(x[d], np.arange(C), C)) for d in range(2)]
     solved = resolve_closed_form(name, {})

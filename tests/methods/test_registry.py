@@ -178,7 +178,7 @@ def test_one_that_cannot_be_loaded_is_named(own, name):
     assert told(factory, name).says(f"{code}: '{name}'")
 
 
-def test_a_method_whose_loss_turns_nan_stops_its_cell_and_the_others_finish(own, tree, tmp_path):
+def test_a_method_whose_loss_turns_nan_stops_its_trial_and_the_others_finish(own, tree, tmp_path):
     own(
         "own_nan",
         """

@@ -38,7 +38,7 @@ def test_a_model_that_is_saved_again_has_the_same_arrays_by_the_same_names(folde
     assert again.files == kept.files and all(again[name].tobytes() == kept[name].tobytes() for name in kept.files)
 
 
-def test_a_run_folder_gives_the_model_of_its_best_cell():
+def test_a_run_folder_gives_the_model_of_its_best_trial():
     best = Model.load(BEFORE / "linear" / "model" / "cell-001")
     np.testing.assert_array_equal(Model.load(BEFORE / "linear").params["W"], best.params["W"])
 

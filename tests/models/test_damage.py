@@ -124,7 +124,7 @@ def test_checkpoints_that_were_half_removed_are_removed_when_the_run_is_asked_fo
     assert not (copy / "checkpoint").exists()
 
 
-def test_a_finished_cell_whose_head_is_gone_is_computed_again(stopped, whole, experiment):
+def test_a_finished_trial_whose_head_is_gone_is_computed_again(stopped, whole, experiment):
     (stopped / "model" / "trial-000" / "head.npz").unlink()
     with pytest.warns(GgeurWarning, match=r"heads of finished trials are gone \(numbers 0\)"):
         ggeur.run(experiment, out=stopped, resume=True)

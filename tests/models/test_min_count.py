@@ -31,7 +31,7 @@ def counts(found):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_small_cells_are_in_no_sums_and_the_model_says_so(sites, tmp_path):
+def test_small_groups_are_in_no_sums_and_the_model_says_so(sites, tmp_path):
     found = ggeur.fit(sites, method="lda", min_count=10, out=tmp_path / "model")
     assert counts(found) == {"north": [40, 30, 0], "south": [30, 40, 25], "west": [0, 30, 30]}
     assert Model.load(tmp_path / "model").privacy == {"min_count": 10}
@@ -52,7 +52,7 @@ def test_auto_selects_from_what_is_shared_and_nothing_else(sites):
     assert first.solution_ == second.solution_ and len(first.solution_.expected) == 3
 
 
-def test_who_joins_later_holds_small_cells_back_too(sites, tmp_path):
+def test_who_joins_later_holds_small_groups_back_too(sites, tmp_path):
     first, last = tmp_path / "first", tmp_path / "last"
     all_three = ggeur.fit(sites, method="lda", min_count=10, out=first)
     ggeur.fit(sites[:2], method="lda", min_count=10, out=last)
@@ -63,6 +63,6 @@ def test_who_joins_later_holds_small_cells_back_too(sites, tmp_path):
     assert Model.load(last).privacy == {"min_count": 10}
 
 
-def test_a_site_without_a_cell_to_share_is_told(sites):
+def test_a_site_without_a_group_to_share_is_told(sites):
     with pytest.raises(GgeurError, match=r"min_count = 35 is above every group of the site 'west'"):
         ggeur.fit(sites, method="lda", min_count=35)

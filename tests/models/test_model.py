@@ -96,12 +96,12 @@ def run_folder(folder, avgs, saved=None):
     [([1.0, 3.0, 2.0], None, 2), ([1.0, None], [0], 0), ([9.0, 3.0, 4.0], [0, 1], 1)],
     ids=["not the best on test samples", "the last diverged", "the last has no model"],
 )
-def test_a_run_folder_gives_the_model_of_its_last_cell_that_has_one(tmp_path, avgs, saved, last):
+def test_a_run_folder_gives_the_model_of_its_last_trial_that_has_one(tmp_path, avgs, saved, last):
     loaded = Model.load(run_folder(tmp_path / "run", avgs, saved))
     np.testing.assert_array_equal(loaded.params["W"], model(seed=last).params["W"])
 
 
-def test_a_cell_is_named_by_its_number_or_its_arm(tmp_path):
+def test_a_trial_is_named_by_its_number_or_its_arm(tmp_path):
     folder = run_folder(tmp_path / "run", [1.0, 3.0, 2.0])
     trials = Result.load(folder).trials
     for trial, arm in zip(trials, ("plain", "GGEUR", "GGEUR"), strict=True):

@@ -92,7 +92,7 @@ def test_numbers_that_are_not_the_heads_are_refused(model):
         replace(model, params={"W": np.zeros((3, P - 1), np.float32), "b": np.zeros(3, np.float32)}).predict(PHOTOS)
 
 
-def test_a_model_alone_has_no_cells(model, tmp_path):
+def test_a_model_alone_has_no_trials(model, tmp_path):
     model.save(tmp_path / "m")
     with refused("option-trial-without-run: trial 3"):
         ggeur.load_model(tmp_path / "m", trial=3)

@@ -95,7 +95,7 @@ def test_add_and_forget_ask_for_the_statistics(places, copy):
     assert {p.name: p.read_bytes() for p in copy.iterdir()} == before
 
 
-def test_a_cell_of_a_run_and_a_sealed_model_too(places, tmp_path):
+def test_a_trial_of_a_run_and_a_sealed_model_too(places, tmp_path):
     experiment = {
         "data": {"table": str(places / "north.npz")},
         "partition": {"clients": 2, "beta": 1.0},

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggeur.privacy.attacks import auc, groups, in_span, likelihood_ratio, recovered_rows, remainder
+from ggeur.privacy.attacks import auc, groups, in_span, likelihood_ratio, recovered_samples, remainder
 from ggeur.stats.site_statistics import SiteStatistics
 
 P = 12
@@ -28,36 +28,36 @@ def same(found, x):
 
 @given(n=st.integers(1, 2), seed=st.integers(0, 10**6))
 def test_one_and_two_rows_follow_exactly(n, seed):
-    assert same(recovered_rows(group(samples(n, seed))), samples(n, seed))
+    assert same(recovered_samples(group(samples(n, seed))), samples(n, seed))
 
 
 @given(seed=st.integers(0, 10**6), norm=st.sampled_from([1.0, 7.0]))
 def test_three_rows_of_one_norm_follow_exactly(seed, norm):
     x = samples(3, seed)
     x *= norm / np.linalg.norm(x, axis=1, keepdims=True)
-    assert same(recovered_rows(group(x)), x)
+    assert same(recovered_samples(group(x)), x)
 
 
 @pytest.mark.parametrize("n", [3, 4, 10])
 def test_more_rows_do_not_follow_and_none_are_claimed(n):
-    assert recovered_rows(group(samples(n))) is None
+    assert recovered_samples(group(samples(n))) is None
 
 
 def test_rows_that_are_all_alike_follow():
-    assert same(recovered_rows(group(np.ones((3, P)))), np.ones((3, P)))
+    assert same(recovered_samples(group(np.ones((3, P)))), np.ones((3, P)))
 
 
 def test_pooled_moments_give_one_row_and_two_only_of_a_class_that_is_alone():
     x = samples(5)
     several = groups(SiteStatistics.from_embeddings(x, [0, 1, 1, 2, 2], 3).of_kind("pooled"))
-    assert same(recovered_rows(several[0]), x[:1]) and recovered_rows(several[1]) is None
+    assert same(recovered_samples(several[0]), x[:1]) and recovered_samples(several[1]) is None
     alone = groups(SiteStatistics.from_embeddings(x[:4], [0, 1, 1, 2], 3).of_kind("pooled"))
-    assert same(recovered_rows(alone[1]), x[1:3])  # classes of one sample add nothing to what is pooled
+    assert same(recovered_samples(alone[1]), x[1:3])  # classes of one sample add nothing to what is pooled
 
 
 def test_means_give_one_row_only():
-    assert same(recovered_rows(group(samples(1), "none")), samples(1))
-    assert recovered_rows(group(samples(2), "none")) is None
+    assert same(recovered_samples(group(samples(1), "none")), samples(1))
+    assert recovered_samples(group(samples(2), "none")) is None
 
 
 @pytest.mark.parametrize("n", [2, 5, P])

@@ -101,7 +101,7 @@ def test_classes_under_the_threshold_are_left_out_and_means_are_in_the_ball():
 
 
 @given(st.integers(0, 6), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), max_size=20))
-def test_rows_of_small_cells_take_no_part(least, groups):
+def test_rows_of_small_groups_take_no_part(least, groups):
     y, d = (np.array([c[i] for c in groups], np.int64) for i in range(2))
     kept = large_groups(y, d, least)
     assert kept.tolist() == [i for i, c in enumerate(groups) if groups.count(c) >= least]

@@ -126,7 +126,7 @@ def test_of_a_stand_in_nothing_is_called_unpublished_and_figures_name_their_data
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_what_a_cell_says_is_said_of_that_cell(build_run):
+def test_what_a_trial_says_is_said_of_that_trial(build_run):
     few = {"partition": {"kind": "domain"}, "augment": {"kind": ["none", "ggeur"]}, "run": {"seeds": [0, 1, 2]}}
     run = read_run(build_run(few, lambda i, point, seed: None if i == 1 and seed else 80.0))
     assert "<li>ggeur, seed 1, and 1 more: It grew.</li>" in render([run])

@@ -69,7 +69,7 @@ def test_best_is_largest_but_for_std(table5_run):
     assert table.best(5) == min(line.numbers[5].mean for line in table.lines if line.numbers[5].mean is not None)
 
 
-def test_cells_that_failed_are_counted_out_and_said(build_run):
+def test_trials_that_failed_are_counted_out_and_said(build_run):
     folder = build_run(
         {"augment": {"kind": ["none", "ggeur"]}, "run": {"seeds": [0, 1, 2]}},
         lambda i, point, seed: None if i == 1 and seed == 0 else 50.0 + seed,

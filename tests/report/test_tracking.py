@@ -78,7 +78,7 @@ def test_tensorboard_reads_our_event_files(followed):
 
 
 @pytest.mark.needs("track")
-def test_wandb_keeps_an_offline_run_of_each_cell(followed):
+def test_wandb_keeps_an_offline_run_of_each_trial(followed):
     """Its log has no reader of its own, but holds names and numbers as text."""
     import wandb
 

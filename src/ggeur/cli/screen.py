@@ -193,7 +193,7 @@ def progress_of_heads(what: str) -> Iterator["OnHead"]:
 
 def show_result(result: "Result", title: str) -> None:
     """Print the table of a run, and each reason why trials did not finish once."""
-    from ggeur.experiments.privacy_statement import promised
+    from ggeur.experiments.privacy_statement import privacy_sentences
 
     console.print()
     console.print(result_table(result, title))
@@ -201,7 +201,7 @@ def show_result(result: "Result", title: str) -> None:
         status = next((c.status for c in row.trials if c.status != "ok"), "ok")
         numbers = {"domains": row.domains, "avg": row.avg, "spread": row.spread, "std": row.std}
         event("row", settings=row.settings, method=row.trials[0].method, status=status, **numbers)
-    for message in [*dict.fromkeys(c.message for c in result.trials if c.message), *promised(result.trials)]:
+    for message in [*dict.fromkeys(c.message for c in result.trials if c.message), *privacy_sentences(result.trials)]:
         mark("note", message)
 
 

@@ -1,4 +1,4 @@
-"""Group lanes into compiled calls, alike in steps and few enough for a cache; compiled programs are kept on disk."""
+"""Group clients into compiled calls, alike in steps and few enough for a cache; compiled programs are kept on disk."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -20,14 +20,14 @@ class Chunks(NamedTuple):
 
     batch: int
     dimension: int
-    alone: bool = False  # every lane in a call of its own
+    alone: bool = False  # every client in a call of its own
 
-    def of(self, lanes: Int, steps: Int) -> list[Int]:
-        """Return chunks of `lanes`, which have `steps` to take: the busiest first, one per thread if they suffice."""
+    def of(self, clients: Int, steps: Int) -> list[Int]:
+        """Return chunks of `clients`, which have `steps` to take: the busiest first, one per thread if they suffice."""
         if self.alone:
-            return list(lanes[np.argsort(-steps, kind="stable")][:, None])
+            return list(clients[np.argsort(-steps, kind="stable")][:, None])
         chunks: list[Int] = []
-        for group, longest in _alike(lanes, steps):
+        for group, longest in _alike(clients, steps):
             order_bytes = 16 * self.batch * power_of_two(longest)
             in_cache = max(4, _BATCH_BYTES // (4 * self.batch * self.dimension))
             room = max(1, min(_ORDER_BYTES // order_bytes, max(in_cache, _CALL_STEPS // longest)))
@@ -36,15 +36,15 @@ class Chunks(NamedTuple):
         return chunks
 
 
-def _alike(lanes: Int, steps: Int) -> Iterator[tuple[Int, int]]:
-    """Return groups in which at most a third of (lanes x longest) is idle, and their longest; the busiest first."""
+def _alike(clients: Int, steps: Int) -> Iterator[tuple[Int, int]]:
+    """Return groups in which at most a third of (clients x longest) is idle, and their longest; the busiest first."""
     order = np.argsort(-steps, kind="stable")
-    lanes, steps = lanes[order], steps[order]
-    while len(lanes):
-        padded = steps[0] * np.arange(1, len(lanes) + 1)
+    clients, steps = clients[order], steps[order]
+    while len(clients):
+        padded = steps[0] * np.arange(1, len(clients) + 1)
         fits = int(np.argmax(np.append(padded > 1.5 * np.cumsum(steps), True)))
-        yield lanes[:fits], int(steps[0])
-        lanes, steps = lanes[fits:], steps[fits:]
+        yield clients[:fits], int(steps[0])
+        clients, steps = clients[fits:], steps[fits:]
 
 
 def keep_compiled_programs() -> None:

@@ -1,7 +1,7 @@
-"""The clients of a stack, as lanes: what each holds, and how those that are called train, many in one call.
+"""The clients of a stack of runs: what each holds, and how those that take part train, many in one compiled call.
 
-A lane is a client of a run, run * K + client. What it computes does not depend on what it runs beside: its batches,
-keys and weights are functions of seed, round and client.
+Client k of run r has the number r * K + k. What it computes does not depend on what it runs beside: its batches, keys
+and weights are functions of seed, round and client.
 """
 
 from collections.abc import Sequence
@@ -27,16 +27,16 @@ _SENT_BYTES = 2**18  # by a server, past which it is not copied for every client
 
 
 class Done(NamedTuple):
-    """The results of some lanes in a round."""
+    """The results of some clients in a round."""
 
     messages: Tree
-    clients: Tree
+    states: Tree
     ends: Tree  # () where heads are broadcast
     losses: NDArray[Any]
 
 
 class ClientGroups:
-    """All lanes of `runs`, which train by the methods `each` and alike but for the numbers of `trainings`."""
+    """All clients of `runs`, which train by the methods `each` and alike but for the numbers of `trainings`."""
 
     def __init__(self, runs: Sequence[Run], each: Sequence[Iterative], trainings: Sequence[Training]) -> None:
         self._runs, self._training, self._recipe = runs, trainings[0], each[0].recipe
@@ -59,18 +59,18 @@ class ClientGroups:
         return np.flatnonzero(self.steps[r * self.n_clients : (r + 1) * self.n_clients])
 
     def prepared(self) -> Tree:
-        """Every client's message before round 1, stacked over lanes; zeros from a client without samples."""
+        """Every client's message before round 1, stacked over clients; zeros from a client without samples."""
         run = preparation(self._recipe, self._training.batch_size)
         able = np.flatnonzero(self.steps)
         chunks = self._chunks.of(able, self.steps[able])
         made = []
-        for lanes in chunks:
-            numbers = trees.take(self.numbers.method, lanes // self.n_clients)
-            out = run(self._base, self._bank, self._lane_data(lanes), self._names(PREPARE, 0, lanes), numbers)
+        for clients in chunks:
+            numbers = trees.take(self.numbers.method, clients // self.n_clients)
+            out = run(self._base, self._bank, self._client_batch(clients), self._names(PREPARE, 0, clients), numbers)
             made.append(jax.tree.map(np.asarray, out))
         whole = jax.tree.map(lambda a: np.zeros((len(self._sets), *a.shape[1:]), a.dtype), made[0])
-        for lanes, out in zip(chunks, made, strict=True):
-            whole = trees.put(whole, lanes, out)
+        for clients, out in zip(chunks, made, strict=True):
+            whole = trees.put(whole, clients, out)
         return whole
 
     def trained(
@@ -78,40 +78,40 @@ class ClientGroups:
         active: Int,
         number: int,
         sent: list[dict[str, Tree]],
-        clients: Tree,
-        own: Tree,
+        states: Tree,
+        heads: Tree,
         pool: ThreadPoolExecutor,
     ) -> Done:
-        """Return the results of the lanes `active` in round `number`, in their order.
+        """Return the results of the clients `active` in round `number`, in their order.
 
-        `sent` is what the servers send, one per run; `clients` and `own` are all lanes' states, and heads of their own.
+        `sent` is what the servers send, one per run; `states` and `heads` are those of all clients.
         """
         apart = len(sent) == 1 or self._shapes[0] is not None or trees.size_in_bytes(sent[0]) > _SENT_BYTES
         apart = apart or self._chunks.alone
         chunks = self._divided(active, apart=apart)
-        work = list(pool.map(lambda lanes: self._chunk(lanes, number, sent, clients, own, apart=apart), chunks))
-        done: Done = trees.scatter(work, [np.searchsorted(active, lanes) for lanes in chunks], len(active))
+        work = list(pool.map(lambda clients: self._chunk(clients, number, sent, states, heads, apart=apart), chunks))
+        done: Done = trees.scatter(work, [np.searchsorted(active, clients) for clients in chunks], len(active))
         return done
 
     def _divided(self, active: Int, *, apart: bool) -> list[Int]:
-        """Yield lanes that share a call: of all runs, or `apart`, each of one run with what its server sends."""
+        """Yield clients that share a call: of all runs, or `apart`, each of one run with what its server sends."""
         run = active // self.n_clients
         groups = [active[run == r] for r in range(len(self._runs))] if apart else [active]
-        return [lanes for group in groups for lanes in self._chunks.of(group, self.steps[group])]
+        return [clients for group in groups for clients in self._chunks.of(group, self.steps[group])]
 
     def _chunk(
-        self, lanes: Int, number: int, sent: list[dict[str, Tree]], clients: Tree, own: Tree, *, apart: bool
+        self, clients: Int, number: int, sent: list[dict[str, Tree]], states: Tree, heads: Tree, *, apart: bool
     ) -> Done:
-        """Train these lanes. Sizes are rounded up where they vary by round, so that few programs are compiled."""
-        batch, steps = self._training.batch_size, self.steps[lanes]
-        size = len(lanes) if self._training.clients_per_round is None else few_sizes(len(lanes))
-        filled = np.resize(lanes, size)  # filling repeats lanes, with no steps to take
+        """Train these clients. Sizes are rounded up where they vary by round, so that few programs are compiled."""
+        batch, steps = self._training.batch_size, self.steps[clients]
+        size = len(clients) if self._training.clients_per_round is None else few_sizes(len(clients))
+        filled = np.resize(clients, size)  # filling repeats clients, with no steps to take
         order = np.full((size, power_of_two(int(steps.max())) * batch), -1, np.int32)
-        for line, lane, count in zip(order, lanes, steps, strict=False):
-            seed, client, n = self._runs[lane // self.n_clients].seed, int(self.ids[lane]), len(self._sets[lane].y)
+        for line, i, count in zip(order, clients, steps, strict=False):
+            seed, client, n = self._runs[i // self.n_clients].seed, int(self.ids[i]), len(self._sets[i].y)
             line[: count * batch] = batch_order(seed, number, client, n, int(count), batch)
         broadcast, run = self._training.broadcast, filled // self.n_clients
-        own_sent = sent[run[0]] if apart else trees.stack([sent[r] for r in run])
+        sent_to = sent[run[0]] if apart else trees.stack([sent[r] for r in run])
         kind = self._training.optimiser.kind
         train = local_training(
             self._recipe, kind, batch, one_server=apart, one_start=apart and broadcast, pictures=self._pictures
@@ -121,24 +121,24 @@ class ClientGroups:
             self._bank,
             self._shapes[run[0]],
             self.frozen,
-            self._lane_data(filled),
+            self._client_batch(filled),
             order,
-            np.append(steps, np.zeros(size - len(lanes), steps.dtype)).astype(np.int32),
+            np.append(steps, np.zeros(size - len(clients), steps.dtype)).astype(np.int32),
             np.int32(steps.max()),
-            own_sent["params"] if broadcast else trees.take(own, filled),
-            own_sent,
-            trees.take(clients, filled),
+            sent_to["params"] if broadcast else trees.take(heads, filled),
+            sent_to,
+            trees.take(states, filled),
             self._names(TRAIN, number, filled),
             trees.take(self.numbers, run[0] if apart else run),
         )
-        messages, states, ends, losses = trees.take(jax.tree.map(np.asarray, out), slice(len(lanes)))
+        messages, states, ends, losses = trees.take(jax.tree.map(np.asarray, out), slice(len(clients)))
         return Done(messages, states, () if broadcast else ends, losses)
 
-    def _lane_data(self, lanes: Int) -> ClientBatch:
-        sets = [self._sets[i] for i in lanes]
+    def _client_batch(self, clients: Int) -> ClientBatch:
+        sets = [self._sets[i] for i in clients]
         return ClientBatch.of(sets, power_of_two(max(len(s.y) for s in sets)), self._runs[0].n_classes)
 
-    def _names(self, purpose: int, number: int, lanes: Int) -> NDArray[np.uint32]:
-        """(L, 4): seed, purpose, round and client of each lane, from which its random key is folded."""
-        seeds = np.array([run.seed for run in self._runs])[lanes // self.n_clients]
-        return np.stack(np.broadcast_arrays(seeds, purpose, number, self.ids[lanes]), axis=1).astype(np.uint32)
+    def _names(self, purpose: int, number: int, clients: Int) -> NDArray[np.uint32]:
+        """(L, 4): seed, purpose, round and number of each client, from which its random key is folded."""
+        seeds = np.array([run.seed for run in self._runs])[clients // self.n_clients]
+        return np.stack(np.broadcast_arrays(seeds, purpose, number, self.ids[clients]), axis=1).astype(np.uint32)

@@ -1,7 +1,7 @@
 """Local training, compiled: many clients of like size take their steps side by side in one program.
 
-A lane is one client of one run. Lanes share the matrix of embeddings and the bank of noise; what differs between
-them are indices. The loop runs as many steps as the busiest lane needs; a lane that is done keeps its parameters.
+The clients of a call share the matrix of embeddings and the bank of noise; what differs between
+them are indices. The loop runs as many steps as the busiest client needs; a client that is done keeps its parameters.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from ggeur.stats.types import Tree
 
 
 class ClientBatch(NamedTuple):
-    """Inputs of a group of lanes, stacked on axis 0."""
+    """Inputs of a group of clients, stacked on axis 0."""
 
     sample: Any  # (L, n) into the base
     noise: Any  # (L, n) signed row of the bank
@@ -66,7 +66,7 @@ def _rows(array: jax.Array, at: jax.Array) -> jax.Array:
 
 
 class _Selection(NamedTuple):
-    """A lane's set at some positions: rows of base and bank, labels, and which are not filling."""
+    """A client's set at some positions: rows of base and bank, labels, and which are not filling."""
 
     sample: jax.Array
     noise: jax.Array
@@ -74,11 +74,11 @@ class _Selection(NamedTuple):
     real: jax.Array
 
     @classmethod
-    def of(cls, lane: ClientBatch, at: jax.Array) -> "_Selection":
+    def of(cls, inputs: ClientBatch, at: jax.Array) -> "_Selection":
         """Positions `at`; a negative one is filling."""
-        inside = jnp.clip(at, 0, lane.sample.shape[0] - 1)
-        sample, noise, y = (_rows(a, inside) for a in (lane.sample, lane.noise, lane.y))
-        return cls(sample, noise, y, (at >= 0) & (at < lane.n))
+        inside = jnp.clip(at, 0, inputs.sample.shape[0] - 1)
+        sample, noise, y = (_rows(a, inside) for a in (inputs.sample, inputs.noise, inputs.y))
+        return cls(sample, noise, y, (at >= 0) & (at < inputs.n))
 
     def form(self, base: jax.Array, bank: jax.Array | None) -> Batch:
         """Return base[sample] + sign * bank[noise], in float32 whatever they are stored in."""
@@ -93,17 +93,17 @@ class _Selection(NamedTuple):
         return batch._replace(drawn=(self.noise != 0).astype(batch.mask.dtype), shapes=shapes)
 
 
-def _client_data(base: jax.Array, bank: jax.Array | None, lane: ClientBatch, batch: int) -> ClientData:
+def _client_data(base: jax.Array, bank: jax.Array | None, inputs: ClientBatch, batch: int) -> ClientData:
     def take(at: jax.Array) -> Batch:
-        return _Selection.of(lane, at).form(base, bank)
+        return _Selection.of(inputs, at).form(base, bank)
 
     def fold(f: Callable[[Tree, Batch], Tree], start: Tree) -> Tree:
         def body(i: jax.Array, total: Tree) -> Tree:
             return f(total, take(i * batch + jnp.arange(batch)))
 
-        return jax.lax.fori_loop(0, steps_per_epoch(lane.sample.shape[0], batch), body, start)
+        return jax.lax.fori_loop(0, steps_per_epoch(inputs.sample.shape[0], batch), body, start)
 
-    return ClientData(lane.n, lane.sample.shape[0], lane.class_count, take, fold)
+    return ClientData(inputs.n, inputs.sample.shape[0], inputs.class_count, take, fold)
 
 
 @lru_cache(maxsize=64)
@@ -116,26 +116,26 @@ def local_training(
     one_start: bool,
     pictures: ImageAugmentation | None = None,
 ) -> Callable[..., tuple[Tree, Tree, Tree, jax.Array]]:
-    """Return the compiled steps of a round: messages, states, ends and losses of many lanes.
+    """Return the compiled steps of a round: messages, states, ends and losses of many clients.
 
-    Its arguments: (base, bank, shapes, frozen, lanes, order, steps, longest, start, sent, client, names, numbers).
+    Its arguments: (base, bank, shapes, frozen, inputs, order, steps, longest, start, sent, client, names, numbers).
 
     `recipe` builds the method, `optimiser` is the kind of [train]'s, and steps take `batch` samples. All arguments but
-    base, bank, shapes, frozen and longest are stacked over lanes; so are `sent` and `numbers` unless there is
+    base, bank, shapes, frozen and longest are stacked over clients; so are `sent` and `numbers` unless there is
     `one_server`, and `start` unless there is `one_start`. The method is built around its numbers inside the program, so
     that other numbers are other arguments, and nothing is compiled anew. Where samples are `pictures`, a call is for
-    one lane: a convolution of every client's own weights, batched, is slower than one client after the other.
+    one client: a convolution of every client's own weights, batched, is slower than one client after the other.
     """
 
-    def train_lane(
+    def train_client(
         base: jax.Array,
         bank: jax.Array | None,
         shapes: LowRank | None,
         frozen: Tree,
-        lane: ClientBatch,
+        inputs: ClientBatch,
         order: jax.Array,  # (longest possible * batch,)
         steps: jax.Array,
-        longest: jax.Array,  # steps of the busiest lane here
+        longest: jax.Array,  # steps of the busiest client here
         start: Tree,
         sent: Released,
         client: Tree,
@@ -143,12 +143,12 @@ def local_training(
         numbers: Numbers,
     ) -> tuple[Tree, Tree, Tree, jax.Array]:
         method, learning_rate = recipe(numbers.method), numbers.learning_rate
-        data = _client_data(base, bank, lane, batch)
+        data = _client_data(base, bank, inputs, batch)
         context = {**sent, "client": client, "data": data, "frozen": frozen}
         key = folded_key(names)
         transform = method.optimiser(learning_rate) if method.optimiser else build_optimiser(optimiser, numbers)
         gradient = jax.value_and_grad(method.loss, has_aux=True)
-        picked = _Selection.of(lane, order)  # of all steps at once: small gathers inside the loop cost a sixth of it
+        picked = _Selection.of(inputs, order)  # of all steps at once: small gathers inside the loop cost a sixth of it
 
         def step(t: jax.Array, state: tuple[Tree, Tree, Tree, jax.Array]) -> tuple[Tree, Tree, Tree, jax.Array]:
             params, memory, carry, total = state
@@ -163,7 +163,7 @@ def local_training(
             # Fused into both, the update would cost a copy of params and one of memory.
             update = jax.lax.optimization_barrier(update)  # type: ignore[no-untyped-call]
             new = optax.apply_updates(params, update), new_memory, new_carry, total + loss
-            if pictures is not None:  # one lane, and the loop is as long as that
+            if pictures is not None:  # one client, and the loop is as long as that
                 return new
             kept: tuple[Tree, Tree, Tree, jax.Array] = jax.tree.map(lambda a, b: jnp.where(t < steps, a, b), new, state)
             return kept
@@ -182,28 +182,28 @@ def local_training(
 
     def alone(*stacked: Tree) -> Tree:
         one = [a if axis is None else jax.tree.map(lambda b: b[0], a) for a, axis in zip(stacked, axes, strict=True)]
-        return jax.tree.map(lambda a: a[None], train_lane(*one))
+        return jax.tree.map(lambda a: a[None], train_client(*one))
 
-    return jax.jit(jax.vmap(train_lane, in_axes=axes) if pictures is None else alone)
+    return jax.jit(jax.vmap(train_client, in_axes=axes) if pictures is None else alone)
 
 
 @lru_cache(maxsize=64)
 def preparation(recipe: Recipe, batch: int) -> Callable[..., Tree]:
-    """(base, bank, lanes, names, the method's numbers) -> every lane's message before round 1.
+    """(base, bank, inputs, names, the method's numbers) -> every client's message before round 1.
 
     `recipe` builds the method around its numbers; its samples come in batches of `batch`. All arguments but base and
-    bank are stacked over lanes.
+    bank are stacked over clients.
     """
 
-    def prepare_lane(
-        base: jax.Array, bank: jax.Array | None, lane: ClientBatch, names: jax.Array, numbers: Tree
+    def prepare_client(
+        base: jax.Array, bank: jax.Array | None, inputs: ClientBatch, names: jax.Array, numbers: Tree
     ) -> Parts:
         method = recipe(numbers)
-        message = method.prepare(_client_data(base, bank, lane, batch), folded_key(names))
+        message = method.prepare(_client_data(base, bank, inputs, batch), folded_key(names))
         check_message(method, "prepare", message)
         return message
 
-    return jax.jit(jax.vmap(prepare_lane, in_axes=(None, None, 0, 0, 0)))
+    return jax.jit(jax.vmap(prepare_client, in_axes=(None, None, 0, 0, 0)))
 
 
 @lru_cache(maxsize=64)

@@ -13,13 +13,13 @@ from ggeur.stats.types import Tree
 
 def frozen(trained: Iterative) -> Tree:
     """Return what a method neither trains nor sends; nothing for a method without a head of its own."""
-    own = trained.method.own
+    own = trained.method.head
     return () if own is None else jax.tree.map(jnp.asarray, own.frozen())
 
 
 def heavy(trained: Iterative) -> bool:
     """Return whether every client has a compiled call of its own."""
-    return trained.method.own is not None and trained.method.own.heavy
+    return trained.method.head is not None and trained.method.head.heavy
 
 
 def shown(trained: Iterative, sent: Released, arrays: Tree) -> Tree:
@@ -27,7 +27,7 @@ def shown(trained: Iterative, sent: Released, arrays: Tree) -> Tree:
 
     `arrays` are those that are frozen.
     """
-    if trained.method.own is None:
+    if trained.method.head is None:
         return sent["params"]
     return _showing(trained.recipe)(sent, arrays, dict(trained.numbers))
 
@@ -35,7 +35,7 @@ def shown(trained: Iterative, sent: Released, arrays: Tree) -> Tree:
 @lru_cache(maxsize=64)
 def _showing(recipe: Recipe) -> Callable[[Released, Tree, Tree], Tree]:
     def head(sent: Released, arrays: Tree, numbers: Tree) -> Tree:
-        own = recipe(numbers).own
+        own = recipe(numbers).head
         assert own is not None
         return own.shown(sent, arrays)
 

@@ -1,8 +1,7 @@
 """The whole federation in one process, round by round, compiled by JAX.
 
-A stack is several runs (seeds, and points of a grid that one program serves) whose clients, the lanes of a
-`ClientGroups`, train side by side. This module holds what goes on between them: who takes part, the servers, and what
-is sent.
+A stack is several runs (seeds, and points of a grid that one program serves), whose clients `ClientGroups` trains side
+by side. This module holds what goes on between them: who takes part, the servers, and what is sent.
 """
 
 import time
@@ -32,8 +31,8 @@ class State(NamedTuple):
 
     round: int
     servers: list[Tree]  # one per run
-    clients: Tree  # stacked over lanes, run * K + client
-    own: Tree  # (lanes, ...): heads that clients keep where nothing is broadcast, else ()
+    clients: Tree  # stacked over all runs: client k of run r is r * K + k
+    heads: Tree  # of all clients, which keep them where nothing is broadcast, else ()
 
 
 class Round(NamedTuple):
@@ -64,13 +63,13 @@ class Simulation:
         trainings = [training] * len(runs) if isinstance(training, Training) else list(training)
         self.training, self.n_clients, self._recipe = trainings[0], len(runs[0].sets), each_trained[0].recipe
         self._check(trainings, each_trained)
-        self._fleet = ClientGroups(runs, each_trained, trainings)
+        self._clients = ClientGroups(runs, each_trained, trainings)
         self._prepared_bytes = 0  # of a client's message before round 1
 
     @property
     def local_steps(self) -> list[list[int]]:
         """The steps of each client in a round, for every run."""
-        return self._fleet.steps.reshape(len(self.runs), -1).tolist()
+        return self._clients.steps.reshape(len(self.runs), -1).tolist()
 
     def _check(self, trainings: Sequence[Training], each: Sequence[Iterative]) -> None:
         for run in self.runs:
@@ -92,17 +91,17 @@ class Simulation:
 
     def start(self) -> State:
         """The state before round 1."""
-        prepared = self._fleet.prepared() if self._methods[0].prepares else ()
-        self._prepared_bytes = trees.size_in_bytes(prepared) // len(self._fleet.steps)
+        prepared = self._clients.prepared() if self._methods[0].prepares else ()
+        self._prepared_bytes = trees.size_in_bytes(prepared) // len(self._clients.steps)
         servers, clients = [], []
         for r, (run, method) in enumerate(zip(self.runs, self._methods, strict=True)):
-            own = slice(r * self.n_clients, (r + 1) * self.n_clients)
-            total = add_prepared(method, trees.take(prepared, own))
-            server, client = method.init(run.params, total, len(self._fleet.able(r)))
+            of_run = slice(r * self.n_clients, (r + 1) * self.n_clients)
+            total = add_prepared(method, trees.take(prepared, of_run))
+            server, client = method.init(run.params, total, len(self._clients.able(r)))
             servers.append(server)
             clients.append(jax.tree.map(lambda a: np.broadcast_to(a, (self.n_clients, *np.shape(a))), client))
-        own_heads = () if self.training.broadcast else trees.concatenate([run.own_params for run in self.runs])
-        return State(0, servers, trees.concatenate(clients), own_heads)
+        heads = () if self.training.broadcast else trees.concatenate([run.client_params for run in self.runs])
+        return State(0, servers, trees.concatenate(clients), heads)
 
     def rounds(self, state: State | None = None) -> Iterator[Round]:
         """Train from `state` (by default the start) to the last round."""
@@ -117,7 +116,7 @@ class Simulation:
     def heads(self, state: State) -> list[Tree]:
         """The global head of every run, as of `state`."""
         return [
-            shown(one, sent, self._fleet.frozen) for one, sent in zip(self._trained, self._sent(state), strict=True)
+            shown(one, sent, self._clients.frozen) for one, sent in zip(self._trained, self._sent(state), strict=True)
         ]
 
     def _sent(self, state: State) -> list[dict[str, Tree]]:
@@ -126,9 +125,11 @@ class Simulation:
     def _round(self, state: State, pool: ThreadPoolExecutor) -> Round:
         number = state.round + 1
         sent = self._sent(state)
-        chosen = [self.training.participants(run.seed, number, self._fleet.able(r)) for r, run in enumerate(self.runs)]
+        chosen = [
+            self.training.participants(run.seed, number, self._clients.able(r)) for r, run in enumerate(self.runs)
+        ]
         active = np.concatenate([r * self.n_clients + ids for r, ids in enumerate(chosen)])
-        done = self._fleet.trained(active, number, sent, state.clients, state.own, pool)
+        done = self._clients.trained(active, number, sent, state.clients, state.heads, pool)
         servers, losses = [], []
         ends = np.cumsum([len(ids) for ids in chosen])
         for r, (ids, end) in enumerate(zip(chosen, ends, strict=True)):
@@ -136,23 +137,23 @@ class Simulation:
             weights = self.runs[r].weights[ids] / self.runs[r].weights[ids].sum()
             servers.append(
                 self._aggregate(
-                    r, number, state.servers[r], trees.take(done.messages, at), self._fleet.ids[active[at]], weights
+                    r, number, state.servers[r], trees.take(done.messages, at), self._clients.ids[active[at]], weights
                 )
             )
             losses.append(float(np.sum(weights * done.losses[at])))
         new = State(
             number,
             servers,
-            trees.put(state.clients, active, done.clients),
-            () if self.training.broadcast else trees.put(state.own, active, done.ends),
+            trees.put(state.clients, active, done.states),
+            () if self.training.broadcast else trees.put(state.heads, active, done.ends),
         )
         up, down = self._traffic(number, sent[0], trees.size_in_bytes(done.messages) // len(active), chosen)
         return Round(new, self.heads(new), losses, chosen, up, down)
 
     def _aggregate(self, r: int, number: int, server: Tree, messages: Tree, ids: Int, weights: NDArray[Any]) -> Tree:
         names = np.array([self.runs[r].seed, AGGREGATE, number], np.uint32)
-        numbers = trees.take(self._fleet.numbers.method, r)
-        return aggregation(self._recipe)(server, messages, ids, weights.astype(self._fleet.dtype), names, numbers)
+        numbers = trees.take(self._clients.numbers.method, r)
+        return aggregation(self._recipe)(server, messages, ids, weights.astype(self._clients.dtype), names, numbers)
 
     def _traffic(
         self, number: int, sent: dict[str, Tree], message: int, chosen: list[Int]
@@ -161,7 +162,7 @@ class Simulation:
         once = trees.size_in_bytes([sent[name] for name in self._methods[0].constant])
         down = trees.size_in_bytes(sent) - once if self.training.broadcast else 0
         first = number == 1
-        share = [len(ids) / len(self._fleet.able(r)) for r, ids in enumerate(chosen)]
+        share = [len(ids) / len(self._clients.able(r)) for r, ids in enumerate(chosen)]
         return (
             [int(message * s) + first * self._prepared_bytes for s in share],
             [int(down * s) + first * once for s in share],

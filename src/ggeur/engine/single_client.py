@@ -42,43 +42,43 @@ class ClientAnswer(NamedTuple):
 
 
 def train_client(
-    lane: SingleClient, trained: Iterative, training: Training, number: int, start: Tree, sent: Tree, state: Tree
+    data: SingleClient, trained: Iterative, training: Training, number: int, start: Tree, sent: Tree, state: Tree
 ) -> ClientAnswer:
     """The client's part of round `number`, trained as `trained` and `training` say.
 
     It starts at the head `start`, with what the server `sent` and the client's own `state`.
     """
-    n = len(lane.set.y)
+    n = len(data.set.y)
     steps, batch = training.steps(n), training.batch_size
     order = np.full((1, power_of_two(steps) * batch), -1, np.int32)
-    order[0, : steps * batch] = batch_order(lane.seed, number, lane.client, n, steps, batch)
+    order[0, : steps * batch] = batch_order(data.seed, number, data.client, n, steps, batch)
     run = local_training(trained.recipe, training.optimiser.kind, batch, one_server=True, one_start=True)
     out = run(
-        jnp.asarray(lane.base),
-        None if lane.bank is None else jnp.asarray(lane.bank),
-        jax.tree.map(jnp.asarray, lane.shapes),
+        jnp.asarray(data.base),
+        None if data.bank is None else jnp.asarray(data.bank),
+        jax.tree.map(jnp.asarray, data.shapes),
         frozen(trained),
-        _lanes(lane),
+        _client_batch(data),
         order,
         np.array([steps], np.int32),
         np.int32(steps),
         start,
         sent,
         jax.tree.map(lambda a: np.asarray(a)[None], state),
-        _names(lane.seed, TRAIN, number, lane.client),
+        _names(data.seed, TRAIN, number, data.client),
         _numbers(training.numbers(trained)),
     )
     message, new, end, losses = jax.tree.map(lambda a: np.asarray(a)[0], out)
     return ClientAnswer(message, new, end, float(losses))
 
 
-def prepare_client(lane: SingleClient, trained: Iterative, batch: int) -> Tree:
+def prepare_client(data: SingleClient, trained: Iterative, batch: int) -> Tree:
     """The client's message before round 1, its samples taken in batches of `batch`; () where the method has none."""
     if not trained.method.prepares:
         return ()
-    bank = None if lane.bank is None else jnp.asarray(lane.bank)
-    names = _names(lane.seed, PREPARE, 0, lane.client)
-    out = preparation(trained.recipe, batch)(jnp.asarray(lane.base), bank, _lanes(lane), names, _of_one(trained))
+    bank = None if data.bank is None else jnp.asarray(data.bank)
+    names = _names(data.seed, PREPARE, 0, data.client)
+    out = preparation(trained.recipe, batch)(jnp.asarray(data.base), bank, _client_batch(data), names, _of_one(trained))
     return jax.tree.map(lambda a: np.asarray(a)[0], out)
 
 
@@ -115,7 +115,7 @@ def message_like(
     The client has samples of `p` dimensions and `n_classes` labels, and is given `sent`, `start` and `state` as in
     `train`.
     """
-    lane = _tiny(p, n_classes)
+    data = _tiny(p, n_classes)
 
     def message(start: Tree, sent: Tree, state: Tree) -> Tree:
         batch = training.batch_size
@@ -124,7 +124,7 @@ def message_like(
         one, order = np.ones(1, np.int32), np.zeros((1, batch), np.int32)
         names, numbers = _names(0, TRAIN, 1, 0), _numbers(training.numbers(trained))
         rest = one, np.int32(1), start, sent, stacked, names, numbers
-        return run(lane.base, None, None, frozen(trained), _lanes(lane), order, *rest)[0]
+        return run(data.base, None, None, frozen(trained), _client_batch(data), order, *rest)[0]
 
     stacked = jax.eval_shape(message, start, sent, state)
     return jax.tree.map(lambda leaf: np.empty(leaf.shape[1:], leaf.dtype), stacked)
@@ -142,9 +142,9 @@ def zero_preparation(trained: Iterative, batch: int, p: int, n_classes: int) -> 
 
 
 def _preparation_shape(trained: Iterative, batch: int, p: int, n_classes: int) -> Tree:
-    lane, names = _tiny(p, n_classes), _names(0, PREPARE, 0, 0)
+    data, names = _tiny(p, n_classes), _names(0, PREPARE, 0, 0)
     run, numbers = preparation(trained.recipe, batch), _of_one(trained)
-    return jax.eval_shape(lambda base: run(base, None, _lanes(lane), names, numbers), lane.base)
+    return jax.eval_shape(lambda base: run(base, None, _client_batch(data), names, numbers), data.base)
 
 
 def _tiny(p: int, n_classes: int) -> SingleClient:
@@ -152,8 +152,8 @@ def _tiny(p: int, n_classes: int) -> SingleClient:
     return SingleClient(0, 0, np.zeros((1, p), np.float32), None, AugmentedSet(one, one, one, 1), n_classes)
 
 
-def _lanes(lane: SingleClient) -> ClientBatch:
-    return ClientBatch.of([lane.set], power_of_two(len(lane.set.y)), lane.n_classes)
+def _client_batch(data: SingleClient) -> ClientBatch:
+    return ClientBatch.of([data.set], power_of_two(len(data.set.y)), data.n_classes)
 
 
 def _names(seed: int, purpose: int, number: int, client: int) -> NDArray[np.uint32]:
@@ -165,5 +165,5 @@ def _numbers(tree: Tree) -> Tree:
 
 
 def _of_one(trained: Iterative) -> Tree:
-    """The method's numbers, stacked over one lane."""
+    """The method's numbers, stacked over one client."""
     return jax.tree.map(lambda number: number[None], _numbers(dict(trained.numbers)))

@@ -26,7 +26,7 @@ class Run(NamedTuple):
     weights: NDArray[np.float64]  # (K,), before they are normalised over a round's participants
     params: Params
     n_classes: int
-    own_params: Any = ()  # (K, ...), where clients start from heads of their own and nothing is broadcast
+    client_params: Any = ()  # (K, ...), where clients start from heads of their own and nothing is broadcast
     ids: Int | None = None  # (K,) the clients' numbers, on which what they draw depends; default: 0, 1, 2, ...
     shapes: LowRank | None = None  # of draws whose expected loss takes their place
     pictures: ImageAugmentation | None = None  # what the table's samples are, where they are that

@@ -12,7 +12,7 @@ from ggeur.stats.types import Int
 
 
 class Numbers(NamedTuple):
-    """The numbers in which runs may differ and still share a compiled program; their arrays are stacked over lanes."""
+    """The numbers in which runs may differ and still share a compiled program, stacked over clients."""
 
     learning_rate: Any
     momentum: Any

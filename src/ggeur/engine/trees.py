@@ -1,4 +1,4 @@
-"""Trees of arrays that are stacked over lanes: taking, putting and joining some of them."""
+"""Trees of arrays that are stacked over clients: taking, putting and joining some of them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,12 +11,12 @@ from ggeur.stats.types import Tree
 
 
 def take(tree: Tree, at: Any) -> Tree:
-    """The lanes `at` of `tree`: a number, numbers or a slice."""
+    """The clients `at` of `tree`: a number, numbers or a slice."""
     return jax.tree.map(lambda a: a[at], tree)
 
 
 def put(tree: Tree, at: Any, values: Tree) -> Tree:
-    """A copy of `tree` with the lanes `at` replaced by `values`."""
+    """A copy of `tree` with the clients `at` replaced by `values`."""
 
     def replaced(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
         changed = np.array(old)
@@ -27,17 +27,17 @@ def put(tree: Tree, at: Any, values: Tree) -> Tree:
 
 
 def stack(trees: Sequence[Tree]) -> Tree:
-    """One lane from each of `trees`."""
+    """One client from each of `trees`."""
     return jax.tree.map(lambda *a: np.stack(a), *trees)
 
 
 def concatenate(trees: Sequence[Tree]) -> Tree:
-    """The lanes of all `trees`, one after the other."""
+    """The clients of all `trees`, one after the other."""
     return jax.tree.map(lambda *a: np.concatenate(a), *trees)
 
 
 def scatter(trees: Sequence[Tree], at: Sequence[Any], length: int) -> Tree:
-    """The lanes of `trees` in one of `length`, each tree's where `at` says; every array is copied once."""
+    """The clients of `trees` in one of `length`, each tree's where `at` says; every array is copied once."""
 
     def fill(*pieces: NDArray[Any]) -> NDArray[Any]:
         whole = np.empty((length, *pieces[0].shape[1:]), pieces[0].dtype)

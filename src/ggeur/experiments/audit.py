@@ -24,7 +24,7 @@ from ggeur.experiments.trial_data import TrialData, task_of
 from ggeur.federation.start import one_shot_head
 from ggeur.methods import resolve_closed_form
 from ggeur.models.model import Model
-from ggeur.privacy.attacks import Group, auc, chance, groups, in_span, likelihood_ratio, recovered_rows
+from ggeur.privacy.attacks import Group, auc, chance, groups, in_span, likelihood_ratio, recovered_samples
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.site_statistics import Covariance, FederationStatistics
 from ggeur.stats.storage import sealed, unsealed, write_bytes
@@ -184,7 +184,7 @@ class _Held(NamedTuple):
         """Return what `group` gives away about the samples `members` of client `k`."""
         x: NDArray[Any] = self.table.x[members].astype(np.float64)
         others = self.table.x[self.others(k, int(self.table.y[members[0]]))]
-        samples = recovered_rows(group)
+        samples = recovered_samples(group)
         if samples is not None and len(samples) and len(hits := members[_matched(samples, x)]):
             return "exact samples", hits, None
         span = None if group.spread is None else in_span(group.mean, group.spread, np.concatenate([x, others]), inside)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.engine.simulate import State
-from ggeur.experiments.result import Trial, read_cell
+from ggeur.experiments.result import Trial, read_trial
 from ggeur.stats.custom import one_line
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.storage import read_arrays, write_atomically
@@ -53,7 +53,7 @@ class Snapshot(NamedTuple):
 
 
 def _body(state: State) -> tuple[Tree, Tree, Tree]:
-    return state.servers, state.clients, state.own
+    return state.servers, state.clients, state.heads
 
 
 class Checkpoints:
@@ -90,10 +90,10 @@ class Checkpoints:
         found = [_read_snapshot(self._path / f"state-{i}") for i in (0, 1)]
         return max((s for s in found if s is not None), key=lambda s: (s.stack, s.round), default=None)
 
-    def finish_cell(self, number: int, trial: Trial) -> None:
+    def finish_trial(self, number: int, trial: Trial) -> None:
         _write(self._file(number), json.dumps(asdict(trial)).encode())
 
-    def finished_cells(self) -> dict[int, Trial]:
+    def finished_trials(self) -> dict[int, Trial]:
         """Return the finished trials by number."""
         trials = {}
         for number in finished_numbers(self._path):
@@ -101,7 +101,7 @@ class Checkpoints:
             payload = _read(path)
             if payload is not None:
                 with _as_damaged(path):
-                    trials[number] = read_cell(json.loads(payload))
+                    trials[number] = read_trial(json.loads(payload))
         return trials
 
     def _file(self, number: int) -> Path:
@@ -141,7 +141,7 @@ def _read_snapshot(path: Path) -> Snapshot | None:
         about = json.loads(str(arrays.pop("about")))
         leaves = [arrays[f"leaf{i}"] for i in range(len(arrays))]
         trials = [
-            InFlight(int(number), read_cell(trial), [{str(k): float(v) for k, v in r.items()} for r in history])
+            InFlight(int(number), read_trial(trial), [{str(k): float(v) for k, v in r.items()} for r in history])
             for number, trial, history in about["trials"]
         ]
         return Snapshot(int(about["stack"]), int(about["round"]), leaves, trials)

@@ -28,9 +28,9 @@ from ggeur.stats.long_jobs import check
 
 def local_runs(run: Run) -> list[Run]:
     """One federation per client that has samples, in which it is alone; their accuracies are averaged."""
-    clients = [(k, s, jax.tree.map(lambda a, k=k: a[k : k + 1], run.own_params)) for k, s in enumerate(run.sets)]
+    clients = [(k, s, jax.tree.map(lambda a, k=k: a[k : k + 1], run.client_params)) for k, s in enumerate(run.sets)]
     return [
-        run._replace(sets=[s], weights=np.ones(1), own_params=own, ids=np.array([k]))
+        run._replace(sets=[s], weights=np.ones(1), client_params=own, ids=np.array([k]))
         for k, s, own in clients
         if len(s.y)
     ]
@@ -42,8 +42,8 @@ def central_run(run: Run) -> Run:
     order = np.argsort(~originals, kind="stable")  # originals first, as in any set
     sample, noise, y = (np.concatenate([s[i] for s in run.sets])[order] for i in range(3))
     whole = AugmentedSet(sample, noise, y, originals=int(originals.sum()))
-    own = jax.tree.map(lambda heads: heads[:1], run.own_params)
-    return run._replace(sets=[whole], weights=np.ones(1), own_params=own)
+    own = jax.tree.map(lambda heads: heads[:1], run.client_params)
+    return run._replace(sets=[whole], weights=np.ones(1), client_params=own)
 
 
 def run_stack(number: int, stack: list[Work], folder: RunFolder | None, trial_data: TrialData) -> None:

@@ -23,7 +23,7 @@ from ggeur.experiments.resuming import (
     note_other_versions,
 )
 from ggeur.experiments.settings import Settings
-from ggeur.experiments.trial_model import model_of_cell
+from ggeur.experiments.trial_model import model_of_trial
 from ggeur.heads.head import Params
 from ggeur.models.card import model_card
 from ggeur.models.site_files import CARD
@@ -46,7 +46,7 @@ class RunFolder:
         self._checkpoints = Checkpoints(self.path / "checkpoint")
         try:
             self._open(experiment)
-            self.finished = self._finished_cells()
+            self.finished = self._finished_trials()
             self.snapshot = self._checkpoints.newest()
             self._metrics = self._open_metrics()
         except (GgeurError, OSError) as error:
@@ -120,11 +120,11 @@ class RunFolder:
             return found
         if held & set(trials):
             self._metrics.close()
-            self.snapshot, self.finished = None, self._finished_cells()
+            self.snapshot, self.finished = None, self._finished_trials()
             self._metrics = self._open_metrics()
         return None
 
-    def finish_cell(
+    def finish_trial(
         self,
         number: int,
         trial: Trial,
@@ -136,13 +136,13 @@ class RunFolder:
         scored: Mapping[str, float] | None = None,
         test_samples: Mapping[str, int] | None = None,
     ) -> None:
-        """Save the trial, and its model (`model_of_cell`) with a card below `model/`."""
+        """Save the trial, and its model (`model_of_trial`) with a card below `model/`."""
         with uninterrupted():
             if params is not None:
-                model = model_of_cell(trial, params, point, table, units, solved, scored, test_samples)
+                model = model_of_trial(trial, params, point, table, units, solved, scored, test_samples)
                 model.save(self._model(number))
                 write_bytes(self._model(number) / CARD, model_card(model).encode())
-            self._checkpoints.finish_cell(number, trial)
+            self._checkpoints.finish_trial(number, trial)
 
     @property
     def real(self) -> bool:
@@ -168,7 +168,7 @@ class RunFolder:
         with suppress(OSError):
             self._metrics.close()
         self._lock.close()
-        newest, trials = self._checkpoints.newest(), self._checkpoints.finished_cells()
+        newest, trials = self._checkpoints.newest(), self._checkpoints.finished_trials()
         kept = newest is not None or trials or any(self.path.glob("checkpoint/sums-*/*"))
         if self._resumed or self.finished or kept:
             return True
@@ -189,9 +189,9 @@ class RunFolder:
             if self._made:
                 self.path.rmdir()
 
-    def _finished_cells(self) -> dict[int, Trial]:
+    def _finished_trials(self) -> dict[int, Trial]:
         """Return the finished trials that still have their heads."""
-        trials = self._checkpoints.finished_cells()
+        trials = self._checkpoints.finished_trials()
         gone = [n for n, trial in trials.items() if trial.recall and not (self._model(n) / "head.npz").exists()]
         if gone:
             which = ", ".join(map(str, gone))

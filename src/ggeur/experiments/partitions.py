@@ -21,13 +21,13 @@ from ggeur.stats.errors import GgeurError, GgeurWarning
 from ggeur.stats.types import Int
 
 
-def partition_rows(table: EmbeddingTable, p: Partition, seed: int) -> list[Int]:
+def partition_samples(table: EmbeddingTable, p: Partition, seed: int) -> list[Int]:
     """Each client's samples of a table that has been split, without those that are left out."""
-    parts = client_rows(table, p, seed)
+    parts = client_samples(table, p, seed)
     return validation_of(table, parts, seed).kept if p.validation else parts
 
 
-def client_rows(table: EmbeddingTable, p: Partition, seed: int) -> list[Int]:
+def client_samples(table: EmbeddingTable, p: Partition, seed: int) -> list[Int]:
     """Each client's samples of a table that has been split, with those that would be left out."""
     if p.kind == "dirichlet":
         return partition.dirichlet(
@@ -48,7 +48,7 @@ def clients_of(table: EmbeddingTable, p: Partition, seed: int, least: int = 0) -
     """The clients of a table that has been split, with classes of at `least` so many samples; one must hold
     something.
     """
-    parts = partition_rows(table, p, seed)
+    parts = partition_samples(table, p, seed)
     if not any(len(samples) for samples in parts):
         raise GgeurError(
             f"The federation has no training samples at all (seed {seed}).", code="training-samples-missing"

@@ -12,7 +12,7 @@ from ggeur.models.card import sentences
 _MOST = 2  # guarantees that a page or a screen states in full
 
 
-def promise(point: Settings, *, simulated: bool) -> dict[str, Any]:
+def privacy_of(point: Settings, *, simulated: bool) -> dict[str, Any]:
     """Return the privacy guarantee of a trial with these settings; empty where there is none."""
     p, kind = point.privacy, kind_of(point.train.method)
     release = p.release
@@ -23,14 +23,14 @@ def promise(point: Settings, *, simulated: bool) -> dict[str, Any]:
         return {key: value for key, value in made.items() if value is not None}
     made["secure_aggregation"] = ("simulated" if simulated else True) if p.secure_aggregation else None
     if not release.exact:
-        made |= {**release.facts, "mechanism": p.mechanism_name, "guarantee": release.promise}
+        made |= {**release.facts, "mechanism": p.mechanism_name, "guarantee": release.statement}
         if release.guarantee:
             made["covers"] = "everything" if kind in (ClosedForm, Selection) else "statistics"
         made["noise"] = "simulated" if simulated else "operating system"
     return {key: value for key, value in made.items() if value is not None}
 
 
-def promised(trials: Iterable[Trial]) -> list[str]:
+def privacy_sentences(trials: Iterable[Trial]) -> list[str]:
     """Return the guarantees of several `trials` in sentences, each once; if there are many, that they differ."""
     each = list({repr(sorted(trial.privacy.items())): trial.privacy for trial in trials if trial.privacy}.values())
     if len(each) > _MOST:

@@ -149,10 +149,10 @@ class TotalObserver:
                 of_class = max(others, key=lambda i: int((y[others[i]] == c).sum()))
                 spies += sorted({of_class, max(others, key=lambda i: len(others[i]))})
             for spy in spies:
-                if (group := self._cells(domain, spy).get(c)) is not None:
+                if (group := self._groups(domain, spy).get(c)) is not None:
                     yield group, mine
 
-    def _cells(self, domain: int, spy: int | None) -> dict[int, Group]:
+    def _groups(self, domain: int, spy: int | None) -> dict[int, Group]:
         if domain not in self._opened:
             held = [k for k, own in enumerate(self._parts) if domain in own]
             total = SiteStatistics.merge(self._message(k, domain) for k in held)

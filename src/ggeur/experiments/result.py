@@ -114,7 +114,7 @@ class Result:
                 raise GgeurError(
                     f"{path} has schema {data['schema']}; this version reads {SCHEMA}.", code="result-schema-unknown"
                 )
-            return cls([read_cell(trial) for trial in data["trials"]])
+            return cls([read_trial(trial) for trial in data["trials"]])
         except FileNotFoundError as error:
             raise GgeurError(
                 f"There is no result at {path}; run the experiment first.", code="result-missing"
@@ -126,16 +126,16 @@ class Result:
 
 
 @lru_cache(maxsize=1)
-def _cell_reader() -> TypeAdapter[Trial]:
+def _trial_reader() -> TypeAdapter[Trial]:
     return TypeAdapter(Trial)
 
 
-def read_cell(data: Any) -> Trial:
+def read_trial(data: Any) -> Trial:
     """Return a trial from JSON; raise ValueError where a value is not valid."""
     if not isinstance(data, dict) or not data.keys() <= {f.name for f in fields(Trial)}:
         raise ValueError("a trial must hold the keys of a trial and no others")
     try:
-        return _cell_reader().validate_python(data)
+        return _trial_reader().validate_python(data)
     except ValidationError as error:
         first = error.errors()[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error

@@ -42,7 +42,7 @@ def _weights_fingerprint(point: Settings, trial_data: TrialData) -> dict[str, st
         trained = Setup.of(point).of_task(trial_data.task(point.data)).trained
     except Unavailable:
         return {}
-    own = None if trained is None else trained.method.own
+    own = None if trained is None else trained.method.head
     found = "" if own is None else own.weights()
     method, clip = point.train.method, point.method.get(point.train.method, {}).get("clip")
     where = f" in {clip}" if clip else ""
@@ -88,7 +88,7 @@ def run(
         trial_data = TrialData()
         if folder is not None:
             folder.check_inputs(fingerprints(experiment, trial_data))
-        trials = _cells(experiment, folder, on_round)
+        trials = _trials(experiment, folder, on_round)
         for number, stack in enumerate(stacks(trials, trial_data)):
             if not all(work.tracker.done for work in stack):
                 run_stack(number, stack, folder, trial_data)
@@ -109,7 +109,7 @@ def check_ready(experiment: Experiment, out: Path | None) -> None:
             EmbeddingTable.load(table)  # which says what is wrong
 
 
-def _cells(experiment: Experiment, folder: RunFolder | None, on_round: OnRound | None) -> list[Work]:
+def _trials(experiment: Experiment, folder: RunFolder | None, on_round: OnRound | None) -> list[Work]:
     """Every trial, in order: points, and the seeds of each."""
     trials: list[Work] = []
     for point, varied in zip(experiment.points, experiment.varied, strict=True):

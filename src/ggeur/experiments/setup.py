@@ -70,13 +70,13 @@ class Setup:
             return self
         found = _algorithm(self.settings, self.head, task)
         assert isinstance(found, Iterative)
-        own = found.method.own
+        own = found.method.head
         return replace(self, algorithm=found, head=self.head if own is None else resolve_head(own.name))
 
     @property
     def method_head(self) -> str | None:
         """The name of the head that a method has of its own, which is scored and saved in place of [train]'s."""
-        found = None if self.trained is None else self.trained.method.own
+        found = None if self.trained is None else self.trained.method.head
         return None if found is None else found.name
 
     @cached_property
@@ -102,7 +102,7 @@ class Setup:
         """Return how clients protect what they send."""
         return self.settings.privacy.release
 
-    def check_rows(self, table: EmbeddingTable) -> None:
+    def check_samples(self, table: EmbeddingTable) -> None:
         """Raise where the head takes other samples than the table has."""
         pictures, head = isinstance(table, ImageTable), self.settings.train.head
         if pictures and not self.head.images:

@@ -21,7 +21,7 @@ from ggeur.stats.errors import Unavailable
 
 _STACK_BYTES = 2 * 2**30  # of noise, and of clients' heads, states and messages, held at once by a stack
 _COPIES = 8  # of a head for every client: its state, its message, where it ends, and these put together
-_STACK_CELLS = 10
+_STACK_TRIALS = 10
 
 
 class Work(NamedTuple):
@@ -48,7 +48,7 @@ def stacks(trials: Sequence[Work], trial_data: TrialData) -> list[list[Work]]:
         # Noise is held once by the trials that share it.
         more: dict[Hashable, int] = {(setup.dealt, work.tracker.seed): noise, work.tracker.number: heads}
         group, held = filling.get(program, ([], {}))
-        if not group or len(group) == _STACK_CELLS or sum((held | more).values()) > _STACK_BYTES:
+        if not group or len(group) == _STACK_TRIALS or sum((held | more).values()) > _STACK_BYTES:
             group, held = [], {}
             groups.append(group)
             filling[program] = group, held
@@ -88,8 +88,8 @@ def _first(setup: Setup, task: Task) -> Callable[[jax.Array], Params]:
     """(key) -> what training starts from."""
     with suppress(Unavailable):  # which is said when its turn comes
         trained = setup.of_task(task).trained
-        if trained is not None and trained.method.own is not None:
-            return trained.method.own.init
+        if trained is not None and trained.method.head is not None:
+            return trained.method.head.init
     return lambda key: setup.head.init(key, task.dimension, len(task.class_names))
 
 

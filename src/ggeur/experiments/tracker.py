@@ -9,7 +9,7 @@ import numpy as np
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiments.checkpoint import InFlight
 from ggeur.experiments.folder import RunFolder
-from ggeur.experiments.privacy_statement import promise
+from ggeur.experiments.privacy_statement import privacy_of
 from ggeur.experiments.result import Trial
 from ggeur.experiments.settings import Settings
 from ggeur.federation.evaluation import ByClass, mean_accuracy, summarise_scores, test_deviation
@@ -98,11 +98,13 @@ class Tracker:
             if by_class is not None:
                 self.trial.recall, self.trial.macro_f1 = by_class
         self.trial.message = " ".join(filter(None, [self.trial.message, missing_sentence(self.trial.missing)]))
-        self.trial.privacy = promise(self.point, simulated=self._folder is None or not self._folder.real)
+        self.trial.privacy = privacy_of(self.point, simulated=self._folder is None or not self._folder.real)
         if self._folder is not None:
             one = head if self.trial.status == "ok" else None
             last = self._history[-1] if self._history else {}  # of the head that is saved, not of the last rounds
-            self._folder.finish_cell(self.number, self.trial, one, self.point, about, units, solved, last, test_samples)
+            self._folder.finish_trial(
+                self.number, self.trial, one, self.point, about, units, solved, last, test_samples
+            )
 
 
 def missing_sentence(missing: Mapping[int, Sequence[int]]) -> str:

@@ -14,10 +14,10 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.engine.image_augmentation import ImageAugmentation, views_of
 from ggeur.engine.stack import Run
 from ggeur.experiments.partitions import (
-    client_rows,
+    client_samples,
     clients_of,
     load_table,
-    partition_rows,
+    partition_samples,
     scored_by_group,
     validation_of,
 )
@@ -87,7 +87,7 @@ class TrialData:
         self._tables: dict[Data, EmbeddingTable] = {}
         self._tasks: WeakKeyDictionary[EmbeddingTable, Task] = WeakKeyDictionary()
         self._splits: dict[tuple[Data, int], EmbeddingTable] = {}
-        self._rows: tuple[Hashable, EmbeddingTable, Units | None] | None = None  # of a seed: those of one are kept
+        self._samples: tuple[Hashable, EmbeddingTable, Units | None] | None = None  # of a seed: those of one are kept
         self._looked_at: set[Data] = set()
         self._augmented: dict[Hashable, TrainingSets] = {}
         self._clients: tuple[EmbeddingTable, Partition, int, int, LocalFederation] | None = None
@@ -120,7 +120,7 @@ class TrialData:
         table, p = self.table(setup.settings.data), setup.settings.partition
         if table.test is None or p.kind != "domain":
             return False
-        return sum(map(len, partition_rows(table, p, 0))) == int((~table.test).sum())
+        return sum(map(len, partition_samples(table, p, 0))) == int((~table.test).sum())
 
     def split(self, data: Data, seed: int) -> EmbeddingTable:
         """The same with the seed's test mask."""
@@ -142,17 +142,17 @@ class TrialData:
         there.
         """
         s, ball = setup.settings, setup.settings.privacy.ball
-        setup.check_rows(self.table(s.data))
+        setup.check_samples(self.table(s.data))
         if ball is None and not setup.standardise:
             return self.split(s.data, seed), None
         key = (setup.samples(seed), seed)
-        if self._rows is None or self._rows[0] != key:
+        if self._samples is None or self._samples[0] != key:
             table, units = self.split(s.data, seed) if ball is None else self._in_ball(s.data, ball, seed), None
             if setup.standardise:
                 units = clients_of(table, s.partition, seed, setup.release.least_group).units()
                 table = in_units(table, units)
-            self._rows = key, table, units
-        return self._rows[1:]
+            self._samples = key, table, units
+        return self._samples[1:]
 
     def clients(self, setup: Setup, seed: int) -> LocalFederation:
         """Who holds which of these samples; the last are kept, for training sets and first head alike."""
@@ -187,7 +187,7 @@ class TrialData:
     def validation(self, setup: Setup, seed: int) -> ValidationSplit:
         """Return what [partition] validation takes from the clients."""
         table, _ = self.samples(setup, seed)
-        return validation_of(table, client_rows(table, setup.settings.partition, seed), seed)
+        return validation_of(table, client_samples(table, setup.settings.partition, seed), seed)
 
     def augmented(self, setup: Setup, seed: int) -> TrainingSets:
         """Return what the clients train on; kept for the next method of the grid where the noise is small."""

@@ -14,7 +14,7 @@ from ggeur.stats.units import Units
 _ENCODER = ("encoder", "weights", "preprocessing", "dimension")
 
 
-def model_of_cell(
+def model_of_trial(
     trial: Trial,
     params: Params,
     point: Settings,

@@ -38,7 +38,7 @@ def sample_folds(y: Int, domains: Int, n_folds: int, seed: int, client: int, lea
 
 
 def group_folds(count: Int, n_folds: int, seed: int) -> list[Fold]:
-    """Cells to leave out together, of `count` (D, C) samples each: never all that there are of a class."""
+    """Groups to leave out together, of `count` (D, C) samples each: never all that there are of a class."""
     rng = generator(seed, "cells")
     fold = np.full(count.shape, -1)
     for c in range(count.shape[1]):
@@ -82,7 +82,7 @@ def unheld(count: Int) -> int:
     return int(count.any(axis=1).sum() * (~count.any(axis=0)).sum())
 
 
-_ROWS, _CELLS = 5, 4  # one of so many is held back
+_SAMPLE_FOLDS, _GROUP_FOLDS = 5, 4  # one of so many is held back
 
 
 class ValidationSplit(NamedTuple):
@@ -113,11 +113,11 @@ def validation_split(y: Int, domains: Int, shape: tuple[int, int], parts: Sequen
     samples = np.concatenate(parts)
     count = np.zeros(shape, np.int64)
     np.add.at(count, (domains[samples], y[samples]), 1)
-    folds = group_folds(count, _CELLS, seed) if unseen(count) else []
+    folds = group_folds(count, _GROUP_FOLDS, seed) if unseen(count) else []
     whole = np.zeros(shape, np.bool_) if not folds or folds[0].groups is None else folds[0].groups
     kept, held = [], []
     for k, own in enumerate(parts):
-        out = (sample_folds(y[own], domains[own], _ROWS, seed, k) == 0) | whole[domains[own], y[own]]
+        out = (sample_folds(y[own], domains[own], _SAMPLE_FOLDS, seed, k) == 0) | whole[domains[own], y[own]]
         kept.append(own[~out])
         held.append(own[out])
     return ValidationSplit(kept, np.sort(np.concatenate(held)), count, whole)

@@ -30,7 +30,7 @@ def random_head(
     key = jax.random.fold_in(jax.random.key(seed), HEAD)
     if client is not None:
         key = jax.random.fold_in(key, client)
-    own = None if trained is None else trained.method.own
+    own = None if trained is None else trained.method.head
     found = head.init(key, task.dimension, len(task.class_names)) if own is None else own.init(key)
     return jax.tree.map(np.asarray, found)
 

@@ -62,7 +62,7 @@ def fedclip(
         adds={"params": "equal"},
         constant=("text",),
         optimiser=adam,
-        own=MethodHead("adapter", lambda key: random_adapter(key, task.dimension), shown),
+        head=MethodHead("adapter", lambda key: random_adapter(key, task.dimension), shown),
     )
 
 

@@ -96,7 +96,7 @@ def fedtpg(
         adds={"params": "equal"},
         optimiser=sgd,
         recall=recall,
-        own=MethodHead(
+        head=MethodHead(
             "cosine",
             lambda key: random_generator(key, task.dimension, contexts),
             shown,

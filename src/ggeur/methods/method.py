@@ -23,7 +23,7 @@ class MethodHead(NamedTuple):
     name: str
     """The name of a head in `ggeur.heads`: the result, without what it took to train it."""
 
-    init: parts.InitOwn
+    init: parts.InitHead
     """(key) -> what is trained."""
 
     shown: parts.Shown
@@ -87,7 +87,7 @@ class Method(NamedTuple):
     recall: parts.Recall = lambda memory, context: memory
     """(memory, context) -> the optimiser's memory at the first step of a round, where it is not a fresh one."""
 
-    own: MethodHead | None = None
+    head: MethodHead | None = None
     """What is trained, where it is not [train] head."""
 
     @property

@@ -134,7 +134,7 @@ class Recall(Protocol):
         """Its memory at the first step of a round; `memory` is a fresh one."""
 
 
-class InitOwn(Protocol):
+class InitHead(Protocol):
     """The start of what a method trains, if that is not [train] head."""
 
     def __call__(self, key: jax.Array, /) -> Params:

@@ -7,7 +7,7 @@ import numpy as np
 
 from ggeur.data.image_table import ImageTable
 from ggeur.experiments.grid import Experiment
-from ggeur.experiments.partitions import partition_rows
+from ggeur.experiments.partitions import partition_samples
 from ggeur.experiments.trial_data import TrialData
 from ggeur.heads import resolve
 from ggeur.heads.head import Head
@@ -43,7 +43,7 @@ def estimated_seconds(experiment: Experiment) -> float:
         if not head.images:
             continue
         table = trial_data.split(point.data, experiment.seeds[0])
-        rows = sum(map(len, partition_rows(table, point.partition, experiment.seeds[0])))
+        rows = sum(map(len, partition_samples(table, point.partition, experiment.seeds[0])))
         network = (point.train.head, str(point.head_parameters), table.dimension, table.n_classes)
         if network not in forwards:
             forwards[network] = _forwards(head, table.dimension, table.n_classes)

@@ -69,7 +69,7 @@ def remainder(total: SiteStatistics, own: SiteStatistics) -> SiteStatistics:
     )
 
 
-def recovered_rows(group: Group) -> Float | None:
+def recovered_samples(group: Group) -> Float | None:
     """Return the samples (n, p) of a `group`, in some order, where they follow from its statistics; else None.
 
     One sample is its mean. Two are mean +- sqrt(lambda) v with the one eigenpair of their covariance. Three lie on an
@@ -84,10 +84,10 @@ def recovered_rows(group: Group) -> Float | None:
     if group.n == 2:
         step = np.sqrt(group.spread.values[0] / 2) * group.spread.vectors[:, 0]
         return np.asarray(np.stack([group.mean + step, group.mean - step]))
-    return _three_rows(group.mean, group.spread)
+    return _three_samples(group.mean, group.spread)
 
 
-def _three_rows(mean: Float, spread: Spread) -> Float | None:
+def _three_samples(mean: Float, spread: Spread) -> Float | None:
     """Solve x_k = mean + sqrt(2/3) (sqrt(l1) cos t_k v1 + sqrt(l2) sin t_k v2), t_k = t + 2 pi k / 3, for t.
 
     Then |x_k|^2 is a constant + Re(a e^{i t_k} + c e^{2i t_k}), and the three are equal if a e^{it} + c e^{-2it} = 0.

@@ -114,7 +114,7 @@ def clipped(m: SiteStatistics, radius: float, clip: float) -> SiteStatistics:
 
 
 def guarantee(facts: Mapping[str, Any]) -> str:
-    """Return the promise in a sentence, from the facts that `model.json` keeps; models of 0.2 keep these alone."""
+    """Return the guarantee in a sentence, from the facts that `model.json` keeps; models of 0.2 keep these alone."""
     return (
         f"Differentially private with epsilon = {facts['epsilon']:g} and delta = {facts['delta']:g} for "
         f"{facts['neighbours']} (unit: {facts['unit']}), by Gaussian noise on what clients send "

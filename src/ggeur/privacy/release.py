@@ -44,9 +44,9 @@ class Release:
         The loss of Gaussian differential privacy for one unit more or less, which a site's budget adds up. None: it has
         no such proof, and sites with a budget refuse it.
     guarantee : str, default=""
-        The promise in a sentence, for model cards and reports.
+        The guarantee in a sentence, for model cards and reports.
     facts : mapping, default={}
-        The numbers of the promise, which `model.json` keeps.
+        The numbers of the guarantee, which `model.json` keeps.
     unit : {"record", "client"}, default="record"
         Whose participation is hidden. A client that is hidden as a whole sends a single message.
     radius : float, default=inf
@@ -94,7 +94,7 @@ class Release:
         return self.min_count if self.exact else 0
 
     @property
-    def promise(self) -> str:
+    def statement(self) -> str:
         """Return the guarantee, or that there is none, in a sentence."""
         return self.guarantee or f"What clients send passes through {self.label}, which has no privacy guarantee."
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ggeur.data.datasets import MINI_DIGITS
 from ggeur.data.image_table import ImageTable
-from ggeur.experiments.partitions import client_names, load_table, partition_rows
+from ggeur.experiments.partitions import client_names, load_table, partition_samples
 from ggeur.experiments.settings import Settings
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report import charts, figures, inspection
@@ -66,7 +66,7 @@ def evidence(entries: Sequence[ReportEntry], seed: int) -> tuple[list[CaptionedF
 def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[CaptionedFigure]:
     table = load_table(points[0].data)
     table = replace(table, class_names=plain_names(table.class_names)).split(seed)
-    parts = {_title(point): partition_rows(table, point.partition, seed) for point in _partitions(points)}
+    parts = {_title(point): partition_samples(table, point.partition, seed) for point in _partitions(points)}
     first = next(iter(parts.values()))
     clients = [plain_text(client) for client in client_names(table, first)]
     few = {title: inspection.client_counts(table, rows)[:_CLIENTS] for title, rows in parts.items()}
@@ -87,7 +87,7 @@ def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[Captione
         similarity = [captioned("similarity", figures.draw_similarity(shown), table=name, same=same, other=other)]
     full = max(points, key=lambda p: (draws_noise(p), p.augment.steps or 1))
     augment = full.augment.model_copy(update={"kind": "ggeur", "parameters": {}}).build()
-    rows = partition_rows(table, full.partition, seed)
+    rows = partition_samples(table, full.partition, seed)
     view = inspection.client_view(table, rows, None, augment, [], seed)
     view = view._replace(client=plain_text(view.client))
     values, names = inspection.spectra(table)

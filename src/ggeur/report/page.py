@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ggeur.experiments.audit import load_audit
-from ggeur.experiments.privacy_statement import promised
+from ggeur.experiments.privacy_statement import privacy_sentences
 from ggeur.experiments.resuming import read_versions
 from ggeur.experiments.tracker import missing_sentence
 from ggeur.federation.contributions import load_contributions
@@ -71,7 +71,7 @@ def _context(run: ReportedRun, key: str) -> dict[str, Any]:
             *missing,
             *_wrong_gains(run.reading),
             *_messages(run.entries),
-            *promised(run.result.trials),
+            *privacy_sentences(run.result.trials),
         ],
         "ranks": _part("ranks", key, found=ranked) if ranked and len(ranked.rows) > 1 else "",
         "selected": _part("selected", key, selected=taken) if (taken := selected(run.entries)) else "",

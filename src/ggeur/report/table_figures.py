@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiments.partitions import client_names, partition_rows
+from ggeur.experiments.partitions import client_names, partition_samples
 from ggeur.experiments.settings import Settings, settings
 from ggeur.report import inspection
 from ggeur.stats.storage import cannot
@@ -37,7 +37,7 @@ def draw(
     from ggeur.report import figures  # matplotlib, which numbers alone do not need
 
     split = table.split(seed)
-    parts = {_title(point): partition_rows(split, point.partition, seed) for point in points}
+    parts = {_title(point): partition_samples(split, point.partition, seed) for point in points}
     first = next(iter(parts.values()))
     drawn = {
         "label-distribution": figures.label_distribution(

@@ -194,7 +194,7 @@ def _reproduced(result: Result, reading: Reproduction) -> Comparison:
             if arm is None:
                 number, row = Number((), remark=absent[name, column.part].why), absent[name, column.part].published
             else:
-                number, row = _number(_cells(result, arm, column), column, ddof, reading.measure), arm.published
+                number, row = _number(_trials_of(result, arm, column), column, ddof, reading.measure), arm.published
             numbers.append(_beside(number, row, column, paper)._replace(comparable=column.label not in strange))
         own = [a for key, a in arms.items() if key[0] == name]
         # That a part did not run at all is said once of its columns, and not in each row.
@@ -213,7 +213,7 @@ def _heading(column: Column) -> str:
     return f"{column.value} (paper: {column.label})"
 
 
-def _cells(result: Result, arm: Arm, column: Column) -> list[Trial]:
+def _trials_of(result: Result, arm: Arm, column: Column) -> list[Trial]:
     return [
         trial
         for trial in result.trials

@@ -12,7 +12,7 @@ import numpy as np
 
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiments.grid import Experiment, override
-from ggeur.experiments.partitions import load_table, partition_rows
+from ggeur.experiments.partitions import load_table, partition_samples
 from ggeur.experiments.result import Result
 from ggeur.experiments.resuming import check_same
 from ggeur.experiments.settings import Settings
@@ -45,7 +45,7 @@ def node_tables(table: EmbeddingTable, point: Settings, seed: int) -> list[Embed
     Where clients are domains a node has its domain's test samples; otherwise they are divided evenly. Scores add up.
     """
     table = table.split(seed)
-    parts = partition_rows(table, point.partition, seed)
+    parts = partition_samples(table, point.partition, seed)
     assert table.test is not None
     tested = np.flatnonzero(table.test)
     mixed = point.partition.kind == "dirichlet"
@@ -61,7 +61,7 @@ def with_nodes(experiment: Experiment, sites: int | None) -> Experiment:
             "[partition] validation is for simulations; on real machines the test samples are scored.",
             code="deployment-validation-split",
         )
-    clients = len(partition_rows(load_table(point.data).split(seed), point.partition, seed))
+    clients = len(partition_samples(load_table(point.data).split(seed), point.partition, seed))
     if sites not in (None, clients):
         raise GgeurError(
             f"The partition makes {clients} clients, one for each node; use --sites {clients}.",

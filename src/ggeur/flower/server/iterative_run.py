@@ -152,7 +152,7 @@ class IterativeRun(TrialRun):
         self._setup = self._setup.of_task(task)
         assert self._setup.trained is not None
         self._trained = self._setup.trained
-        own = self._trained.method.own
+        own = self._trained.method.head
         self._roster.common["weights"] = "" if own is None else own.weights()  # sites must have the same
         return task, dict(text)
 

@@ -47,7 +47,7 @@ def reopen(out: Path, experiment: Experiment) -> None:
     kept = Checkpoints(out / "checkpoint")
     for n, trial in enumerate(result.trials):
         if n not in again:
-            kept.finish_cell(n, trial)
+            kept.finish_trial(n, trial)
     (out / "result.json").rename(out / _BEFORE)  # last: before it the run is finished, after it interrupted
 
 

@@ -36,7 +36,7 @@ def setup_of(request: Request) -> Any:
 
     keep_compiled_programs()
     setup = Setup.of(request.point).of_task(_task(request))
-    own, theirs = None if setup.trained is None else setup.trained.method.own, str(request.facts.get("weights", ""))
+    own, theirs = None if setup.trained is None else setup.trained.method.head, str(request.facts.get("weights", ""))
     if own is not None and theirs not in ("", own.weights()):
         raise GgeurError(
             f"the frozen model of {request.point.train.method} is not the server's here; start the node with --encoder "
