@@ -45,7 +45,7 @@ from table_cells import Description, Results, cell
 
 import ggeur
 from ggeur.cli.screen import progress
-from ggeur.experiments.result import Row, read_cell
+from ggeur.experiments.result import Row, read_trial
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKED = re.compile(r"<!-- table: (.+?) -->\n(.*?)<!-- end -->", re.S)
@@ -98,7 +98,7 @@ def run(name: str, given: Description, data: Path, runs: Path, results: Path) ->
         kept, asked = results / f"{title}.json", named(experiment, given)
         before = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {"experiment": None}
         if before["experiment"] == asked:
-            rows += ggeur.Result([read_cell(trial) for trial in before["trials"]]).rows()
+            rows += ggeur.Result([read_trial(trial) for trial in before["trials"]]).rows()
             continue
         folder = runs / title
         begun = (folder / "config.toml").exists()
