@@ -5,7 +5,7 @@ ARGS ?=
 # More extras to test with, for example GGEUR_EXTRAS=onnx,flower. The extras hf and bench bring torch.
 GGEUR_EXTRAS ?=
 # The page whose tables are made, and the folder with the embedding tables that it names.
-PAGE ?= docs/methods.md
+PAGE ?= docs/methods-results.md
 DATA ?=
 # Which of the paper's tables `make paper` runs, as PIECE=table4; all without it.
 PIECE ?=

@@ -1,4 +1,4 @@
-"""The method printed in docs/methods.md runs as an experiment's own."""
+"""The method printed in docs/howto/method.md runs as an experiment's own."""
 
 import re
 from pathlib import Path
@@ -7,11 +7,11 @@ import numpy as np
 
 import ggeur
 
-DOC = Path(__file__).parents[1] / "docs" / "methods.md"
+DOC = Path(__file__).parents[1] / "docs" / "howto" / "method.md"
 
 
 def test_the_method_in_the_docs_runs(tmp_path, monkeypatch):
-    (code,) = re.findall(r"```python\n(.*?)```", DOC.read_text(encoding="utf-8"), re.S)
+    _, code = re.findall(r"```python\n(.*?)```", DOC.read_text(encoding="utf-8"), re.S)
     (tmp_path / "mine.py").write_text(code, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
@@ -34,7 +34,7 @@ def test_the_method_in_the_docs_runs(tmp_path, monkeypatch):
     assert free.avg is not None and frozen.avg is not None and free.avg > frozen.avg
 
 
-SETTINGS = DOC.with_name("settings.md")
+SETTINGS = DOC.parents[1] / "settings.md"
 
 
 def documented(section):

@@ -53,6 +53,15 @@ def test_every_link_and_anchor_is_there(site):
             assert not anchor or target not in ids or anchor in ids[target], f"{page.name}: {href}"
 
 
+def test_a_page_is_called_in_the_menu_as_it_calls_itself(site):
+    """The menu has no labels of its own, so that mkdocs takes each page's title; and every page has one."""
+    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    assert not re.findall(r":\s*\S+\.md", menu)
+    for name in re.findall(r"- (\S+)\.md", menu):
+        title = re.search(r"<h1[^>]*>(.*?)<a", (site / f"{name}.html").read_text(encoding="utf-8"), re.S)
+        assert title and title[1].strip(), name
+
+
 def test_search_and_reference_know_the_public_names(site):
     import ggeur
 
@@ -92,7 +101,7 @@ def test_search_finds_a_page_and_goes_there(chromium, address, screen):
         page.locator("label.md-header__button[for=__search]").click()
     page.locator("input.md-search__input").click()
     page.keyboard.type("temperature", delay=20)
-    page.locator(".md-search-result__link", has_text="Models").first.click()
+    page.locator(".md-search-result__link", has_text="Use, export and serve").first.click()
     page.locator("#how-far-probabilities-can-be-trusted").wait_for()
     assert "models.html" in page.url and errors == [] and all(url.startswith(address) for url in asked)
     context.close()

@@ -1,4 +1,4 @@
-"""Make the audit's tables of docs/privacy.md anew, by attacking the messages that sites would send.
+"""Make the audit's tables of docs/leakage.md anew, by attacking the messages that sites would send.
 
     python tools/audit_tables.py --data FOLDER [--only TABLE]
 
@@ -18,7 +18,7 @@ from ggeur.experiments.audit import Audit, Finding, Party, audit
 from ggeur.experiments.settings import settings
 from ggeur.stats.errors import GgeurError
 
-PAGE = ROOT / "docs" / "privacy.md"
+PAGE = ROOT / "docs" / "leakage.md"
 MARKED = re.compile(r"<!-- audit: (.+?) -->\n(.*?)<!-- end -->", re.S)
 _OFFICE, _DIGITS = ("Office-Caltech-10", "office_caltech10.tinyvit.npz"), ("digits", "digits.tinyvit.npz")
 _CIFAR, _TINY = ("CIFAR-10", "cifar10.tinyvit.npz"), ("Tiny-ImageNet", "tiny_imagenet.tinyvit.npz")

@@ -1,4 +1,4 @@
-"""Accuracy against epsilon: docs/results/privacy.csv, and from it a figure and a table of docs/privacy.md.
+"""Accuracy against epsilon: docs/results/privacy.csv, and from it a figure and a table of docs/leakage.md.
 
     python tools/privacy_curves.py --data TABLE.npz     # measure every trial of examples/privacy.toml, then draw
     python tools/privacy_curves.py                      # draw what is measured
@@ -30,7 +30,7 @@ from ggeur.stats.site_statistics import FederationStatistics, SiteStatistics
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE, RESULTS = ROOT / "examples" / "privacy.toml", ROOT / "docs" / "results" / "privacy.csv"
-PAGE, FIGURE = ROOT / "docs" / "privacy.md", ROOT / "docs" / "figures" / "epsilon.svg"
+PAGE, FIGURE = ROOT / "docs" / "leakage.md", ROOT / "docs" / "figures" / "epsilon.svg"
 BEGIN, END = "<!-- from results/privacy.csv -->\n", "<!-- so far -->"
 SHOWN = (
     "means: ncm",

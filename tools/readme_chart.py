@@ -14,7 +14,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, FIGURE = ROOT / "docs" / "one-shot.md", ROOT / "docs" / "figures" / "one-shot.svg"
+PAGE, FIGURE = ROOT / "docs" / "one-shot-results.md", ROOT / "docs" / "figures" / "one-shot.svg"
 STYLE = ROOT / "src" / "ggeur" / "report" / "figures.mplstyle"
 # (table, column, name in the legend, colour, marker, size): colours that are readable on light and on dark
 SERIES = (

@@ -1,6 +1,6 @@
 """Make the tables of a page anew, from runs, so that no figure in them is typed.
 
-    python tools/tables.py docs/methods.md --data FOLDER [--runs runs/tables]
+    python tools/tables.py docs/methods-results.md --data FOLDER [--runs runs/tables]
 
 FOLDER holds the embedding tables. In docs/NAME.md a table stands between `<!-- table: WHICH -->` and `<!-- end -->`;
 docs/tables/NAME.toml says which runs the page needs and what each table shows. The runs lie in `--runs`: a finished one

@@ -134,10 +134,9 @@ def test_its_noise_is_drawn_from_the_source_that_it_is_handed():
 
 def test_the_mechanism_in_the_docs_is_what_it_says(table, tmp_path):
     page = (Path(__file__).resolve().parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8")
-    python, toml = (
-        page.split(f"```{kind}\n# mine.py" if kind == "python" else f"```{kind}\n")[1] for kind in ("python", "toml")
-    )
-    (tmp_path / "mine.py").write_text(python.partition("```")[0])
+    python, rest = page.split("```python\n# mine.py")[1].split("```", 1)
+    toml = rest.split("```toml\n")[1]
+    (tmp_path / "mine.py").write_text(python)
     given = tomllib.loads(toml.partition("```")[0])["privacy"] | {"parameters": {"dimension": P}}
     own, zero = Privacy.model_validate(given).release, SiteStatistics.from_embeddings(np.zeros((0, P)), [], C)
     drawn = np.concatenate([own.simulated(k).apply(zero.of_kind("none"), 2).sum.ravel() for k in range(100)])

@@ -81,7 +81,7 @@ def public_rule(samples: int, classes: int, noise: float) -> tuple[int, str]:
 
     Second moments bring more to learn from, and noise into everything, as a sample then moves the statistics further.
     Where that pays depends on how far a class's sum stands out of the noise, and hardly on how many dimensions it has
-    (`docs/privacy.md`).
+    (`docs/threat-model.md`).
     """
     stands = samples / classes / noise if noise else math.inf
     taken = int(stands >= _ENOUGH)
