@@ -1,15 +1,15 @@
 "use strict";
 // Sort a table by a column: numbers by value, the rest by name; what has no value stays at the end.
 for (const table of document.querySelectorAll("table.sortable")) {
-  const headings = [...table.tHead.rows[0].trials];
+  const headings = [...table.tHead.rows[0].cells];
   headings.forEach((heading, column) => {
     heading.querySelector("button").addEventListener("click", () => {
       const up = heading.getAttribute("aria-sort") === "descending" || (column === 0 && !heading.hasAttribute("aria-sort"));
       for (const other of headings) other.removeAttribute("aria-sort");
       heading.setAttribute("aria-sort", up ? "ascending" : "descending");
       const key = (row) => {
-        const trial = row.trials[column];
-        return "value" in trial.dataset ? trial.dataset.value : trial.textContent.trim();
+        const cell = row.cells[column];
+        return "value" in cell.dataset ? cell.dataset.value : cell.textContent.trim();
       };
       const order = (a, b) => {
         const [x, y] = [key(a), key(b)];
