@@ -20,7 +20,7 @@ def sentence(**sections):
     with pytest.raises(GgeurError) as caught:
         Experiment.of(DATA | sections)
     text = Sentence.of(caught.value)
-    assert "\n" not in text and text.endswith(".")
+    assert "\n" not in text and text.endswith((".", "?"))
     return text
 
 
