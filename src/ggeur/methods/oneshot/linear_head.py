@@ -14,7 +14,7 @@ from ggeur.heads.head import Params
 from ggeur.methods.algorithm import ClosedForm, Task
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.site_statistics import Breakdown, Covariance, FederationStatistics
-from ggeur.stats.types import Float
+from ggeur.stats.types import Bool, Float
 
 Solve = Callable[[FederationStatistics, Task], tuple[Float, Float]]
 Near = Callable[[FederationStatistics, Task, tuple[Float, Float] | None], tuple[Float, Float]]
@@ -35,7 +35,7 @@ def linear_head(
 
     def moved(total: FederationStatistics, found: tuple[Float, Float]) -> Params:
         (w, b), present, units = found, total.present, total.units
-        w, b = np.where(present[:, None], w, w[present].mean(axis=0)), np.where(present, b, b[present].mean() - BELOW)
+        w, b = _below(w, b, present)
         w = (w / units.scale).astype(np.float32)
         return {"W": w, "b": b - w.astype(np.float64) @ units.shift}
 
@@ -53,12 +53,36 @@ def linear_head(
     return ClosedForm(needs, exact, apart, approximate=None if near is None else approximate)
 
 
+def uncentred_head(solve: Solve, apart: Breakdown | None = None) -> ClosedForm:
+    """Return the solver whose `solve` gets statistics about zero, in the embedding's own units: as it was published.
+
+    Such a head depends on the units and on where the mean lies. Classes without samples are treated as above.
+    """
+
+    def exact(total: FederationStatistics, task: Task) -> Params:
+        _check_some(total)
+        w, b = solve(total.about(np.zeros(total.dimension)), task)
+        w, b = _below(w, b, total.present)
+        return {"W": w.astype(np.float32), "b": b}
+
+    return ClosedForm("pooled", exact, apart, repair="floor-total")
+
+
+def _below(w: Float, b: Float, present: Bool) -> tuple[Float, Float]:
+    """Return W and b with the mean logit of the `present` classes, less a constant, for the others."""
+    return np.where(present[:, None], w, w[present].mean(axis=0)), np.where(present, b, b[present].mean() - BELOW)
+
+
 def _standard(total: FederationStatistics) -> FederationStatistics:
+    _check_some(total)
+    return total.standard
+
+
+def _check_some(total: FederationStatistics) -> None:
     if not total.present.any():
         raise GgeurError(
             "There are no samples at all, so no classifier can be computed.", code="training-samples-missing"
         )
-    return total.standard
 
 
 def of_the_last(
