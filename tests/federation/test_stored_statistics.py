@@ -65,11 +65,11 @@ def test_nothing_of_a_site_that_left_is_in_the_total_whatever_the_order(order, g
     assert all(np.array_equal(a, b) for a, b in zip(arrays(never), arrays(left), strict=True))
 
 
-def test_less_may_be_taken_than_was_kept_to_the_bit():
+def test_less_may_be_taken_than_was_kept():  # but for the last digits: pooled products are of samples of any class
     x, y = samples(0)
     narrow, wide = site("a", x, y, "pooled", ("cat", "ant", "bee")), site("a", x, y, "per-class", ("cat", "ant", "bee"))
     ours, theirs = (StoredFederation([s], NAMES).statistics(StatisticsQuery("pooled")) for s in (narrow, wide))
-    assert all(np.array_equal(a, b) for a, b in zip(arrays(ours), arrays(theirs), strict=True))
+    assert all(np.allclose(a, b, rtol=1e-12, atol=1e-11) for a, b in zip(arrays(ours), arrays(theirs), strict=True))
 
 
 @pytest.mark.parametrize("kind", COVARIANCES)

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from ggeur.federation.protocol import SiteInfo
-from ggeur.federation.summary import digits_note, summarise
+from ggeur.federation.summary import digits_note
 from ggeur.stats.errors import GgeurError, GgeurWarning
 from ggeur.stats.site_statistics import (
     COVARIANCES,
@@ -26,6 +25,7 @@ from ggeur.stats.site_statistics import (
     SiteStatistics,
     StatisticsQuery,
 )
+from ggeur.stats.streaming import Piece, streamed_statistics
 from ggeur.stats.types import Float, Int
 from ggeur.stats.units import Units
 
@@ -75,13 +75,24 @@ def stored_statistics(
     kind: Covariance,
 ) -> StoredStatistics:
     """Return the statistics of the site `name`: samples `x` (n, p) of classes `y` and domains `domain` (n,)."""
-    messages = {}
-    with threadpool_limits(1):  # the number of threads decides the last digits, and a site may be asked again
-        for d in sorted(np.unique(domain).tolist(), key=lambda d: domain_names[d]):
-            samples = np.flatnonzero(domain == d)
-            center = np.asarray(np.mean(x[samples], axis=0, dtype=np.float64))
-            message = summarise(x[samples], y[samples], len(class_names), kind, center)
-            messages[domain_names[d]] = message.about(center) if kind == "none" else message
+    return statistics_of_pieces(name, [Piece(x, y, domain)], class_names, domain_names, kind)
+
+
+def statistics_of_pieces(
+    name: str,
+    pieces: Iterable[Piece],
+    class_names: tuple[str, ...],
+    domain_names: Sequence[str],
+    kind: Covariance,
+    *,
+    workers: int = 0,
+) -> StoredStatistics:
+    """Return the statistics of the site `name`, whose samples come in `pieces`, in memory that they do not fill.
+
+    How they are cut, and how many `workers` there are (0: one for each processor), does not matter to a bit.
+    """
+    found = streamed_statistics(pieces, len(class_names), kind, workers=workers)
+    messages = {domain_names[d]: found[d] for d in sorted(found, key=lambda d: domain_names[d])}
     return StoredStatistics(name, class_names, kind, messages)
 
 
@@ -187,9 +198,7 @@ class StoredFederation:
         return min((site.kind for site in self.stored), key=COVARIANCES.index)
 
     def _messages(self, kind: Covariance) -> list[SiteStatistics]:
-        """Every site's messages, reduced before they are aligned: pooled moments are then the same, to the bit,
-        whatever the site once kept.
-        """
+        """Every site's messages, reduced before they are aligned: what is not asked for is not moved."""
         return [
             aligned(m, kind, site.class_names, self.class_names)
             for site in self.stored
