@@ -23,6 +23,7 @@ EXTRAS = {
     "flower": ("flwr", "cryptography"),
     "track": ("mlflow", "tensorboard", "wandb"),
     "bench": ("torch", "psutil"),
+    "tables": ("pyarrow", "h5py"),
     "docs": ("material", "markdown", "yaml", "nbclient", "nbformat", "ipykernel"),
 }
 

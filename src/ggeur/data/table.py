@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,7 @@ from ggeur.stats.storage import read_arrays, write_atomically
 from ggeur.stats.validate import as_array, check_embeddings, check_is, check_labels, check_path
 
 TRAIN_SHARE = 0.7  # share of each domain that is tested, where a table brings no test mask
+PARQUET = (".parquet", ".pq")
 FIRST_TEXT = "single"  # the name of a set of text that has none
 _ARRAYS = ("x", "y", "domain", "test", "class_names", "domain_names", "text", "text_names", "path", "meta")
 
@@ -175,7 +176,12 @@ class EmbeddingTable:
         return self.x
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the table to `path` (.npz), whole or not at all."""
+        """Write the table to `path` (.npz or .parquet), whole or not at all."""
+        if check_path("path", path).suffix in PARQUET:
+            from ggeur.data.tables.writing import write_parquet
+
+            write_parquet(path, self)
+            return
         arrays: dict[str, NDArray[Any]] = {
             "x": self._stored(),
             "y": self.y,
@@ -196,8 +202,17 @@ class EmbeddingTable:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read the table at `path` (.npz); a damaged or foreign file gives a GgeurError that names it."""
+        """Read the table at `path`; a damaged or foreign file gives a GgeurError that names it.
+
+        What is no `.npz`, `TableFiles` reads: it says what files and columns there may be.
+        """
         path = check_path("path", path)
+        if cls is EmbeddingTable and path.suffix != ".npz":
+            from ggeur.data.tables.files import TableFiles
+            from ggeur.data.tables.pairing import is_table
+
+            if is_table(path):
+                return cast(Self, TableFiles(path).read())
         arrays: dict[str, Any] = read_arrays(path, _ARRAYS)
         if cls is EmbeddingTable and "x" in arrays and arrays["x"].ndim == 4:
             raise GgeurError(
@@ -205,6 +220,10 @@ class EmbeddingTable:
                 code="table-not-embeddings",
             )
         if "x" not in arrays or "y" not in arrays:
+            if cls is EmbeddingTable and not arrays.keys() & {"x", "y"}:  # of another program
+                from ggeur.data.tables.files import TableFiles
+
+                return cast(Self, TableFiles(path).read())
             raise GgeurError(
                 f"{path} is not an embedding table: it must hold the arrays x and y; samples without y have no labels.",
                 code="file-not-table",

@@ -95,11 +95,12 @@ def read_arrays(
 def array_shape(path: Path, name: str) -> tuple[int, ...]:
     """Return the shape that an .npz claims for one of its arrays, without reading it; () if it is unreadable."""
     with suppress(Exception), zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
-        return tuple(_header(file)[0])
+        return tuple(npy_header(file)[0])
     return ()
 
 
-def _header(file: IO[bytes]) -> tuple[Sequence[int], bool, np.dtype[Any]]:
+def npy_header(file: IO[bytes]) -> tuple[Sequence[int], bool, np.dtype[Any]]:
+    """Return shape, whether it lies column by column, and type of an array in NumPy's format, by its first bytes."""
     version = npy.read_magic(file)
     return npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)
 
@@ -108,7 +109,7 @@ def _read_array(archive: zipfile.ZipFile, member: str, path: Path) -> NDArray[An
     info = archive.getinfo(member)
     there = min(info.file_size, _MOST_INFLATED * path.stat().st_size)  # the archive's own word is not enough
     with archive.open(info) as file:
-        shape, _, dtype = _header(file)
+        shape, _, dtype = npy_header(file)
         claimed = math.prod(map(int, shape)) * max(dtype.itemsize, 1)
         if dtype.hasobject or claimed > there:
             raise GgeurError(
