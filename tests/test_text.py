@@ -10,7 +10,7 @@ from scipy.special import softmax
 
 import ggeur
 from ggeur.data.table import EmbeddingTable
-from ggeur.engine.method_head import frozen, shown
+from ggeur.engine.aggregation import frozen, shown
 from ggeur.experiments import computing
 from ggeur.heads import resolve as resolve_head
 from ggeur.methods import resolve

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ggeur.engine import chunks
-from ggeur.engine.chunks import Chunks
+from ggeur.engine.client_groups import Chunks
 from ggeur.engine.stack import few_sizes
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ggeur.engine import single_client
-from ggeur.engine.messages import add_prepared
+from ggeur.engine.aggregation import add_prepared
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.training import Training
 from ggeur.heads import resolve as resolve_head

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ggeur.engine import chunks, client_groups
-from ggeur.engine.chunks import Chunks
+from ggeur.engine.client_groups import Chunks
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.training import LocalOptimiser, Training
 from ggeur.heads import resolve as resolve_head

@@ -5,8 +5,8 @@ import pytest
 
 import ggeur
 from ggeur import Experiment
-from ggeur.experiments import computing, stacks, trial_data
-from ggeur.experiments.runner import _cells
+from ggeur.experiments import computing, runner, trial_data
+from ggeur.experiments.runner import _trials
 from ggeur.stats.augmented_sets import BankPiece
 
 SWEEP = {"train": {"learning_rate": [0.02, 0.05, 0.2], "rounds": 2}, "augment": {"kind": "ggeur"}}
@@ -14,7 +14,7 @@ SWEEP = {"train": {"learning_rate": [0.02, 0.05, 0.2], "rounds": 2}, "augment": 
 
 def numbers(made):
     """The trials of each stack, by number."""
-    groups = stacks.stacks(_cells(made, None, None), trial_data.TrialData())
+    groups = runner.stacks(_trials(made, None, None), trial_data.TrialData())
     return [[work.tracker.number for work in stack] for stack in groups]
 
 
@@ -91,26 +91,26 @@ def test_no_more_trials_than_ten_and_no_more_noise_than_fits(tree, monkeypatch):
     made = Experiment.of(tree(**SWEEP))
     assert numbers(made) == [list(range(6))]
     one = 4 * 5 * 4 * 3 * (12 + 3 * 4)  # float32, dimensions, classes, clients, draws
-    monkeypatch.setattr(stacks, "_COPIES", 0)
-    monkeypatch.setattr(stacks, "_STACK_BYTES", 2 * one)
+    monkeypatch.setattr(runner, "_COPIES", 0)
+    monkeypatch.setattr(runner, "_STACK_BYTES", 2 * one)
     assert numbers(made) == [list(range(6))], "the three rates of a seed hold its noise once"
-    monkeypatch.setattr(stacks, "_STACK_BYTES", 2 * one - 1)
+    monkeypatch.setattr(runner, "_STACK_BYTES", 2 * one - 1)
     assert numbers(made) == [[0], [1], [2], [3], [4], [5]]
 
 
 def test_noise_around_every_row_is_counted_by_rows(tree, monkeypatch):
     made = Experiment.of(tree(augment={"kind": "ggeur", "per_sample": 7, "bank_mib": 1}, run={"seeds": [0, 1]}))
     one = 4 * 5 * (120 * 7 + 3 * 4 * 3 * 4)  # float32, dimensions; samples, and for each client, classes and domains
-    monkeypatch.setattr(stacks, "_COPIES", 0)
+    monkeypatch.setattr(runner, "_COPIES", 0)
     for most, groups in ((2 * one, [[0, 1]]), (2 * one - 1, [[0], [1]])):
-        monkeypatch.setattr(stacks, "_STACK_BYTES", most)
+        monkeypatch.setattr(runner, "_STACK_BYTES", most)
         assert numbers(made) == groups
 
 
 def test_no_more_heads_than_fit(tree, monkeypatch):
     made = Experiment.of(tree(train={"learning_rate": [0.1, 0.2, 0.3]}, run={"seeds": [0]}))
     one = 8 * 3 * 4 * (4 * 5 + 4)  # copies, clients, float32, weights and biases
-    monkeypatch.setattr(stacks, "_STACK_BYTES", 2 * one)
+    monkeypatch.setattr(runner, "_STACK_BYTES", 2 * one)
     assert numbers(made) == [[0, 1], [2]]
 
 
@@ -195,7 +195,7 @@ def test_a_checkpoint_of_other_trials_is_not_gone_on_from(tree, swept, tmp_path,
     """Cells that were finished then, 0 and 1 if it stopped in the second stack, are not run again."""
     folder = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr(stacks, "_STACK_TRIALS", 2)  # as another version might have stacked them
+        patch.setattr(runner, "_STACK_TRIALS", 2)  # as another version might have stacked them
         stopped(Experiment.of(tree(**SWEEP)), folder, trial=trial)
     resumed = ggeur.run(Experiment.of(tree(**SWEEP)), out=folder, resume=True)
     assert [c.rounds for c in resumed.trials] == [c.rounds for c in swept[0].trials]

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from ggeur.data.table import EmbeddingTable
-from ggeur.paper.availability import missing, part_embeddings, part_states, runnable_rows
-from ggeur.paper.paper_tables import NAMES, Table
+from ggeur.paper.paper_tables import NAMES, Table, missing, part_embeddings, part_states, runnable_rows
 from ggeur.stats.errors import how_to_install
 from refusal import refused
 
@@ -33,11 +32,11 @@ def test_pictures_and_extras_that_are_missing_are_named(bare):
 
 
 def test_what_is_local_or_on_the_hub_lacks_nothing(bare, monkeypatch):
-    monkeypatch.setattr("ggeur.paper.availability.find", lambda source, below: bare)
+    monkeypatch.setattr("ggeur.paper.paper_tables.find", lambda source, below: bare)
     assert [(p.part, p.missing, p.local) for p in part_states(OFFICE, None, "builtin")] == [
         ("Office-Caltech", "", True)
     ]
-    monkeypatch.setattr("ggeur.paper.availability.find", lambda source, below: None)
+    monkeypatch.setattr("ggeur.paper.paper_tables.find", lambda source, below: None)
     monkeypatch.setattr("ggeur.encoders.encoder.find_spec", lambda name: object())
     by_hub = [p for name in NAMES for p in part_states(Table.load(name), None) if not p.missing]
     assert by_hub and not any(p.local for p in by_hub)
@@ -50,7 +49,7 @@ def test_rows_that_need_what_is_not_there_are_not_counted():
 def test_only_parts_without_a_gap_are_embedded(bare, monkeypatch):
     first = MANY.parts[0]
     monkeypatch.setattr(
-        "ggeur.paper.availability.missing", lambda part, *_: "" if part is first else "its pictures are away"
+        "ggeur.paper.paper_tables.missing", lambda part, *_: "" if part is first else "its pictures are away"
     )
     asked = []
 
@@ -63,7 +62,7 @@ def test_only_parts_without_a_gap_are_embedded(bare, monkeypatch):
         f"{first.dataset}.onnx-a-b.npz"
     )
     assert {s.why for name, s in found.items() if name != first.name} == {"its pictures are away"}
-    monkeypatch.setattr("ggeur.paper.availability.missing", lambda *_: "its pictures are away")
+    monkeypatch.setattr("ggeur.paper.paper_tables.missing", lambda *_: "its pictures are away")
     with refused("paper-table-unavailable: its pictures are away"):
         part_embeddings(MANY, None, "builtin", embed)
     assert len(asked) == 1

@@ -10,9 +10,8 @@ from ggeur.data.image_table import ImageTable
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiments.grid import Experiment
 from ggeur.experiments.runner import run
-from ggeur.paper.image_rows import estimated_seconds
 from ggeur.paper.paper_tables import NAMES, PartEmbeddings, Table, match_tables, published_tables, select_rows
-from ggeur.paper.reproduce import pair_domains, prepare_table
+from ggeur.paper.reproduce import estimated_seconds, pair_domains, prepare_table
 from ggeur.paper.reproduction import Reproduction
 from refusal import refused
 

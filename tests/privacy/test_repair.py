@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from ggeur.privacy.bounded_norm import BoundedNorm, basis_of
 from ggeur.privacy.gaussian import gaussian
 from ggeur.privacy.noise import Noise
-from ggeur.privacy.release import large_groups
-from ggeur.privacy.repair import noise_floor, repaired
+from ggeur.privacy.release import large_groups, noise_floor, repaired
 from ggeur.stats.site_statistics import SiteStatistics
 from refusal import refused
 

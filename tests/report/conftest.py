@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ggeur.data.table import EmbeddingTable
+from ggeur.experiments.checkpoint import installed_versions
 from ggeur.experiments.grid import Experiment
 from ggeur.experiments.result import Result, Trial
-from ggeur.experiments.resuming import installed_versions
 from ggeur.paper.paper_tables import PartEmbeddings, Table
 from ggeur.paper.reproduce import prepare_table
 

@@ -12,9 +12,9 @@ import ggeur
 from ggeur.experiments.result import Result
 from ggeur.paper.reproduction import AbsentRow, ChosenNumbers, Reproduction
 from ggeur.paper.tuning import AS_SOUND
+from ggeur.report.evidence import summary
 from ggeur.report.folders import read_run
 from ggeur.report.page import render, write_report
-from ggeur.report.words import summary
 from refusal import refused
 
 VOID = {"meta", "link", "br", "img", "hr", "input", "path", "use", "rect", "image", "line", "circle", "ellipse"}

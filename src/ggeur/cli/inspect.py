@@ -35,7 +35,7 @@ def inspect(
     """Show a table's counts, norms, spectra, similarity across domains, and the paper's figures."""
     from ggeur.data.table import EmbeddingTable
     from ggeur.report import inspection
-    from ggeur.report.table_figures import draw, partitions
+    from ggeur.report.inspection import draw, partitions
 
     if table.is_dir():
         raise GgeurError(

@@ -65,10 +65,8 @@ def reproduce(
         )
     from ggeur.data.image_table import is_image_table
     from ggeur.experiments.cost import human_seconds
-    from ggeur.paper.availability import part_embeddings
-    from ggeur.paper.image_rows import estimated_seconds
-    from ggeur.paper.paper_tables import Table, match_tables, names_images, select_rows
-    from ggeur.paper.reproduce import prepare_table
+    from ggeur.paper.paper_tables import Table, match_tables, names_images, part_embeddings, select_rows
+    from ggeur.paper.reproduce import estimated_seconds, prepare_table
     from ggeur.report.entries import entries
     from ggeur.report.ranking import ranking, recommendation
     from ggeur.report.tables import compare
@@ -143,8 +141,7 @@ def _tuned(
 
 def _list(data: Path | None) -> None:
     """Print which tables can run on this machine, and what is missing for the others."""
-    from ggeur.paper.availability import part_states, runnable_rows
-    from ggeur.paper.paper_tables import NAMES, STAND_INS, Table
+    from ggeur.paper.paper_tables import NAMES, STAND_INS, Table, part_states, runnable_rows
 
     screen = Screen(Column("table", no_wrap=True), "what", "rows", "can it run?")
     missing: dict[str, None] = {}

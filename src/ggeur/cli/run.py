@@ -38,8 +38,8 @@ def experiment_and_folder(
     `path` is the experiment file, `out` a new run folder, `resume` an earlier one, and `overrides` replace values. The
     run is on `real` machines, or simulated.
     """
+    from ggeur.experiments.checkpoint import check_resumable
     from ggeur.experiments.grid import Experiment
-    from ggeur.experiments.resuming import check_resumable
 
     if resume is not None and out is not None:
         raise GgeurError(

@@ -17,7 +17,7 @@ def runs(
     """List runs and models: date, state, best method, accuracy."""
     from rich.markup import escape
 
-    from ggeur.report.run_list import list_runs
+    from ggeur.report.folders import list_runs
 
     found = list_runs(folder)
     if not found:

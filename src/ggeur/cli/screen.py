@@ -193,7 +193,7 @@ def progress_of_heads(what: str) -> Iterator["OnHead"]:
 
 def show_result(result: "Result", title: str) -> None:
     """Print the table of a run, and each reason why trials did not finish once."""
-    from ggeur.experiments.privacy_statement import privacy_sentences
+    from ggeur.experiments.result import privacy_sentences
 
     console.print()
     console.print(result_table(result, title))

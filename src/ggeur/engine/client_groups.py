@@ -4,7 +4,7 @@ Client k of run r has the number r * K + k. What it computes does not depend on 
 and weights are functions of seed, round and client.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -14,14 +14,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.engine import trees
-from ggeur.engine.chunks import Chunks
+from ggeur.engine.aggregation import frozen, heavy
 from ggeur.engine.local import ClientBatch, local_training, power_of_two, preparation
-from ggeur.engine.method_head import frozen, heavy
 from ggeur.engine.stack import Run, few_sizes, stack_runs
 from ggeur.engine.training import Training
 from ggeur.methods.algorithm import Iterative
 from ggeur.stats.seeding import PREPARE, TRAIN, batch_order
-from ggeur.stats.types import Int, Tree
+from ggeur.stats.types import THREADS, Int, Tree
+
+_ORDER_BYTES = 64 * 2**20  # of batch orders, and what they pick, in one compiled call
+_BATCH_BYTES = 2**20  # of the samples that one step forms in one compiled call: about what a core's cache holds
+_CALL_STEPS = 128  # that a compiled call should at least be worth
+
+
+class Chunks(NamedTuple):
+    """The rule, for batches of one size."""
+
+    batch: int
+    dimension: int
+    alone: bool = False  # every client in a call of its own
+
+    def of(self, clients: Int, steps: Int) -> list[Int]:
+        """Return chunks of `clients`, which have `steps` to take: the busiest first, one per thread if they suffice."""
+        if self.alone:
+            return list(clients[np.argsort(-steps, kind="stable")][:, None])
+        chunks: list[Int] = []
+        for group, longest in _alike(clients, steps):
+            order_bytes = 16 * self.batch * power_of_two(longest)
+            in_cache = max(4, _BATCH_BYTES // (4 * self.batch * self.dimension))
+            room = max(1, min(_ORDER_BYTES // order_bytes, max(in_cache, _CALL_STEPS // longest)))
+            pieces = len(group) if self.alone else max(-(-len(group) // room), min(THREADS, len(group)))
+            chunks += [group[i::pieces] for i in range(pieces)]  # dealt in turn, so that pieces are alike
+        return chunks
+
+
+def _alike(clients: Int, steps: Int) -> Iterator[tuple[Int, int]]:
+    """Return groups in which at most a third of (clients x longest) is idle, and their longest; the busiest first."""
+    order = np.argsort(-steps, kind="stable")
+    clients, steps = clients[order], steps[order]
+    while len(clients):
+        padded = steps[0] * np.arange(1, len(clients) + 1)
+        fits = int(np.argmax(np.append(padded > 1.5 * np.cumsum(steps), True)))
+        yield clients[:fits], int(steps[0])
+        clients, steps = clients[fits:], steps[fits:]
+
 
 _SENT_BYTES = 2**18  # by a server, past which it is not copied for every client
 

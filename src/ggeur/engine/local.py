@@ -15,13 +15,14 @@ import optax
 from numpy.typing import NDArray
 
 from ggeur.engine.image_augmentation import ImageAugmentation
-from ggeur.engine.messages import add_messages, check_message
 from ggeur.engine.training import Numbers, build_optimiser, steps_per_epoch
 from ggeur.methods.algorithm import Recipe
-from ggeur.methods.parts import Batch, ClientData, LocalWork, Parts, Released, RoundFacts
+from ggeur.methods.method import check_message
+from ggeur.methods.parts import Batch, ClientData, LocalWork, Parts, Released
 from ggeur.stats.augmented_sets import AugmentedSet
 from ggeur.stats.geometry import LowRank
 from ggeur.stats.seeding import VIEWS
+from ggeur.stats.storage import cache_folder
 from ggeur.stats.types import Tree
 
 
@@ -206,24 +207,6 @@ def preparation(recipe: Recipe, batch: int) -> Callable[..., Tree]:
     return jax.jit(jax.vmap(prepare_client, in_axes=(None, None, 0, 0, 0)))
 
 
-@lru_cache(maxsize=64)
-def aggregation(recipe: Recipe, *, added: bool = False) -> Callable[..., Tree]:
-    """(server, messages, ids, weights, names, the method's numbers) -> server: the method's, compiled.
-
-    `recipe` builds the method around its numbers. `messages` are stacked over the clients `ids`, whose `weights` sum to
-    1, and added up here, unless they come `added` up; `names` are seed, purpose and round.
-    """
-
-    def aggregate(
-        server: Tree, messages: Parts, ids: jax.Array, weights: jax.Array, names: jax.Array, numbers: Tree
-    ) -> Tree:
-        method = recipe(numbers)
-        total = messages if added else add_messages(method, messages, weights)
-        return method.aggregate(server, total, RoundFacts(len(ids), ids, weights, folded_key(names)))
-
-    return jax.jit(aggregate)
-
-
 def power_of_two(n: int) -> int:
     """Return the least power of two not below `n`; arrays are filled up to it, so that few programs are compiled.
 
@@ -231,3 +214,11 @@ def power_of_two(n: int) -> int:
     [1, 1, 8, 8]
     """
     return 1 << max(n - 1, 0).bit_length()
+
+
+def keep_compiled_programs() -> None:
+    """Turn on JAX's persistent compilation cache, unless the user has set one up already."""
+    config: Any = jax.config
+    if config.jax_compilation_cache_dir is None:
+        config.update("jax_compilation_cache_dir", str(cache_folder() / "jax"))
+        config.update("jax_persistent_cache_min_compile_time_secs", 0.2)

@@ -14,10 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.engine import trees
+from ggeur.engine.aggregation import add_prepared, aggregation, shown
 from ggeur.engine.client_groups import ClientGroups
-from ggeur.engine.local import aggregation
-from ggeur.engine.messages import add_prepared
-from ggeur.engine.method_head import shown
 from ggeur.engine.stack import Run
 from ggeur.engine.training import Training
 from ggeur.methods.algorithm import Iterative

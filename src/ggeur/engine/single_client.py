@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.engine.local import ClientBatch, aggregation, local_training, power_of_two, preparation
-from ggeur.engine.method_head import frozen
+from ggeur.engine.aggregation import aggregation, frozen
+from ggeur.engine.local import ClientBatch, local_training, power_of_two, preparation
 from ggeur.engine.training import Training
 from ggeur.methods.algorithm import Iterative
 from ggeur.stats.augmented_sets import AugmentedSet

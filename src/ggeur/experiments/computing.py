@@ -15,7 +15,7 @@ from ggeur.experiments.cost import bytes_before_training, bytes_of_one_shot
 from ggeur.experiments.folder import RunFolder
 from ggeur.experiments.settings_types import RANDOM
 from ggeur.experiments.setup import Setup
-from ggeur.experiments.stacks import Work
+from ggeur.experiments.tracker import Work
 from ggeur.experiments.trial_data import TrialData, task_of
 from ggeur.federation.evaluation import TestSet, mean_accuracy
 from ggeur.heads import resolve as resolve_head

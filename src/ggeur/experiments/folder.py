@@ -9,28 +9,26 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from ggeur.data.table import EmbeddingTable
 from ggeur.engine.simulate import State
-from ggeur.experiments.checkpoint import Checkpoints, InFlight, Snapshot
-from ggeur.experiments.grid import Experiment
-from ggeur.experiments.result import Result, Trial
-from ggeur.experiments.resuming import (
+from ggeur.experiments.checkpoint import (
     VERSIONS,
+    Checkpoints,
+    InFlight,
+    Snapshot,
     check_same,
     check_startable,
     installed_versions,
     lines_kept,
     note_other_versions,
 )
-from ggeur.experiments.settings import Settings
-from ggeur.experiments.trial_model import model_of_trial
-from ggeur.heads.head import Params
+from ggeur.experiments.grid import Experiment
+from ggeur.experiments.result import Result, Trial
 from ggeur.models.card import model_card
+from ggeur.models.model import Model
 from ggeur.models.site_files import CARD
 from ggeur.stats.errors import GgeurError, GgeurWarning
 from ggeur.stats.long_jobs import uninterrupted
 from ggeur.stats.storage import CannotWrite, lock_file, sealed_line, write_bytes
-from ggeur.stats.units import Units
 
 _NAMES = ("config.toml", VERSIONS, "inputs.json", "metrics.jsonl", ".lock", "checkpoint")
 
@@ -124,22 +122,10 @@ class RunFolder:
             self._metrics = self._open_metrics()
         return None
 
-    def finish_trial(
-        self,
-        number: int,
-        trial: Trial,
-        params: Params | None,
-        point: Settings,
-        table: EmbeddingTable,
-        units: Units | None = None,
-        solved: str | None = None,
-        scored: Mapping[str, float] | None = None,
-        test_samples: Mapping[str, int] | None = None,
-    ) -> None:
-        """Save the trial, and its model (`model_of_trial`) with a card below `model/`."""
+    def finish_trial(self, number: int, trial: Trial, model: Model | None) -> None:
+        """Save the trial, and its `model` if it has one, with a card below `model/`."""
         with uninterrupted():
-            if params is not None:
-                model = model_of_trial(trial, params, point, table, units, solved, scored, test_samples)
+            if model is not None:
                 model.save(self._model(number))
                 write_bytes(self._model(number) / CARD, model_card(model).encode())
             self._checkpoints.finish_trial(number, trial)

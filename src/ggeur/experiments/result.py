@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -10,12 +10,14 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from ggeur.models.card import sentences
 from ggeur.stats.custom import one_line
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.storage import sealed, unsealed
 from ggeur.stats.validate import check_is, check_path, check_whole
 
 SCHEMA = 1
+_MOST_GUARANTEES = 2  # that a page or a screen states in full
 
 
 @dataclass
@@ -72,6 +74,14 @@ def what_seeds_vary(trials: Sequence[Trial]) -> str:
     moves = [trial.test_deviation for trial in trials if trial.test_deviation is not None]
     redrawn = f"; redrawing the test samples would move AVG by ± {max(moves):.2f} (bootstrap)" if moves else ""
     return f"All seeds have the same samples, so spread and intervals cover head, batches and noise only{redrawn}."
+
+
+def privacy_sentences(trials: Iterable[Trial]) -> list[str]:
+    """Return the guarantees of several `trials` in sentences, each once; if there are many, that they differ."""
+    each = list({repr(sorted(trial.privacy.items())): trial.privacy for trial in trials if trial.privacy}.values())
+    if len(each) > _MOST_GUARANTEES:
+        return ["Trials differ in their privacy guarantees; the model.json of each has its own."]
+    return list(dict.fromkeys(sentence for made in each for sentence in sentences(made)))
 
 
 @dataclass

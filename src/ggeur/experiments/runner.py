@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import os
 import zipfile
-from contextlib import nullcontext
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
+from typing import NamedTuple
+
+import jax
 
 from ggeur.data.table import EmbeddingTable
-from ggeur.engine.chunks import keep_compiled_programs
+from ggeur.engine.local import keep_compiled_programs
+from ggeur.experiments.checkpoint import check_startable
 from ggeur.experiments.computing import run_stack
 from ggeur.experiments.folder import RunFolder, finished_result, run_folder
 from ggeur.experiments.grid import Experiment
 from ggeur.experiments.result import Result, Trial
-from ggeur.experiments.resuming import check_startable
 from ggeur.experiments.settings import Settings
 from ggeur.experiments.setup import Setup
-from ggeur.experiments.stacks import Work, stacks
-from ggeur.experiments.start_model import start_fingerprint
-from ggeur.experiments.tracker import OnRound, Tracker
-from ggeur.experiments.trial_data import TrialData
+from ggeur.experiments.tracker import OnRound, Tracker, Work
+from ggeur.experiments.trial_data import TrialData, start_fingerprint
+from ggeur.federation.augmentation import Augmentation
+from ggeur.heads.head import Params
 from ggeur.methods import has_own_head
+from ggeur.methods.algorithm import Task
 from ggeur.stats.errors import GgeurError, Unavailable
 from ggeur.stats.validate import check_path
 
@@ -118,3 +123,88 @@ def _trials(experiment: Experiment, folder: RunFolder | None, on_round: OnRound 
             trial = Trial(point.train.method, point.augment.kind, seed, varied)
             trials.append(Work(Tracker(len(trials), trial, point, folder, on_round), setup))
     return trials
+
+
+_STACK_BYTES = 2 * 2**30  # of noise, and of clients' heads, states and messages, held at once by a stack
+_COPIES = 8  # of a head for every client: its state, its message, where it ends, and these put together
+_STACK_TRIALS = 10
+
+
+def stacks(trials: Sequence[Work], trial_data: TrialData) -> list[list[Work]]:
+    """The trials in groups; groups are in the order of their first trials."""
+    facts: dict[int, _Facts] = {}
+    groups: list[list[Work]] = []
+    filling: dict[Hashable, tuple[list[Work], dict[Hashable, int]]] = {}  # by program: its last group, what it holds
+    for work in trials:
+        setup, point = work.setup, work.setup.settings
+        if setup.trained is None:
+            groups.append([work])
+            continue
+        if id(setup) not in facts:
+            facts[id(setup)] = _Facts.of(setup, trial_data.table(point.data), trial_data.task(point.data))
+        program, noise, heads = facts[id(setup)]
+        program = program, setup.samples(work.tracker.seed)  # the trials of a stack share one table
+        # Noise is held once by the trials that share it.
+        more: dict[Hashable, int] = {(setup.dealt, work.tracker.seed): noise, work.tracker.number: heads}
+        group, held = filling.get(program, ([], {}))
+        if not group or len(group) == _STACK_TRIALS or sum((held | more).values()) > _STACK_BYTES:
+            group, held = [], {}
+            groups.append(group)
+            filling[program] = group, held
+        group.append(work)
+        held.update(more)
+    return groups
+
+
+class _Facts(NamedTuple):
+    """Of a point: what trials must agree in to be computed together, and what one of them holds, in bytes."""
+
+    program: Hashable
+    noise: int
+    heads: int
+
+    @classmethod
+    def of(cls, setup: Setup, table: EmbeddingTable, task: Task) -> _Facts:
+        point, head, trained = setup.settings, setup.head, setup.trained
+        assert trained is not None
+        clients = point.partition.clients if point.partition.kind == "dirichlet" else table.n_domains
+        program = (
+            clients,
+            (setup.augmentation.draws_noise, setup.augmentation.rank),  # by which a step is cheap or dear
+            head,
+            point.augment.pictures,
+            trained.recipe,
+            setup.training.without_numbers(),
+            point.train.method,
+            point.run.checkpoint_every,
+        )
+        params = jax.eval_shape(_first(setup, task), jax.random.key(0))
+        size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(params))
+        return cls(program, _noise_bytes(setup.augmentation, table, clients), _COPIES * size * clients)
+
+
+def _first(setup: Setup, task: Task) -> Callable[[jax.Array], Params]:
+    """(key) -> what training starts from."""
+    with suppress(Unavailable):  # which is said when its turn comes
+        trained = setup.of_task(task).trained
+        if trained is not None and trained.method.head is not None:
+            return trained.method.head.init
+    return lambda key: setup.head.init(key, task.dimension, len(task.class_names))
+
+
+def _noise_bytes(a: Augmentation, table: EmbeddingTable, clients: int) -> int:
+    """Of one seed's bank, at most, or of the shapes that take its place."""
+    if a.noise is None or a.rule is None:
+        return 0
+    if a.rank is not None:
+        return 4 * table.n_classes * (1 + min(a.rank, table.dimension) * table.dimension)
+    sample, rule = 4 * table.dimension, a.rule
+    prototypes = table.n_classes * table.n_domains * rule.per_prototype
+    if rule.per_sample is None:
+        around_own = table.n_classes * rule.target
+        total = clients * (around_own + prototypes)
+    else:
+        around_own = len(table) * rule.per_sample  # if one client held all samples
+        total = around_own + clients * prototypes
+    one = around_own + prototypes  # what one client draws is never shared
+    return min(sample * total, max(sample * one, a.bank_bytes))

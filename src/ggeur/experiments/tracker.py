@@ -1,7 +1,7 @@
 """One trial as it runs, simulated or on real machines: its record filled in, its lines and its model written."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -9,13 +9,16 @@ import numpy as np
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiments.checkpoint import InFlight
 from ggeur.experiments.folder import RunFolder
-from ggeur.experiments.privacy_statement import privacy_of
 from ggeur.experiments.result import Trial
 from ggeur.experiments.settings import Settings
+from ggeur.experiments.setup import Setup
 from ggeur.federation.evaluation import ByClass, mean_accuracy, summarise_scores, test_deviation
 from ggeur.federation.selection import Selected
+from ggeur.heads import described, sizes
 from ggeur.heads.head import Params
-from ggeur.methods.algorithm import Candidate
+from ggeur.methods import kind_of
+from ggeur.methods.algorithm import Candidate, ClosedForm, Reference, Selection, ZeroShot
+from ggeur.models.model import Model
 from ggeur.stats.units import Units
 
 OnRound = Callable[[dict[str, Any]], None]
@@ -100,11 +103,18 @@ class Tracker:
         self.trial.message = " ".join(filter(None, [self.trial.message, missing_sentence(self.trial.missing)]))
         self.trial.privacy = privacy_of(self.point, simulated=self._folder is None or not self._folder.real)
         if self._folder is not None:
-            one = head if self.trial.status == "ok" else None
-            last = self._history[-1] if self._history else {}  # of the head that is saved, not of the last rounds
-            self._folder.finish_trial(
-                self.number, self.trial, one, self.point, about, units, solved, last, test_samples
-            )
+            model = None
+            if head is not None and self.trial.status == "ok":
+                last = self._history[-1] if self._history else {}  # of the head that is saved, not of the last rounds
+                model = model_of_trial(self.trial, head, self.point, about, units, solved, last, test_samples)
+            self._folder.finish_trial(self.number, self.trial, model)
+
+
+class Work(NamedTuple):
+    """A trial and what it is made of."""
+
+    tracker: Tracker
+    setup: Setup
 
 
 def missing_sentence(missing: Mapping[int, Sequence[int]]) -> str:
@@ -118,3 +128,63 @@ def missing_sentence(missing: Mapping[int, Sequence[int]]) -> str:
         for client, rounds in sorted(missing.items())
     ]
     return f"Missing: {'; '.join(parts)}." if parts else ""
+
+
+def privacy_of(point: Settings, *, simulated: bool) -> dict[str, Any]:
+    """Return the privacy guarantee of a trial with these settings; empty where there is none."""
+    p, kind = point.privacy, kind_of(point.train.method)
+    release = p.release
+    made: dict[str, Any] = {"min_count": p.min_count or None, "radius": p.radius, "projection": p.projection}
+    if kind in (Reference, ZeroShot):  # nobody sends anything
+        if kind is Reference and (not release.exact or p.secure_aggregation):
+            made["covers"] = "nothing"
+        return {key: value for key, value in made.items() if value is not None}
+    made["secure_aggregation"] = ("simulated" if simulated else True) if p.secure_aggregation else None
+    if not release.exact:
+        made |= {**release.facts, "mechanism": p.mechanism_name, "guarantee": release.statement}
+        if release.guarantee:
+            made["covers"] = "everything" if kind in (ClosedForm, Selection) else "statistics"
+        made["noise"] = "simulated" if simulated else "operating system"
+    return {key: value for key, value in made.items() if value is not None}
+
+
+_ENCODER = ("encoder", "weights", "preprocessing", "dimension")
+
+
+def model_of_trial(
+    trial: Trial,
+    params: Params,
+    point: Settings,
+    table: EmbeddingTable,
+    units: Units | None,
+    solved: str | None,
+    scored: Mapping[str, float] | None,
+    test_samples: Mapping[str, int] | None,
+) -> Model:
+    """Return the model of the final head `params` of a `trial` with these settings, on samples of `table` in `units`.
+
+    `solved` is the type of a head computed in closed form, if not that of [train]; `scored` is its accuracy by domain,
+    on so many `test_samples`. It names no path of the machine that it was made on.
+    """
+    head = solved or point.train.head
+    tree = point.model_dump(mode="json", exclude_none=True)
+    algorithm = {"method": trial.method, "augmentation": trial.augment, "seed": trial.seed, "taken": trial.taken}
+    settings = {"dataset": table.meta.get("dataset"), "partition": tree["partition"], "train": tree["train"]}
+    metrics: dict[str, Any] = {}
+    if scored:
+        avg = sum(scored.values()) / len(scored)
+        metrics = {"domains": dict(scored), "avg": avg, "samples": dict(test_samples or {})}
+    return Model(
+        params,
+        head,
+        table.dimension,
+        table.class_names,
+        {key: table.meta[key] for key in _ENCODER if key in table.meta},
+        sizes(head, params) if solved else described(head, point.head_parameters),
+        units,
+        algorithm={key: value for key, value in algorithm.items() if value != ""},
+        settings={key: value for key, value in settings.items() if value is not None},
+        metrics=metrics,
+        privacy=trial.privacy,
+        ball=point.privacy.ball,
+    )

@@ -1,8 +1,10 @@
 """A table dealt out: who holds which samples, what they train on, and from where; all of it made once for a run."""
 
+import hashlib
 import warnings
 from collections.abc import Hashable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -21,21 +23,22 @@ from ggeur.experiments.partitions import (
     scored_by_group,
     validation_of,
 )
-from ggeur.experiments.settings import Data, Partition
+from ggeur.experiments.settings import Data, Partition, Settings
 from ggeur.experiments.setup import Setup
-from ggeur.experiments.start_model import model_start
 from ggeur.federation.evaluation import TestSet
 from ggeur.federation.folds import ValidationSplit
 from ggeur.federation.local_federation import LocalFederation, TrainingSets
 from ggeur.federation.one_shot import OneShot, one_shot
 from ggeur.federation.selection import Selected
 from ggeur.federation.start import client_weights, random_head, to_train
-from ggeur.heads.head import Head
+from ggeur.heads import arguments
+from ggeur.heads.head import Head, Params
 from ggeur.methods.algorithm import ClosedForm, Selection, Task
 from ggeur.methods.auto import public_rule
+from ggeur.models.model import Model
 from ggeur.privacy.bounded_norm import BoundedNorm
 from ggeur.stats.custom import blaming
-from ggeur.stats.errors import GgeurWarning
+from ggeur.stats.errors import GgeurError, GgeurWarning
 from ggeur.stats.units import SampleMoments, Units
 
 _TABLES = 2  # held at once; groups of one table mostly come together
@@ -245,3 +248,34 @@ class TrialData:
             shapes=augmented.shapes,
             pictures=pictures_of(table, setup),
         )
+
+
+def model_start(path: str, setup: Setup, task: Task) -> Params:
+    """The head of the model at `path`, which must be laid out as the one that is trained."""
+    train, given = setup.settings.train, setup.settings.head_parameters
+    model = Model.load(path)
+    wrong = ""
+    if (model.head, arguments(model.head, model.parameters)) != (train.head, arguments(train.head, given)):
+        told = f" with {dict(model.parameters)}" if model.parameters else ""
+        wrong = f"its head is '{model.head}'{told}, and [train] head is '{train.head}' with {given or 'its defaults'}"
+    elif model.dimension != task.dimension:
+        wrong = f"it takes samples of {model.dimension} numbers, and the table has {task.dimension}"
+    elif model.class_names != task.class_names:
+        wrong = "its classes are not the table's, in its order"
+    elif model.units is not None or model.ball is not None:
+        wrong = "it takes samples in units of its own"
+    if wrong:
+        raise GgeurError(f"Training cannot start from {path}: {wrong}.", code="model-start-mismatch")
+    return to_train(model.params)
+
+
+def start_fingerprint(point: Settings) -> dict[str, str]:
+    """By its path, a hash of the model that rounds start from; a run that goes on must find the same."""
+    if point.train.model is None:
+        return {}
+    head = Path(point.train.model) / "head.npz"
+    if not head.is_file():
+        raise GgeurError(
+            f"There is no trained model at {point.train.model}, where [train] start says it is.", code="model-missing"
+        )
+    return {point.train.model: hashlib.sha256(head.read_bytes()).hexdigest()}

@@ -175,7 +175,7 @@ def _trained(name: str, head: "Head", task: Task | None, values: Mapping[str, An
 
     build, known = factory(name), declared_by(factory(name))
     if name not in _KINDS:
-        from ggeur.methods.returned import checked_method
+        from ggeur.methods.method import checked_method
 
         build = checked_method(name, build)
     every = {key: p.default for key, p in known.items() if p.default is not p.empty} | dict(values)

@@ -5,7 +5,8 @@ The engine vectorises them over clients, so each is written for one client (or, 
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from functools import lru_cache, wraps
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from ggeur.heads.head import Head, Params
 from ggeur.methods import parts
 from ggeur.methods.expected import widened
 from ggeur.methods.parts import Batch, LossFunction, Released, Term
+from ggeur.stats.errors import GgeurError
 from ggeur.stats.types import Tree
 
 
@@ -153,3 +155,96 @@ def add_term(head: Head, term: Term) -> LossFunction:
         return batch_cross_entropy(head, params, batch) + term(params, batch, context), carry
 
     return loss
+
+
+_MUST = {
+    "loss": "a pair, a single number and what it was given to carry",
+    "init": "a pair, the server's state and a client's",
+    "broadcast": 'a dictionary with the head under "params"',
+    "upload": "a pair, the message and a client's state like that before",
+    "aggregate": "a state like the server's before",
+}
+
+
+def _is_right(part: str, arguments: Any, returned: Any) -> bool:
+    match part, returned:
+        case "loss", (value, carried):
+            return str(_forms(value)).endswith("[]") and _alike(carried, arguments[3])
+        case "upload", (_, state):
+            return _alike(state, arguments[0].context["client"])
+        case "aggregate", state:
+            return _alike(state, arguments[0])
+        case ("init", (_, _)) | ("broadcast", {"params": _}):
+            return True
+    return False
+
+
+def _alike(one: Any, other: Any) -> bool:
+    return jax.tree.flatten(_forms(one)) == jax.tree.flatten(_forms(other))
+
+
+def _forms(tree: Any) -> Any:
+    """Return type and shape of every leaf of a `tree`, as text; the name of the type where JAX does not know it."""
+    try:
+        return jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", jax.eval_shape(lambda: tree))
+    except TypeError:
+        return type(tree).__name__
+
+
+@lru_cache(maxsize=64)  # one for each, as programs are kept by what builds their method
+def checked_method(name: str, build: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `build`, which makes the method `name`, such that wrong returns of its functions raise a GgeurError."""
+
+    def check(part: str, function: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            returned = function(*arguments)
+            if not _is_right(part, arguments, returned):
+                forms = str(_forms(returned)).replace("'", "")
+                raise GgeurError(
+                    f"The method '{name}': its {part} must return {_MUST[part]}, not {forms}.",
+                    code="custom-method-return",
+                )
+            return returned
+
+        if not callable(function):
+            raise GgeurError(
+                f"The method '{name}': its {part} must be a function, not {type(function).__name__}.",
+                code="custom-method-part",
+            )
+        return call
+
+    @wraps(build)
+    def built(*head: Any, **given: Any) -> Any:
+        method = build(*head, **given)
+        if not isinstance(method, Method):
+            return method
+        return method._replace(**{part: check(part, getattr(method, part)) for part in _MUST})
+
+    return built
+
+
+def check_message(method: Method, sender: Literal["upload", "prepare"], message: parts.Parts) -> None:
+    """Raise where the method does not say of each part of `message` how it adds up; `sender` is what made it.
+
+    It is called while a program is traced, so once for each, and before anything is computed.
+    """
+    field = "adds" if sender == "upload" else "prepared_adds"
+    adds: Mapping[str, str] = getattr(method, field)
+    known = get_args(parts.Sum if sender == "upload" else parts.PreparedSum)
+    if not isinstance(message, dict):
+        raise GgeurError(
+            f"The message that the method's {sender} returns must be a dictionary of its parts.",
+            code="method-message-type",
+        )
+    if set(message) != set(adds):
+        sent, named = (", ".join(map(repr, parts)) or "nothing" for parts in (message, adds))
+        raise GgeurError(
+            f"The method's {sender} sends {sent}, and its {field} names {named}: they must be the same.",
+            code="method-declaration-mismatch",
+        )
+    for part, how in adds.items():
+        if how not in known:
+            raise GgeurError(
+                f"The method's {field} says {how!r} of {part!r}; it may say {', '.join(known)}.",
+                code="method-declaration-unknown",
+            )

@@ -5,6 +5,7 @@ package.module:name. It must be proved for statistics of samples in a ball (`bou
 a site, which applies it, and by whoever holds a total, who repairs it; simulations and audits call the same functions.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
@@ -12,14 +13,51 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from ggeur.privacy.noise import Noise, RandomSource, SystemRandom
-from ggeur.privacy.repair import repaired
 from ggeur.stats.custom import blaming, build_custom
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.seeding import generator
 from ggeur.stats.site_statistics import Covariance, EigenvalueRule, SiteStatistics
-from ggeur.stats.types import Int
+from ggeur.stats.types import Float, Int
 
 M = TypeVar("M", bound=SiteStatistics)
+
+
+def repaired(total: M, noise: Noise, radius: float, min_count: int = 0, eigenvalues: EigenvalueRule = "floor") -> M:
+    """Return the `total` with this `noise` as statistics that samples with norms up to `radius` could have."""
+    here = total.count >= max(1.0, min_count)
+    shown = total.only(here)
+    length = np.linalg.norm(shown.sum, axis=1)
+    if math.isfinite(radius):
+        inside = np.minimum(1.0, radius * shown.count / np.where(length > 0, length, 1.0))
+        shown = replace(shown, sum=shown.sum * inside[:, None])
+    if not len(total.second):
+        return shown
+    pooled = total.kind == "pooled"
+    second = np.zeros_like(total.second)
+    for i in [0] if pooled else np.flatnonzero(here).tolist():
+        scatter = _total_scatter(shown) if pooled and eigenvalues == "floor-total" else shown.scatter_of(i)
+        shift = shown.second[i] - scatter
+        second[i] = shift + _denoised(scatter, noise_floor(noise, total.dimension), eigenvalues)
+    return replace(shown, second=second)
+
+
+def noise_floor(noise: Noise, p: int) -> float:
+    """Return f: the spectral norm of the noise in a second moment, by the semicircle law."""
+    return float(noise.second * np.sqrt(2 * p))
+
+
+def _total_scatter(total: SiteStatistics) -> Float:
+    whole = total.sum.sum(axis=0)
+    return np.asarray(total.second[0] - np.outer(whole, whole) / max(float(total.count.sum()), 1.0))
+
+
+def _denoised(scatter: Float, f: float, eigenvalues: EigenvalueRule) -> Float:
+    values, vectors = np.linalg.eigh((scatter + scatter.T) / 2)
+    values = np.where(values > f, values, 0.0) if eigenvalues == "drop" else np.maximum(values, f)
+    made = vectors * values @ vectors.T
+    return np.asarray((made + made.T) / 2)
+
+
 Mechanism = Callable[[SiteStatistics, int, RandomSource], SiteStatistics]
 
 
@@ -125,7 +163,7 @@ class Release:
     ) -> M:
         """Return the `total` over groups of so many `clients` each as statistics that some samples could have.
 
-        `eigenvalues` says what becomes of those of a scatter that noise may have made (`privacy.repair`). `kind` is the
+        `eigenvalues` says what becomes of those of a scatter that noise may have made (below). `kind` is the
         covariance of the messages, where the total has less of it.
         """
         if self.exact:

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from ggeur.report.canvas import FAINT, INK, STYLE, colourbar, grid, in_lines, name_ticks, plain_text, write_cells
 from ggeur.report.entries import Pair, ReportEntry, Variant
+from ggeur.report.figures import FAINT, INK, STYLE, colourbar, grid, in_lines, name_ticks, plain_text, write_cells
 from ggeur.report.tables import Number
 from ggeur.stats.types import Float
 

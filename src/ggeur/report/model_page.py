@@ -8,8 +8,7 @@ from ggeur.federation.contributions import FILE as CONTRIBUTIONS
 from ggeur.models.card import calibration_words, sentences
 from ggeur.models.site_files import LEDGER, PAGE, RECEIPTS, SUMS
 from ggeur.report import charts as model_charts
-from ggeur.report.canvas import CaptionedFigure, captioned, plain_names
-from ggeur.report.figures import label_distribution
+from ggeur.report.figures import CaptionedFigure, captioned, label_distribution, plain_names
 from ggeur.report.folders import FittedFolder, read_model_folder
 from ggeur.report.sections import contributions_section
 from ggeur.report.template import render_page

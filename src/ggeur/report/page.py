@@ -6,21 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from ggeur.experiments.audit import load_audit
-from ggeur.experiments.privacy_statement import privacy_sentences
-from ggeur.experiments.resuming import read_versions
+from ggeur.experiments.checkpoint import read_versions
+from ggeur.experiments.result import privacy_sentences
 from ggeur.experiments.tracker import missing_sentence
 from ggeur.federation.contributions import load_contributions
 from ggeur.paper.paper_tables import Table, published_gains
 from ggeur.paper.reproduction import Reproduction
 from ggeur.paper.tuning import AS_SOUND
 from ggeur.report.entries import ReportEntry
-from ggeur.report.evidence import evidence, evidence_of_training
+from ggeur.report.evidence import evidence, evidence_of_training, summary
 from ggeur.report.folders import ReportedRun, find_contributions, read_run
 from ggeur.report.ranking import ranking, recommendation
 from ggeur.report.sections import audit_section, contributions_section, selected
 from ggeur.report.tables import averaged, to_latex
 from ggeur.report.template import render_page, templates
-from ggeur.report.words import summary
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.storage import write_bytes
 

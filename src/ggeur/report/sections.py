@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from ggeur.experiments.audit import ORDER, PARTIES, Audit, Finding, Found, Party
 from ggeur.federation.contributions import Contributions, Estimate
-from ggeur.report.canvas import INK, STYLE, captioned, grid
 from ggeur.report.entries import ReportEntry
+from ggeur.report.figures import INK, STYLE, captioned, grid
 from ggeur.report.template import templates
 
 _WHO: dict[Party, str] = {

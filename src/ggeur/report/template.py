@@ -15,7 +15,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from ggeur.experiments.cost import human_bytes
-from ggeur.report.canvas import INK
+from ggeur.report.figures import INK
 from ggeur.stats.errors import GgeurError
 
 _NUMBER = re.compile(r"-?\d+\.\d{3,}")

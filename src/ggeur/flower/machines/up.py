@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from ggeur.data.table import EmbeddingTable
+from ggeur.experiments.checkpoint import check_same
 from ggeur.experiments.grid import Experiment, override
 from ggeur.experiments.partitions import load_table, partition_samples
 from ggeur.experiments.result import Result
-from ggeur.experiments.resuming import check_same
 from ggeur.experiments.settings import Settings
 from ggeur.experiments.tracker import OnRound
 from ggeur.flower.machines import processes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ggeur.experiments.resuming import VERSIONS
+from ggeur.experiments.checkpoint import VERSIONS
 from ggeur.federation.augmentation_plan import Layout, Shapes
 from ggeur.flower.server.agreement import Agreement, Client, Hello
 from ggeur.flower.wire.packing import Arrays, load_tree, pack_factors, save_tree, unpack_factors

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from ggeur.engine import single_client
-from ggeur.engine.method_head import frozen, shown
+from ggeur.engine.aggregation import frozen, shown
 from ggeur.engine.simulate import State
 from ggeur.experiments.setup import Setup
 from ggeur.federation.start import client_weights

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ggeur.engine.chunks import keep_compiled_programs
+from ggeur.engine.local import keep_compiled_programs
 from ggeur.experiments.folder import RunFolder, finished_result, run_folder
 from ggeur.experiments.grid import Experiment
 from ggeur.experiments.result import Result, Trial

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from ggeur.engine import single_client
-from ggeur.engine.messages import add_prepared
+from ggeur.engine.aggregation import add_prepared
 from ggeur.flower.server.agreement import Client
 from ggeur.flower.server.roster import Roster
 from ggeur.flower.server.round_zero import RoundZero

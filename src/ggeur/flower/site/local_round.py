@@ -31,7 +31,7 @@ def first_message(request: Request, samples: int) -> Reply:
 
 def setup_of(request: Request) -> Any:
     """Return the setup for the settings of `request`."""
-    from ggeur.engine.chunks import keep_compiled_programs
+    from ggeur.engine.local import keep_compiled_programs
     from ggeur.experiments.setup import Setup
 
     keep_compiled_programs()
@@ -85,7 +85,7 @@ def trained(request: Request) -> tuple[Any, dict[str, list[int]], AugmentedSet]:
     The site's state is kept under the round's number.
     """
     from ggeur.engine import single_client
-    from ggeur.engine.method_head import frozen, shown
+    from ggeur.engine.aggregation import frozen, shown
 
     facts, store, broadcast = request.facts, request.store, request.point.train.broadcast
     mine = kept_lane(request)  # before anything is kept: where the set is lost, so is its folder
