@@ -72,13 +72,13 @@ def test_keys_differ_by_every_name():
     assert len(keys) == 4
 
 
-def test_lanes_are_filled_up_and_say_how_many_rows_are_real():
+def test_clients_are_filled_up_and_say_how_many_rows_are_real():
     sets = [
         AugmentedSet(np.array([4, 2]), np.array([0, -3]), np.array([1, 2]), 1),
         AugmentedSet(np.array([7]), np.array([0]), np.array([2]), 1),
     ]
-    lanes = ClientBatch.of(sets, 4, 3)
-    np.testing.assert_array_equal(lanes.sample, [[4, 2, 0, 0], [7, 0, 0, 0]])
-    np.testing.assert_array_equal(lanes.noise, [[0, -3, 0, 0], [0, 0, 0, 0]])
-    np.testing.assert_array_equal(lanes.n, [2, 1])
-    np.testing.assert_array_equal(lanes.class_count, [[0, 1, 1], [0, 0, 1]])
+    clients = ClientBatch.of(sets, 4, 3)
+    np.testing.assert_array_equal(clients.sample, [[4, 2, 0, 0], [7, 0, 0, 0]])
+    np.testing.assert_array_equal(clients.noise, [[0, -3, 0, 0], [0, 0, 0, 0]])
+    np.testing.assert_array_equal(clients.n, [2, 1])
+    np.testing.assert_array_equal(clients.class_count, [[0, 1, 1], [0, 0, 1]])

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ggeur.engine import chunks, client_groups
+from ggeur.engine import client_groups
 from ggeur.engine.client_groups import Chunks
 from ggeur.engine.simulate import Simulation
 from ggeur.engine.training import LocalOptimiser, Training
@@ -261,11 +261,11 @@ def test_other_bucketings_and_orders_of_clients_agree(federation, monkeypatch):
     run = federation(noise=True)
     expected = final([run])[0]
     with monkeypatch.context() as patch:
-        patch.setattr(chunks, "THREADS", 1)
+        patch.setattr(client_groups, "THREADS", 1)
         assert_same_head(final([run])[0], expected)
     with monkeypatch.context() as patch:
-        patch.setattr(chunks, "_ORDER_BYTES", 1)
-        patch.setattr(chunks, "_BATCH_BYTES", 1)
+        patch.setattr(client_groups, "_ORDER_BYTES", 1)
+        patch.setattr(client_groups, "_BATCH_BYTES", 1)
         assert_same_head(final([run])[0], expected)
     usual = Chunks.of
     with monkeypatch.context() as patch:

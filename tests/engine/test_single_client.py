@@ -12,7 +12,7 @@ from ggeur.methods import resolve
 
 
 @pytest.mark.parametrize("method", ["fedavg", "scaffold"])
-def test_lanes_alone_and_the_servers_part_make_the_simulations_round(federation, method):
+def test_clients_alone_and_the_servers_part_make_the_simulations_round(federation, method):
     run = federation(3, noise=True)
     training = Training(rounds=2, batch_size=4, learning_rate=0.05, local_epochs=2, optimiser=LocalOptimiser())
     chosen = resolve(method, resolve_head("linear"), {})
