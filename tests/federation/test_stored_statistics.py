@@ -97,7 +97,7 @@ def test_the_ledger_knows_what_was_sent_to_the_bit():
     a = site("a", x, y)
     ledger = Ledger.of([Entry.of(site("b", x, y)), Entry.of(a)])
     assert ledger.names == ("a", "b") and ledger.entry("a").holds(site("a", x, y))
-    x[0, 0] = np.nextafter(x[0, 0], 9)
+    x[0, 0] = np.nextafter(np.float32(x[0, 0]), np.float32(9))
     assert not ledger.entry("a").holds(site("a", x, y)) and not ledger.entry("b").holds(a)
     assert Entry.of(a).hash != Entry.of(a).hash  # the salt
     with pytest.raises(GgeurError, match="'c' is not in this model; there are a, b"):

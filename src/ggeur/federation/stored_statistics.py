@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ggeur.federation.protocol import SiteInfo
 from ggeur.federation.summary import digits_note
 from ggeur.stats.errors import GgeurError, GgeurWarning
+from ggeur.stats.packed_statistics import packed_statistics
 from ggeur.stats.site_statistics import (
     COVARIANCES,
     Breakdown,
@@ -25,7 +26,7 @@ from ggeur.stats.site_statistics import (
     SiteStatistics,
     StatisticsQuery,
 )
-from ggeur.stats.streaming import Piece, streamed_statistics
+from ggeur.stats.streaming import Piece
 from ggeur.stats.types import Float, Int
 from ggeur.stats.units import Units
 
@@ -91,8 +92,8 @@ def statistics_of_pieces(
 
     How they are cut, and how many `workers` there are (0: one for each processor), does not matter to a bit.
     """
-    found = streamed_statistics(pieces, len(class_names), kind, workers=workers)
-    messages = {domain_names[d]: found[d] for d in sorted(found, key=lambda d: domain_names[d])}
+    packed = packed_statistics(pieces, len(class_names), kind, workers=workers)
+    messages = {domain_names[d]: packed[d].statistics for d in sorted(packed, key=lambda d: domain_names[d])}
     return StoredStatistics(name, class_names, kind, messages)
 
 
