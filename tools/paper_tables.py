@@ -9,11 +9,11 @@ from paper_gaps import choices, slips
 from paper_reach import Reach, reach
 from paper_results import Finished, Piece, together
 
-from ggeur.experiments.cost import human_bytes
 from ggeur.experiments.result import Trial
 from ggeur.paper.paper_tables import Table
 from ggeur.paper.tuning import AS_SOUND
 from ggeur.report.tables import Line, Number
+from ggeur.stats.long_jobs import human_bytes
 
 FIGURE_8 = ("table4", "table5", "table2")
 Lines = Mapping[str, Line]

@@ -11,8 +11,9 @@ import pytest
 from ggeur.cli.app import COMMANDS
 from ggeur.cli.federate import federate
 from ggeur.data.table import EmbeddingTable
-from ggeur.experiments.cost import COVARIANCES, human_bytes, human_seconds
+from ggeur.experiments.cost import COVARIANCES
 from ggeur.experiments.cost import cost as cost_of
+from ggeur.stats.long_jobs import human_bytes, human_seconds
 
 EXPERIMENT = '[data]\ntable = "toy.npz"\n[partition]\nkind = "domain"\n[train]\nmethod = "ncm"\n'
 

@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggeur.experiments.cost import COVARIANCES, cost, human_bytes, human_seconds, shape_bytes
+from ggeur.experiments.cost import COVARIANCES, cost, shape_bytes
 from ggeur.flower.wire.packing import pack_factors, triangles, unpack_factors
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.geometry import Geometry, low_rank
+from ggeur.stats.long_jobs import human_bytes, human_seconds
 from ggeur.stats.statistics import ClassStatistics
 
 LINKS = {"client_mbit": 20.0, "server_mbit": 1000.0, "patience": 600.0}

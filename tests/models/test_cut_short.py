@@ -10,7 +10,7 @@ import pytest
 import ggeur
 from ggeur.models.joining import add_site, forget_site
 from ggeur.models.site_files import load_ledger
-from ggeur.report.folders import read_model_folder
+from ggeur.report.model_page import read_model_folder
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.storage import lock_file, read_arrays
 

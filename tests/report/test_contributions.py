@@ -25,8 +25,8 @@ from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import double_logits
 from ggeur.methods import resolve, resolve_closed_form
 from ggeur.methods.algorithm import Task
+from ggeur.report.model_page import contributions_section
 from ggeur.report.page import write_report
-from ggeur.report.sections import contributions_section
 from ggeur.stats.site_statistics import FederationStatistics
 from refusal import refused
 

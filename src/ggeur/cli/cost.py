@@ -20,8 +20,9 @@ def cost(
     patience: Annotated[float, typer.Option(help="Longest time to receive at one node, in seconds.")] = 600.0,
 ) -> None:
     """Estimate the bytes, memory, operations and time of a federation of any size."""
-    from ggeur.experiments.cost import COVARIANCES, human_bytes, human_seconds
+    from ggeur.experiments.cost import COVARIANCES
     from ggeur.experiments.cost import cost as cost_of
+    from ggeur.stats.long_jobs import human_bytes, human_seconds
 
     sizes = [clients] if clients is not None else [10**e for e in range(1, 9)]
     headings = ("clients", "statistics", "up", "down", "own link", "server", "tree", "in all")

@@ -147,7 +147,7 @@ class _Pace:
 
     def line(self) -> str:
         """Return a line as "embedding: 640 of 2,533 images, 21 a second, 1.5 min left", with the newest item."""
-        from ggeur.experiments.cost import human_seconds
+        from ggeur.stats.long_jobs import human_seconds
 
         of = "" if self.total is None else f" of {self.total:,}"
         pace = "" if self.rate is None else f", {self.rate:.3g} a second"
@@ -158,7 +158,7 @@ class _Pace:
 
     def last_line(self) -> str:
         """Return the line for a finished job."""
-        from ggeur.experiments.cost import human_seconds
+        from ggeur.stats.long_jobs import human_seconds
 
         cached = ", from the cache" if not self._computed and self.done > self._before else ""
         return f"{self.what}: {self.done:,} {self.unit} in {human_seconds(self.seconds)}{cached}"

@@ -64,12 +64,12 @@ def reproduce(
             code="option-conflict-protocol",
         )
     from ggeur.data.image_table import is_image_table
-    from ggeur.experiments.cost import human_seconds
     from ggeur.paper.paper_tables import Table, match_tables, names_images, part_embeddings, select_rows
     from ggeur.paper.reproduce import estimated_seconds, prepare_table
     from ggeur.report.entries import entries
     from ggeur.report.ranking import ranking, recommendation
     from ggeur.report.tables import compare
+    from ggeur.stats.long_jobs import human_seconds
 
     paper = Table.load(table)
     chosen = select_rows(paper, rows or [])

@@ -111,20 +111,3 @@ def cost(
         nodes,
         fan * seconds(up + down, server_mbit) + (levels - 1) * fan * seconds(upwards + down, server_mbit),
     )
-
-
-def human_bytes(n: float) -> str:
-    """1536 -> '1.5 KiB'."""
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if n < 1024 or unit == "TiB":
-            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
-        n /= 1024
-    raise AssertionError("unreachable")
-
-
-def human_seconds(s: float) -> str:
-    """90 -> '1.5 min'."""
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if s >= size:
-            return f"{s / size:.1f} {unit}"
-    return f"{s:.2g} s"

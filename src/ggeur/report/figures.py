@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib import rc_context, rc_params_from_file
@@ -13,9 +13,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 from numpy.typing import NDArray
 
-from ggeur.report.inspection import ClientView, Similarity, thin
+from ggeur.stats.seeding import generator
 from ggeur.stats.storage import packaged_toml, write_atomically
 from ggeur.stats.types import Float
+
+if TYPE_CHECKING:
+    from ggeur.report.inspection import ClientView, Similarity
 
 STYLE = rc_params_from_file(Path(__file__).with_name("figures.mplstyle"), use_default_template=False)
 INK, FAINT = STYLE["text.color"], STYLE["axes.edgecolor"]
@@ -156,7 +159,7 @@ def label_distribution(
     return figure
 
 
-def draw_similarity(pairs: Sequence[Similarity], top: int = 5) -> Figure:
+def draw_similarity(pairs: "Sequence[Similarity]", top: int = 5) -> Figure:
     """Geometric similarity of the classes of two domains by `top` eigenvectors, one panel a pair (Figure 6).
 
     The finding to look for: the diagonal stands out.
@@ -178,7 +181,7 @@ def draw_similarity(pairs: Sequence[Similarity], top: int = 5) -> Figure:
     return figure
 
 
-def draw_client_view(view: ClientView) -> Figure:
+def draw_client_view(view: "ClientView") -> Figure:
     """Draw a client's samples, the same after GGEUR, and those of all clients, in one plane (Figures 1, 3 and 5)."""
     panels = (
         (f"{view.client}: own samples", view.own),
@@ -190,7 +193,7 @@ def draw_client_view(view: ClientView) -> Figure:
         for ax, (title, cloud) in zip(axes, panels, strict=True):
             for c, name in enumerate(view.class_names):
                 n = int((cloud.y == c).sum())
-                x, y = thin(cloud.xy[cloud.y == c], _POINTS).T
+                x, y = _thin(cloud.xy[cloud.y == c], _POINTS).T
                 look: Any = {"s": 26 if n <= 40 else 9, "marker": MARKERS[c % 8], "color": COLOURS[c % 8]}
                 ax.scatter(x, y, alpha=0.55, lw=0, label=f"{name}: {n:,}", **look)
                 _outline(ax, view.everyone.xy[view.everyone.y == c], COLOURS[c % 8])
@@ -242,3 +245,8 @@ def _outline(ax: Axes, points: Float, colour: str) -> None:
         axes = 4 * np.sqrt(np.maximum(values, 0))
         angle = float(np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1])))
         ax.add_patch(Ellipse(tuple(points.mean(axis=0)), axes[1], axes[0], angle=angle, fill=False, ec=colour, lw=1.2))
+
+
+def _thin(points: Float, most: int) -> Float:
+    """At most `most` of the `points` (n, 2), drawn at random: more would only cover each other."""
+    return points[generator(0, "thin", 0).permutation(len(points))[:most]]

@@ -1,32 +1,25 @@
 """A run folder and a model folder as a report reads them."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from ggeur.experiments.checkpoint import finished_numbers
 from ggeur.experiments.grid import Experiment
 from ggeur.experiments.result import Result
 from ggeur.experiments.table_contributions import contributions_of_point
-from ggeur.federation.contributions import Contributions, load_contributions, save_contributions
-from ggeur.federation.ledger import Entry
+from ggeur.federation.contributions import save_contributions
 from ggeur.methods import kind_of
 from ggeur.methods.algorithm import ClosedForm, Selection
-from ggeur.models.joining import Opened
 from ggeur.models.model import Model
-from ggeur.models.site_files import LEDGER, load_sums, read_receipts
-from ggeur.models.solution import Solution
-from ggeur.models.transaction import current, pending
+from ggeur.models.transaction import current
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report.entries import ReportEntry, entries
 from ggeur.report.tables import Comparison, compare, row_name
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.storage import lock_file
-from ggeur.stats.types import Float, Int
 
 
 class ReportedRun(NamedTuple):
@@ -66,68 +59,9 @@ def find_contributions(run: ReportedRun) -> Path:
     return save_contributions(contributions_of_point(best.point, run.experiment.seeds[0], best.name), run.folder)
 
 
-class FittedFolder(NamedTuple):
-    """A folder as `ggeur fit` wrote it, and the sites that joined and left since."""
-
-    folder: Path
-    model: Model
-    solution: Solution
-    entries: Sequence[Entry]
-    counts: Mapping[str, Int]  # samples of every class at each site
-    receipts: Sequence[Mapping[str, Any]]
-    contributions: Contributions | None
-
-    @property
-    def left(self) -> int:
-        """The number of sites that took part in the selection and have left."""
-        return len(set(self.solution.chosen_by) - {e.name for e in self.entries})
-
-    @property
-    def chosen_by_all(self) -> bool:
-        """Whether the sites of the selection are those of the model."""
-        return set(self.solution.chosen_by) == {e.name for e in self.entries}
-
-    @property
-    def percent(self) -> tuple[tuple[str, ...], Float]:
-        """Domains, and the percentage of test samples right in each domain and class (D, C); NaN without samples."""
-        groups = self.model.metrics.get("groups", {})
-        found = np.full((len(groups), len(self.model.class_names)), np.nan)
-        for d, own in enumerate(groups.values()):
-            for c, name in enumerate(self.model.class_names):
-                if name in own:
-                    right, samples = own[name]
-                    found[d, c] = 100 * right / samples
-        return tuple(groups), found
-
-
 def is_model(folder: Path) -> bool:
     """Return whether the folder holds a model, and not a run with several."""
     return current(folder, "model.json").is_file() and not (folder / "result.json").exists()
-
-
-def read_model_folder(folder: Path, own: bool = False) -> FittedFolder:
-    """Read the `folder`; `own` allows a custom method, whose module is imported."""
-    if not current(folder, LEDGER).exists():
-        raise GgeurError(
-            f"{folder} does not say who is in the model: only a folder that `ggeur fit` wrote has a page, and no copy "
-            "of it without the statistics.",
-            code="model-without-ledger",
-        )
-    opened = Opened.at(folder, own)
-    model, entries = opened.model, opened.ledger.entries
-    counts = {}
-    for entry in entries:  # one by one, as the statistics of all sites may not fit into memory
-        sums = load_sums(folder, entry)
-        count = np.sum([m.count for m in sums.messages.values()], axis=0)
-        counts[entry.name] = _by_class(sums.class_names, count, model)
-    receipts = read_receipts(folder)
-    contributions = None if pending(folder) else load_contributions(folder)  # of the sites before the change
-    return FittedFolder(folder, model, opened.solution, entries, counts, receipts, contributions)
-
-
-def _by_class(names: Sequence[str], count: Any, model: Model) -> Int:
-    known = dict(zip(names, count.astype(np.int64).tolist(), strict=True))
-    return np.array([known.get(name, 0) for name in model.class_names], np.int64)
 
 
 _DEEPEST = 4  # folders below the one that is listed

@@ -16,7 +16,6 @@ from ggeur.federation.augmentation import Augmentation
 from ggeur.federation.local_federation import LocalFederation
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.geometry import Geometry, similarity
-from ggeur.stats.seeding import generator
 from ggeur.stats.storage import cannot
 from ggeur.stats.types import Float, Int
 
@@ -209,11 +208,6 @@ def _only(table: EmbeddingTable, parts: Sequence[Int], classes: Int) -> tuple[Em
     names = tuple(table.class_names[c] for c in classes)
     few = replace(table.subset(kept), y=code[table.y[kept]], class_names=names, text={})
     return few, [place[samples[kept[samples]]] for samples in parts]
-
-
-def thin(points: Float, most: int) -> Float:
-    """At most `most` of the `points` (n, 2), drawn at random: more would only cover each other."""
-    return points[generator(0, "thin", 0).permutation(len(points))[:most]]
 
 
 def partitions(

@@ -16,8 +16,9 @@ from ggeur.paper.tuning import AS_SOUND
 from ggeur.report.entries import ReportEntry
 from ggeur.report.evidence import evidence, evidence_of_training, summary
 from ggeur.report.folders import ReportedRun, find_contributions, read_run
+from ggeur.report.model_page import contributions_section
 from ggeur.report.ranking import ranking, recommendation
-from ggeur.report.sections import audit_section, contributions_section, selected
+from ggeur.report.sections import audit_section, selected
 from ggeur.report.tables import averaged, to_latex
 from ggeur.report.template import render_page, templates
 from ggeur.stats.errors import GgeurError

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ggeur.experiments.cost import human_bytes
 from ggeur.experiments.result import Trial
 from ggeur.methods import kind_of
 from ggeur.methods.algorithm import Reference
@@ -14,6 +13,7 @@ from ggeur.paper.reproduction import Reproduction
 from ggeur.report.entries import ReportEntry
 from ggeur.report.tables import label
 from ggeur.stats.custom import is_custom
+from ggeur.stats.long_jobs import human_bytes
 
 _CLOSE = 0.5  # points within which less to send is worth more than accuracy
 _FEDERATION = ("data.", "partition.")  # keys that say which federation it is; others are for the user to choose

@@ -1,14 +1,12 @@
 """Sections of a page: the findings of an audit, the contributions of sites, and what `auto` selected."""
 
 from collections.abc import Sequence
-from statistics import NormalDist
 from typing import NamedTuple
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from ggeur.experiments.audit import ORDER, PARTIES, Audit, Finding, Found, Party
-from ggeur.federation.contributions import Contributions, Estimate
 from ggeur.report.entries import ReportEntry
 from ggeur.report.figures import INK, STYLE, captioned, grid
 from ggeur.report.template import templates
@@ -90,29 +88,6 @@ def _sentence(findings: list[Finding]) -> str:
     if rest:
         parts.append(f"is sure of none of {len(rest):,} by itself (mean AUC {sum(rest) / len(rest):.2f})")
     return f"of {len(findings):,} groups {', '.join(parts) or 'finds nothing'}."
-
-
-def contributions_section(found: Contributions, id: str) -> str:
-    """Return the part of a page about `found`, as HTML whose `id` no other part of the page has."""
-    rows = [
-        {
-            "site": one.site,
-            "accuracy": "-" if one.accuracy is None else f"{one.accuracy.value:.1f} ± {one.accuracy.error:.1f}",
-            "to_itself": _points(one.to_itself, len(found.sites)),
-            "to_others": _points(one.to_others, len(found.sites)),
-        }
-        for one in sorted(found.sites, key=lambda one: -(one.to_others.value if one.to_others else 0.0))
-    ]
-    samples = f"{sum(one.samples for one in found.sites):,}"
-    return templates().get_template("contributions.html.j2").render(id=id, found=found, samples=samples, rows=rows)
-
-
-def _points(e: Estimate | None, tries: int) -> str:
-    """With a star where it is not zero at 95 %, allowing for so many `tries` to find one that is not."""
-    if e is None:
-        return "-"
-    star = "*" if abs(e.value) > NormalDist().inv_cdf(1 - 0.025 / tries) * e.error else ""
-    return f"{e.value + 0.0:+.1f} ± {e.error:.1f}{star}"
 
 
 _OTHERS = 3  # candidates that are named beside the selected one

@@ -14,9 +14,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from ggeur.experiments.cost import human_bytes
 from ggeur.report.figures import INK
 from ggeur.stats.errors import GgeurError
+from ggeur.stats.long_jobs import human_bytes
 
 _NUMBER = re.compile(r"-?\d+\.\d{3,}")
 

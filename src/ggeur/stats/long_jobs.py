@@ -1,4 +1,4 @@
-"""Long jobs: their phases, which whoever follows them hears, and signals, which stop them between steps."""
+"""Long jobs: their phases, the signals that stop them between steps, and how long and how large in words."""
 
 import signal
 import threading
@@ -84,3 +84,20 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(number, handler)
         if waiting:
             signal.raise_signal(waiting[0])
+
+
+def human_bytes(n: float) -> str:
+    """1536 -> '1.5 KiB'."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if n < 1024 or unit == "TiB":
+            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
+        n /= 1024
+    raise AssertionError("unreachable")
+
+
+def human_seconds(s: float) -> str:
+    """90 -> '1.5 min'."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if s >= size:
+            return f"{s / size:.1f} {unit}"
+    return f"{s:.2g} s"
