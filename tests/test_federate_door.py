@@ -220,7 +220,7 @@ def test_strangers_take_nothing_while_a_run_is_in_flight_and_it_ends_as_simulate
         tables = []
         for k, name in enumerate(("leeds", "york")):
             tables.append(table_of_a_site(tmp_path / f"{name}.npz", k))
-            words = ["--ca", keys / "ca.crt", "--key", sites / name, "--partition", k, "--port", node_ports[k]]
+            words = ["--ca", keys / "ca.crt", "--key", sites / name, "--number", k, "--port", node_ports[k]]
             words += ["--table", tmp_path / f"{name}.npz", "--store", tmp_path / f"store-{name}"]
             machines.start(f"node-{name}", [*GGEUR, "node", f"127.0.0.1:{port}", *map(str, words)], dict(os.environ))
         ggeur("app", experiment, tmp_path / "app", "--out", tmp_path / "run")

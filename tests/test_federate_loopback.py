@@ -329,7 +329,7 @@ def test_the_steps_that_the_docs_give_for_two_laptops(tmp_path):
                 for i in range(8):
                     shade = rng.integers(0, 90, size=(28, 28)) + 150 * c
                     Image.fromarray(shade.astype(np.uint8)).save(folder / f"{i}.png")
-            words = ["--ca", tmp_path / "keys" / "ca.crt", "--key", tmp_path / f"node-{k}", "--partition", k]
+            words = ["--ca", tmp_path / "keys" / "ca.crt", "--key", tmp_path / f"node-{k}", "--number", k]
             words += ["--images", tmp_path / f"photos-{k}", "--store", tmp_path / f"store-{k}", "--port", ports[k]]
             words += ["--min-count", 2 + k]  # what the second holds out for is more than it is first asked under
             command = [*GGEUR, "federate", "node", f"127.0.0.1:{port}", *map(str, words)]

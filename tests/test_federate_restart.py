@@ -39,7 +39,7 @@ def test_a_killed_link_knows_its_sites_when_it_is_started_again(tmp_path):
             x, y = rng.normal(size=(40, 5)), np.arange(40) % 2
             x[y == 1] += 3
             EmbeddingTable(x=x, y=y, test=np.arange(40) < 8).save(tmp_path / f"{k}.npz")
-            words = ["--ca", tmp_path / "keys" / "ca.crt", "--key", key, "--partition", k, "--port", ports[k]]
+            words = ["--ca", tmp_path / "keys" / "ca.crt", "--key", key, "--number", k, "--port", ports[k]]
             words += ["--table", tmp_path / f"{k}.npz", "--store", tmp_path / f"store-{k}"]
             command = [*GGEUR, "node", f"127.0.0.1:{port}", *map(str, words)]
             machines.start(f"node-{k}", command, environment(tmp_path / f"home-{k}"))

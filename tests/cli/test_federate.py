@@ -84,20 +84,20 @@ def test_a_node_is_checked_before_it_starts(tmp_path):
     ggeur("federate", "key", tmp_path / "node")
     ggeur("federate", "certificates", tmp_path / "c", "--host", "127.0.0.1")
     start = ["federate", "node", "127.0.0.1:1", "--ca", tmp_path / "c" / "ca.crt", "--key", tmp_path / "node"]
-    missing = ggeur(*start, "--partition", "0", code=2)
+    missing = ggeur(*start, "--number", "0", code=2)
     said = ggeur("federate", "admit", tmp_path / "c", tmp_path / "node.pub", "--name", "leeds")
     assert "neither is secret" in said
     (tmp_path / "node.crt").write_bytes((tmp_path / "c" / "sites" / "leeds.crt").read_bytes())
-    assert "either table" in ggeur(*start, "--partition", "0", code=2)
-    assert "no file" in ggeur(*start[:-1], tmp_path / "other", "--partition", "0", code=2)
+    assert "either table" in ggeur(*start, "--number", "0", code=2)
+    assert "no file" in ggeur(*start[:-1], tmp_path / "other", "--number", "0", code=2)
     assert "no file" in missing and "federate admit" in missing
     (tmp_path / "roster").write_text(f"1 {(tmp_path / 'node.pub').read_text()}")
     known = ["--table", tmp_path / "t.npz", "--roster", tmp_path / "roster"]
-    assert "does not have this node's key as site 0's" in ggeur(*start, "--partition", "0", *known, code=2)
-    assert "There is no" in ggeur(*start, "--partition", "1", *known, code=2), "the roster is right, the table missing"
+    assert "does not have this node's key as site 0's" in ggeur(*start, "--number", "0", *known, code=2)
+    assert "There is no" in ggeur(*start, "--number", "1", *known, code=2), "the roster is right, the table missing"
     assert "federate certificates" in ggeur("federate", "link", tmp_path / "nowhere", code=2)
     (tmp_path / "t.npz").write_bytes(b"")
-    start[2], alone = "127.0.0.1", ["--partition", "0", "--table", tmp_path / "t.npz", "--store", tmp_path / "s"]
+    start[2], alone = "127.0.0.1", ["--number", "0", "--table", tmp_path / "t.npz", "--store", tmp_path / "s"]
     assert "give HOST:PORT" in ggeur(*start, *alone, code=2)
     ggeur("federate", "key", tmp_path / "another")
     start[2] = "127.0.0.1:1"

@@ -66,7 +66,7 @@ def test_from_tables_to_predictions_and_back(ggeur, sites, model):
     code, out, _ = ggeur("add", model, sites / "sketch.npz")
     assert code == 0 and "receipt" in out
     assert ggeur("predict", model, sites / "sketch.npz")[0] == 0
-    assert ggeur("forget", model, "sketch")[0] == 0
+    assert ggeur("forget", model, "sketch", "--yes")[0] == 0
     beside = {"ledger.json", "sums", "receipts", "report.html", ".lock"}
     assert {p.name for p in model.iterdir()} == {"head.npz", "model.json", "card.md", *beside}
     card = (model / "card.md").read_text()
@@ -154,7 +154,7 @@ def test_a_folder_that_is_not_empty(ggeur, sites, model):
         (["add", "wide"], "embeddings-dimension-mismatch: 4 dimensions...model 3"),
         (["add", "other"], "encoder-mismatch"),
         (["add", "numbered"], "site-labels-mixed"),
-        (["forget", "sketch"], "site-not-added: sketch...art, photo"),
+        (["forget", "sketch", "--yes"], "site-not-added: sketch...art, photo"),
         (["add", "sketch", "--choose-again"], "model-method-not-chosen"),
     ],
 )
@@ -166,17 +166,26 @@ def test_sites_that_cannot_join_or_leave(ggeur, sites, model, command, sentence)
     assert before == contents(model)
 
 
+def test_a_site_is_removed_only_if_that_is_confirmed(ggeur, model, monkeypatch):
+    before = contents(model)
+    code, _, err = ggeur("forget", model, "art")  # there is no terminal to ask at
+    assert code == 2 and err.says("confirmation-missing: --yes") and before == contents(model)
+    monkeypatch.setattr("sys.stdin", type("Terminal", (), {"isatty": lambda self: True})())
+    monkeypatch.setattr("typer.confirm", lambda question: False)
+    assert ggeur("forget", model, "art")[0] == 1 and before == contents(model)
+
+
 def test_the_last_site_stays(ggeur, sites, model):
-    assert ggeur("forget", model, "art")[0] == 0
-    code, _, err = ggeur("forget", model, "photo")
+    assert ggeur("forget", model, "art", "--yes")[0] == 0
+    code, _, err = ggeur("forget", model, "photo", "--yes")
     assert code == 2 and err.code == "site-only-one"
 
 
 def test_no_model_and_a_damaged_ledger(ggeur, sites, model, tmp_path):
-    code, _, err = ggeur("forget", tmp_path / "nothing", "art")
+    code, _, err = ggeur("forget", tmp_path / "nothing", "art", "--yes")
     assert code == 2 and err.code == "model-missing"
     (model / "ledger.json").write_text("{")
-    code, _, err = ggeur("forget", model, "art")
+    code, _, err = ggeur("forget", model, "art", "--yes")
     assert code == 2 and err.says("ledger-damaged: ledger.json")
 
 
@@ -192,7 +201,7 @@ def test_one_class_alone_cannot_remain(ggeur, sites, tmp_path):
     given = sites / "one.npz", sites / "art.npz"
     assert ggeur("fit", *given, "--method", "lda", "--out", tmp_path / "m")[0] == 0
     before = contents(tmp_path / "m")
-    code, _, err = ggeur("forget", tmp_path / "m", "art")
+    code, _, err = ggeur("forget", tmp_path / "m", "art", "--yes")
     assert code == 2 and err.says("classes-too-few: ant") and before == contents(tmp_path / "m")
 
 

@@ -69,7 +69,7 @@ def test_a_table_of_one_domain_has_no_similarity(ggeur, place):
 
 @pytest.mark.usefixtures("only_svg")
 def test_by_domain(ggeur, place):
-    code, _, err = ggeur("inspect", "t.npz", "--out", "fig", "--kind", "domain")
+    code, _, err = ggeur("inspect", "t.npz", "--out", "fig", "--partition", "domain")
     assert code == 0, err
     assert "one domain each" in (place / "fig" / "label-distribution.svg").read_text()
 
@@ -81,7 +81,7 @@ def test_by_domain(ggeur, place):
         (["none.npz"], "table-empty"),
         (["t.npz", "--out", "fig", "--client", "7"], "client-out-of-range: client 7"),
         (["t.npz", "--out", "fig", "--class", "unicorn"], "class-unknown: unicorn"),
-        (["t.npz", "--out", "fig", "--kind", "magic"], "settings-invalid: kind"),
+        (["t.npz", "--out", "fig", "--partition", "magic"], "settings-invalid: kind"),
         (["t.npz", "--out", "fig", "--beta", "-1"], "settings-invalid: beta"),
         (["t.npz", "--out", "t.npz"], "file-unwritable: t.npz"),
     ],

@@ -53,6 +53,17 @@ def place(tmp_path, monkeypatch):
         ),
         ("run exp.toml --set data.table=absent.npz", "file-missing"),
         ("run exp.toml --set data.table=exp.toml", "file-not-npz: exp.toml"),
+        ("run exp.toml --set train.methd=1 --set train.rate=1", "settings-invalid: 'method'...'rate'"),
+        ("run exp.toml --set train.methd=1 --set train.method=fedavgg", "settings-invalid: 'method'...'fedavg'"),
+        ("run exp.toml --set partition.kind=domian", "settings-invalid: Did you mean 'domain'"),
+        ("inspect toy", "file-missing: 'toy.npz'"),
+        ("audit toy.npz --partition dirichle", "settings-invalid: Did you mean 'dirichlet'"),
+        ("predict noize toy.npz", "model-missing: 'noise.bin'"),
+        ("report nois", "result-missing: 'noise.bin'"),
+        ("reproduce tabel5 --table toy.npz", "paper-table-unknown: 'table5'"),
+        ("embed minidigits --out x.npz --encoder builtn", "dataset-unknown: 'mini-digits'"),
+        ("embed mini-digits --out x.npz --encoder builtn", "encoder-unknown: 'builtin'"),
+        pytest.param("federate node h:1 --ca exp.toml --key exp.toml", "option-number-missing: --number", marks=FLOWER),
     ],
 )
 def test_a_mistake_is_a_sentence_and_nothing_has_begun(ggeur, place, argv, says):

@@ -48,6 +48,21 @@ def test_a_folder_of_photographs_becomes_a_file_of_labels(ggeur, place):
     ]
 
 
+def test_every_photograph_has_a_line_with_as_many_classes_as_asked_for(ggeur, place):
+    code, out, _ = ggeur("predict", "m", "new", "--top", "2")
+    lines = [line for line in out.splitlines() if ".png: " in line]
+    assert code == 0 and len(lines) == 3
+    for line, best in zip(lines, wanted().top(2), strict=True):
+        assert line.endswith(": " + ", ".join(f"{name} {100 * p:.1f} %" for name, p in best))
+
+
+def test_programs_get_an_event_for_every_photograph(ggeur, place):
+    _, out, _ = ggeur("predict", "m", "new", "--json-lines")
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [one["class"] for one in events if one["event"] == "prediction"] == wanted().labels
+    assert ggeur("predict", "m", "new", "--quiet")[:2] == (0, "")
+
+
 def test_json_has_the_same_and_null_for_i_do_not_know(ggeur, place):
     least = str(float(np.median(wanted().confidence)))
     assert ggeur("predict", "m", "new", "--out", "labels.json", "--reject", least)[0] == 0

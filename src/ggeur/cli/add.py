@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ggeur.cli.options import ChooseAgain, FittedModel, OwnMethod, PictureEncoder
+from ggeur.cli.options import ChooseAgain, Custom, FittedModel, JsonLines, PictureEncoder, Quiet
 from ggeur.cli.screen import notes, say
 
 
@@ -18,9 +18,14 @@ def add(
     ] = None,
     encoder: PictureEncoder = None,
     choose_again: ChooseAgain = False,
-    own: OwnMethod = False,
+    own: Custom = False,
+    quiet: Quiet = False,
+    json_lines: JsonLines = False,
 ) -> None:
-    """Add a site, and any new classes, to a one-shot classifier, and write a receipt."""
+    """Add a site to a one-shot classifier.
+
+    Its new classes are added too. Writes a receipt.
+    """
     from ggeur.models.joining import add_site
     from ggeur.report.model_page import write_model_page
 

@@ -26,10 +26,13 @@ from ggeur.cli.runs import runs
 from ggeur.cli.screen import Voice, speak
 from ggeur.cli.serve import serve
 
-COMMANDS: tuple[Callable[..., None], ...] = (
-    *(demo, fit, run, runs, embed, inspect, reproduce, report, predict, export, serve, add, forget, audit),
-    *(methods, datasets, encoders, cost),
-)
+GROUPS: dict[str, tuple[Callable[..., None], ...]] = {  # as `--help` shows them
+    "Classify across sites": (demo, fit, predict, add, forget),
+    "Run experiments": (run, runs, report, reproduce),
+    "Prepare data": (embed, inspect, datasets, encoders, methods),
+    "Protect and deploy": (audit, export, serve, cost),
+}
+COMMANDS = tuple(command for commands in GROUPS.values() for command in commands)
 
 app = typer.Typer(
     name="ggeur",
@@ -37,9 +40,10 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.add_typer(federate)
-for command in COMMANDS:
-    app.command()(command)
+for group, commands in GROUPS.items():
+    for command in commands:
+        app.command(rich_help_panel=group)(command)
+app.add_typer(federate, rich_help_panel="Protect and deploy")
 
 
 def _version(requested: bool) -> None:

@@ -7,7 +7,8 @@ import typer
 from rich.markup import escape
 from rich.table import Column, Table
 
-from ggeur.cli.screen import console, notes, say, titled_table
+from ggeur.cli.options import JsonLines, Quiet
+from ggeur.cli.screen import console, event, notes, say, titled_table
 from ggeur.stats.errors import GgeurError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def audit(
     source: Annotated[Path, typer.Argument(metavar="TABLE|RUN", help="Embedding table (.npz), or run folder.")],
     partition: Annotated[
         str | None,
-        typer.Option(help="Table: dirichlet, domain or label-and-domain partition.", show_default="by the domains"),
+        typer.Option(help="Partition: dirichlet, domain or label-and-domain.", show_default="by the domains"),
     ] = None,
     clients: Annotated[int, typer.Option(min=1, help="Table: clients of a dirichlet partition.")] = 10,
     beta: Annotated[float, typer.Option(help="Table: Dirichlet parameter of the label skew.")] = 0.1,
@@ -35,8 +36,13 @@ def audit(
         str | None, typer.Option(help="exact: exit with 1 if a sample can be recovered exactly.")
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Show every group.")] = False,
+    quiet: Quiet = False,
+    json_lines: JsonLines = False,
 ) -> None:
-    """Attack the statistics that sites send and show what they reveal to each observer."""
+    """Attack the statistics that sites send.
+
+    Shows what they reveal to the server, another site, and whoever has the total or the model.
+    """
     from ggeur.experiments.audit import audit as audit_of
     from ggeur.experiments.audit import audit_run, save_audit, table_settings
     from ggeur.report.sections import audit_words
@@ -55,6 +61,8 @@ def audit(
             point = table_settings(source, partition, clients, beta, covariance or "per-class", seed)
             found = audit_of(point, seed, min_count)
     console.print(_table(found, every=all_))
+    for one in found.findings:
+        event("finding", **one._asdict())
     for sentence in audit_words(found):
         say(sentence)
     if min_count:

@@ -19,7 +19,10 @@ def cost(
     server_mbit: Annotated[float, typer.Option(help="Bandwidth of a server or aggregator, in Mbit/s.")] = 1000.0,
     patience: Annotated[float, typer.Option(help="Longest time to receive at one node, in seconds.")] = 600.0,
 ) -> None:
-    """Estimate the bytes, memory, operations and time of a federation of any size."""
+    """Estimate the cost of a federation of any size.
+
+    Bytes, memory, operations and time.
+    """
     from ggeur.experiments.cost import COVARIANCES
     from ggeur.experiments.cost import cost as cost_of
     from ggeur.stats.long_jobs import human_bytes, human_seconds

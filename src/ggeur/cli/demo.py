@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ggeur.cli.options import Out, Seeds
+from ggeur.cli.options import JsonLines, Out, Quiet, Seeds
 from ggeur.cli.run import default_folder, run_with_progress
 from ggeur.cli.screen import console, event, say
 
@@ -29,8 +29,13 @@ def demo(
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of federated training.")] = 20,
     seeds: Seeds = 3,
     all_: Annotated[bool, typer.Option("--all", help="Run the other controls and solvers too.")] = False,
+    quiet: Quiet = False,
+    json_lines: JsonLines = False,
 ) -> None:
-    """Compare FedAvg, GGEUR and a one-shot classifier on built-in data."""
+    """Compare three methods on built-in data.
+
+    FedAvg, GGEUR and a one-shot classifier, over four sites, in about a minute.
+    """
     say(
         "Four sites hold one domain each of the built-in mini-digits (7,197 pictures, ten\n"
         "classes); Dirichlet(0.1) leaves most sites without most classes. This data is a\n"

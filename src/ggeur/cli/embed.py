@@ -49,7 +49,10 @@ def embed(
     quiet: Quiet = False,
     json_lines: JsonLines = False,
 ) -> None:
-    """Embed images in batches into a table, with a cache from which a second call resumes."""
+    """Embed images into a table.
+
+    Embeddings are cached: a second call resumes.
+    """
     check_out_file(out, ".npz")  # before hours of work
     sets = _prompts(prompts, prompt)
     from ggeur.data.datasets import load

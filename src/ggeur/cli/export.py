@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ggeur.cli.options import MethodHead, Trial, check_out_file, open_model
+from ggeur.cli.options import Custom, Trial, check_out_file, open_model
 from ggeur.cli.screen import mark, notes, say
 from ggeur.stats.errors import GgeurError
 
@@ -30,9 +30,12 @@ def export(
         str | None, typer.Option("--encoder", help="With --onnx: the encoder (onnx:PATH) to include.")
     ] = None,
     trial: Trial = "last",
-    own: MethodHead = False,
+    own: Custom = False,
 ) -> None:
-    """Export a model; every format gives the same probabilities as `ggeur predict`."""
+    """Export a model: ONNX, torch, Hugging Face hub.
+
+    Every format gives the same probabilities as `ggeur predict`.
+    """
     if not (onnx or torch or hub or without_statistics):
         raise GgeurError(
             "Say what to export: --onnx FILE, --torch FOLDER, --hub FOLDER or --without-statistics.",

@@ -39,9 +39,10 @@ def fit(
     quiet: Quiet = False,
     json_lines: JsonLines = False,
 ) -> None:
-    """Compute a one-shot classifier from statistics that each site sends once, and score it on the test samples.
+    """Fit a one-shot classifier to several sites.
 
-    The model folder also gets a report, report.html.
+    Each site sends class statistics once; the classifier is scored on test samples. Writes a model folder with a
+    report, report.html.
     """
     with (
         notes(),

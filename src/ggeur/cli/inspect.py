@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def inspect(
     table: Annotated[Path, typer.Argument(help="Embedding table (.npz).")],
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the figures; default: numbers only.")] = None,
-    kind: Annotated[
+    partition: Annotated[
         str | None,
         typer.Option(help="Partition: dirichlet, domain or label-and-domain.", show_default="by the domains"),
     ] = None,
@@ -32,7 +32,10 @@ def inspect(
     class_: Annotated[list[str] | None, typer.Option("--class", help="Class to show; repeatable.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of split, partition and draws.")] = 0,
 ) -> None:
-    """Show a table's counts, norms, spectra, similarity across domains, and the paper's figures."""
+    """Show the counts, spectra and figures of a table.
+
+    Also norms, similarity across domains, and, with --out, the paper's figures.
+    """
     from ggeur.data.table import EmbeddingTable
     from ggeur.report import inspection
     from ggeur.report.inspection import draw, partitions
@@ -46,7 +49,7 @@ def inspect(
     if not len(held):
         raise GgeurError(f"{table} holds no samples, so there is nothing to inspect.", code="table-empty")
     inspection.check_classes(held, class_ or [])
-    points = partitions(held, kind, clients, beta, seed)  # reject wrong values before anything is shown
+    points = partitions(held, partition, clients, beta, seed)  # reject wrong values before anything is shown
     _say_what_it_is(held, table)
     console.print(_counts(held))
     values, names = inspection.spectra(held)

@@ -28,8 +28,7 @@ PictureEncoder = Annotated[
 ]
 FittedModel = Annotated[Path, typer.Argument(help="Model folder that `ggeur fit` wrote.")]
 ChooseAgain = Annotated[bool, typer.Option("--choose-again", help="Select the solver again, from all statistics.")]
-OwnMethod = Annotated[bool, typer.Option("--custom", help="Allow the import of the model's custom method.")]
-MethodHead = Annotated[bool, typer.Option("--custom", help="Allow the import of the model's custom head.")]
+Custom = Annotated[bool, typer.Option("--custom", help="Allow the import of the model's custom parts.")]
 Trial = Annotated[str, typer.Option("--trial", help="Run folder: a trial's number, an arm's name, or last.")]
 
 

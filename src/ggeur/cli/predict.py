@@ -4,18 +4,18 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ggeur.cli.options import MethodHead, PictureEncoder, Trial, check_out_file, open_model
-from ggeur.cli.screen import console, embedding_bar, notes, say, tell_skipped
+from ggeur.cli.options import Custom, JsonLines, PictureEncoder, Quiet, Trial, check_out_file, open_model
+from ggeur.cli.screen import embedding_bar, event, notes, say, tell_skipped
 from ggeur.stats.errors import GgeurError
 
 if TYPE_CHECKING:
     from ggeur.models.prediction import Answers
 
-_LISTED = 20  # answers that are shown one by one
+_LISTED = 50  # answers that are shown one by one
 _UNKNOWN = "I do not know"
 
 
@@ -30,9 +30,14 @@ def predict(
         bool, typer.Option("--skip-unreadable", help="Skip and list unreadable images.")
     ] = False,
     trial: Trial = "last",
-    own: MethodHead = False,
+    own: Custom = False,
+    quiet: Quiet = False,
+    json_lines: JsonLines = False,
 ) -> None:
-    """Classify images, embedded by the model's encoder, or the samples of a table."""
+    """Classify images or the samples of a table.
+
+    Images are embedded by the model's encoder.
+    """
     if out is not None and out.suffix not in (".csv", ".json"):
         raise GgeurError(f"Cannot write {out}: --out must end in .csv or .json.", code="output-file-suffix")
     if out is not None:
@@ -47,6 +52,8 @@ def predict(
                 given, encoder=encoder, reject=reject, skip_unreadable=skip_unreadable, on_batch=on_batch
             )
     skipped = tell_skipped(found.unreadable)
+    for answer in _records(found, top):
+        event("prediction", **answer)
     if out is not None:
         write_bytes(out, (_csv if out.suffix == ".csv" else _json)(found, top).encode())
         say(f"{len(found)} predictions are in {out}{skipped}")
@@ -70,8 +77,12 @@ def _csv(found: "Answers", top: int) -> str:
 
 
 def _json(found: "Answers", top: int) -> str:
+    return json.dumps(_records(found, top), indent=1, ensure_ascii=False)
+
+
+def _records(found: "Answers", top: int) -> list[dict[str, Any]]:
     names = found.names or (None,) * len(found)
-    each = [
+    return [
         {
             "sample": i,
             "file": name,
@@ -81,7 +92,6 @@ def _json(found: "Answers", top: int) -> str:
         }
         for i, (name, label, best) in enumerate(zip(names, found.labels, found.top(top), strict=True))
     ]
-    return json.dumps(each, indent=1, ensure_ascii=False)
 
 
 def _list(found: "Answers", top: int) -> None:
@@ -111,4 +121,4 @@ def _compare(found: "Answers") -> None:
     right = 100 * sum(label == true for label, true in said) / len(said)
     some = "" if len(said) == len(found) else f" of {len(said)} answers, {len(found) - len(said)} not given,"
     whose = "the names of their folders" if found.from_folders else "the labels of all samples"
-    console.print(f"{right:.2f} %{some} agree with {whose}, any it was trained on included.", highlight=False)
+    say(f"{right:.2f} %{some} agree with {whose}, any it was trained on included.")

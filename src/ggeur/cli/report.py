@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ggeur.cli.options import OwnMethod, check_out_file
+from ggeur.cli.options import Custom, JsonLines, Quiet, check_out_file
 from ggeur.cli.screen import notes, say
 from ggeur.stats.errors import GgeurError
 
@@ -18,9 +18,14 @@ def report(
         bool,
         typer.Option("--contributions", help="Estimate the contribution of each site."),
     ] = False,
-    own: OwnMethod = False,
+    own: Custom = False,
+    quiet: Quiet = False,
+    json_lines: JsonLines = False,
 ) -> None:
-    """Write one self-contained page about finished runs or a model: tables, figures, costs, settings."""
+    """Write a page about finished runs or a model.
+
+    One HTML file without network: tables, figures, costs, settings.
+    """
     if out is not None:
         check_out_file(out)
     from ggeur.report.folders import is_model

@@ -55,7 +55,10 @@ def reproduce(
     quiet: Quiet = False,
     json_lines: JsonLines = False,
 ) -> None:
-    """Reproduce a table of the paper and compare it with the published numbers, in a report."""
+    """Reproduce a table of the paper.
+
+    Prints measured beside published numbers and writes a report.
+    """
     if list_ or table is None:
         return _list(data)
     if only_changed and protocol != "tuned":

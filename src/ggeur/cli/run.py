@@ -24,7 +24,7 @@ def run(
     quiet: Quiet = False,
     json_lines: JsonLines = False,
 ) -> None:
-    """Run an experiment file: every point of its grid with every seed."""
+    """Run an experiment file: a grid of settings and seeds."""
     asked, folder = experiment_and_folder(experiment, out, resume, set_)
     title = experiment.stem if experiment is not None and resume is None else folder.name
     execute(asked, folder, title=title, resume=resume is not None)

@@ -14,7 +14,10 @@ def runs(
     folder: Annotated[Path, typer.Argument(help="Folder that holds run folders and models.")] = Path("."),
     json_lines: JsonLines = False,
 ) -> None:
-    """List runs and models: date, state, best method, accuracy."""
+    """List runs and models with their accuracy.
+
+    One line each: name, date, state, best method, accuracy.
+    """
     from rich.markup import escape
 
     from ggeur.report.folders import list_runs

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ggeur.cli.options import MethodHead, PictureEncoder, Trial, open_model
+from ggeur.cli.options import Custom, PictureEncoder, Trial, open_model
 from ggeur.cli.screen import mark, notes, say
 from ggeur.stats.errors import GgeurError, how_to_install
 
@@ -25,9 +25,9 @@ def serve(
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     max_mb: Annotated[float, typer.Option(min=0.01, max=1000, help="Largest upload, in megabytes.")] = 10.0,
     trial: Trial = "last",
-    own: MethodHead = False,
+    own: Custom = False,
 ) -> None:
-    """Serve a local page that classifies dropped photographs, and a JSON endpoint."""
+    """Serve a model: a page to drop photographs, and JSON."""
     import webbrowser
     from importlib.util import find_spec
 

@@ -13,7 +13,7 @@ from ggeur.data.image_set import DomainPictures, ImageSet, Split, pixels
 from ggeur.data.readers import domain_folders, folders, image_folder, plain_name, printable
 from ggeur.data.readers_hub import Hub, read_hub
 from ggeur.stats.custom import build_custom, is_custom, load_custom
-from ggeur.stats.errors import GgeurError, nearest
+from ggeur.stats.errors import GgeurError, nearest, nearest_file
 from ggeur.stats.storage import packaged_toml
 
 Recognise = Callable[[Path], bool]  # are the native files in this folder?
@@ -112,7 +112,8 @@ def load(source: str, data: Path | None = None, share: float | None = None) -> I
     elif is_custom(source) and not os.path.dirname(source):
         images = _own(source)
     else:
-        known, close = ", ".join((*DATASETS, MINI_DIGITS)), nearest(source, (*DATASETS, MINI_DIGITS))
+        known = ", ".join((*DATASETS, MINI_DIGITS))
+        close = nearest(source, (*DATASETS, MINI_DIGITS)) or nearest_file(Path(source))
         raise GgeurError(
             f"'{source}' is neither a dataset nor a folder of images.{close} Datasets are {known}, or your own as "
             "package.module:name.",

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ggeur.data.image_set import DomainPictures, ImageSet, Item, Part, Picture, Split, pixels
-from ggeur.stats.errors import GgeurError, GgeurWarning
+from ggeur.stats.errors import GgeurError, GgeurWarning, nearest_file
 from ggeur.stats.storage import cannot
 
 __all__ = [  # what datasets of users' own look for here, too
@@ -53,7 +53,10 @@ def unlabelled(path: Path) -> list[Item]:
     """The picture at `path`, or all below that folder by name: to be labelled, so in whichever folders they lie."""
     if not path.is_dir():
         if not path.exists():
-            raise GgeurError(f"There is no picture, folder or table {printable(path)}.", code="data-path-missing")
+            raise GgeurError(
+                f"There is no picture, folder or table {printable(path)}.{nearest_file(path)}",
+                code="data-path-missing",
+            )
         return [Item(printable(path), path.read_bytes)]
     found = list(_below(path))
     if not found:

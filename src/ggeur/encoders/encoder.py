@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.stats.custom import build_custom, is_custom, load_custom
-from ggeur.stats.errors import GgeurError
+from ggeur.stats.errors import GgeurError, nearest
 from ggeur.stats.types import FloatArray
 from ggeur.stats.validate import check_is
 
@@ -147,6 +147,8 @@ def load_encoder(name: str = DEFAULT, *, normalize: bool = False, **preprocessin
         return _own(name)
     if name.endswith(".onnx") and Path(name).is_file():
         raise GgeurError(f"{name} is a file here: write --encoder onnx:{name}.", code="encoder-onnx-prefix")
+    if "/" not in name and not Path(name).exists() and (close := nearest(name, ("builtin",))):
+        raise GgeurError(f"There is no encoder '{name}'.{close}", code="encoder-unknown")
     from ggeur.encoders.huggingface import HuggingFaceEncoder
 
     return HuggingFaceEncoder(name, normalize=normalize)

@@ -118,7 +118,10 @@ def _load(kind: Any, name: str, what: str) -> Any:
         return kind.from_pretrained(name)
     except Exception as error:  # OSError, ValueError, safetensors' own and more
         reason = " ".join(str(error).split()).partition(". ")[0].rstrip(".") or type(error).__name__
-        advice = f"run `hf download {name}` where there is a network, or name a local folder, onnx:PATH or builtin"
+        advice = (
+            f"run `hf download {name}` where there is a network, or name a local folder, onnx:PATH "
+            "(DINOv2, say), or builtin, which is weak on photographs"
+        )
         if Path(name).is_dir():
             advice = "complete the folder"
         raise GgeurError(

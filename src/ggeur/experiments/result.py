@@ -12,7 +12,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ggeur.models.card import sentences
 from ggeur.stats.custom import one_line
-from ggeur.stats.errors import GgeurError
+from ggeur.stats.errors import GgeurError, nearest_file
 from ggeur.stats.storage import sealed, unsealed
 from ggeur.stats.validate import check_is, check_path, check_whole
 
@@ -127,7 +127,7 @@ class Result:
             return cls([read_trial(trial) for trial in data["trials"]])
         except FileNotFoundError as error:
             raise GgeurError(
-                f"There is no result at {path}; run the experiment first.", code="result-missing"
+                f"There is no result at {path}; run the experiment first.{nearest_file(path)}", code="result-missing"
             ) from error
         except UnicodeDecodeError as error:
             raise GgeurError(f"{path} is not a run of ggeur: it is not UTF-8 text.", code="file-not-text") from error

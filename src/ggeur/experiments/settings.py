@@ -1,5 +1,6 @@
 """The experiment file, typed: every section and key of it, its defaults, and the presets called protocols."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -229,7 +230,7 @@ def settings(tree: Mapping[str, Any], *, own: bool = True) -> Settings:
     try:
         result = Settings.model_validate(merged)
     except ValidationError as error:
-        sentences = dict.fromkeys(map(_sentence, error.errors()))  # each mistake, once
+        sentences = dict.fromkeys([*map(_sentence, error.errors()), *_unknown_method(merged)])  # each mistake, once
         raise GgeurError(" ".join(sentences), code="settings-invalid") from error
     if not own and any(map(is_custom, result.names)):
         return result
@@ -242,6 +243,19 @@ def settings(tree: Mapping[str, Any], *, own: bool = True) -> Settings:
         checked_parameters(name, values, result.augment.covariance)
     check_combinations(result)
     return result
+
+
+def _unknown_method(tree: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with the name of the method, which is looked up only where all else is right."""
+    train = tree.get("train")
+    name = train.get("method") if isinstance(train, dict) else None
+    if not isinstance(name, str) or is_custom(name):
+        return []
+    try:
+        factory(name)
+    except GgeurError as error:
+        return [str(error)]
+    return []
 
 
 def _sentence(first: Any) -> str:
@@ -264,4 +278,5 @@ def _sentence(first: Any) -> str:
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "value_error":
         return f"{place}: {message}."
-    return f"{place} = {first['input']!r} is not valid: {message[0].lower()}{message[1:]}."
+    close = nearest(str(first["input"]), re.findall(r"'([^']+)'", message)) if first["type"] == "literal_error" else ""
+    return f"{place} = {first['input']!r} is not valid: {message[0].lower()}{message[1:]}.{close}"

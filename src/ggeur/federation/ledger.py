@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ggeur.federation.stored_statistics import StoredStatistics
-from ggeur.stats.errors import GgeurError
+from ggeur.stats.errors import GgeurError, nearest
 from ggeur.stats.site_statistics import Covariance, SiteStatistics
 
 
@@ -67,7 +67,9 @@ class Ledger(NamedTuple):
         """GgeurError where the site `name` was never added."""
         if name not in self.names:
             raise GgeurError(
-                f"The site '{name}' is not in this model; there are {', '.join(self.names)}.", code="site-not-added"
+                f"The site '{name}' is not in this model; there are {', '.join(self.names)}."
+                f"{nearest(name, self.names)}",
+                code="site-not-added",
             )
 
     def without(self, name: str) -> "Ledger":

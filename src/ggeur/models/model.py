@@ -122,6 +122,12 @@ class Model:
 
     def check_encoder(self, what: str, dimension: int, meta: Mapping[str, Any]) -> None:
         """Raise GgeurError unless `what`, with samples of this `dimension` and `meta`, is of the model's encoder."""
+        mine, other = self.encoder.get("encoder"), meta.get("encoder")
+        if dimension != self.takes and mine and other and mine != other:
+            raise GgeurError(
+                f"This model needs the encoder {mine} ({self.takes} dimensions); {other} was given ({dimension}).",
+                code="embeddings-dimension-mismatch",
+            )
         if dimension != self.takes:
             raise GgeurError(
                 f"{what} has {dimension} dimensions and the model {self.takes}: use one encoder for both.",

@@ -19,7 +19,7 @@ from ggeur.models.places import CONFIG, WEIGHTS, is_export, read_config, read_we
 from ggeur.models.transaction import current
 from ggeur.privacy.bounded_norm import BoundedNorm
 from ggeur.stats.custom import build_custom, is_custom, one_line
-from ggeur.stats.errors import GgeurError
+from ggeur.stats.errors import GgeurError, nearest_file
 from ggeur.stats.storage import cannot, read_arrays, sealed, unsealed, write_atomically
 from ggeur.stats.types import Tree
 from ggeur.stats.units import Units
@@ -58,7 +58,9 @@ def read_model(folder: Path, own: bool, numbers: bool) -> dict[str, Any]:
             raise ValueError("its temperature is not positive")
         _check_words(more, encoder)
     except FileNotFoundError as error:
-        raise GgeurError(f"There is no trained model at {folder}.", code="model-missing") from error
+        raise GgeurError(
+            f"There is no trained model at {folder}.{nearest_file(folder)}", code="model-missing"
+        ) from error
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         place = folder / (CONFIG if exported else "model.json")
         raise GgeurError(f"{place} is damaged: {one_line(error)}.", code="file-damaged") from error

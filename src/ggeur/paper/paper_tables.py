@@ -14,7 +14,7 @@ from ggeur.data.image_table import load_any
 from ggeur.data.readers import plain_name
 from ggeur.data.table import EmbeddingTable
 from ggeur.encoders.encoder import DEFAULT, installed, missing_extra
-from ggeur.stats.errors import GgeurError, how_to_install
+from ggeur.stats.errors import GgeurError, how_to_install, nearest
 from ggeur.stats.storage import cache_folder, packaged_toml
 
 NAMES = tuple(f"table{i}" for i in (1, 2, 3, 4, 5, 6, 7, 10, 11))
@@ -83,7 +83,10 @@ class Table(BaseModel):
         """The packaged table of that name."""
         if name not in (*NAMES, *STAND_INS):
             there = ", ".join((*NAMES, *STAND_INS))
-            raise GgeurError(f"There is no table '{name}' to reproduce; there are {there}.", code="paper-table-unknown")
+            raise GgeurError(
+                f"There is no table '{name}' to reproduce; there are {there}.{nearest(name, (*NAMES, *STAND_INS))}",
+                code="paper-table-unknown",
+            )
         found = cls(name=name, **packaged_toml("paper", f"tables/{name}.toml"))
         return found if found.measure != "accuracy" else found.model_copy(update={"rows": found.rows + ONE_MESSAGE})
 

@@ -56,6 +56,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def nearest_file(path: Path) -> str:
     """Return the same for a `path` that is not there, among what lies beside it."""
+    if path.exists() or path.name == "result.json":
+        return ""
     try:
         beside = [one.name for one in path.parent.iterdir()]
     except OSError:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ggeur.stats.errors import GgeurError
+from ggeur.stats.errors import GgeurError, nearest
 
 _MOST_CLASSES = 1_000_000  # a label beyond it, where nothing names the classes, is damage and not a class
 
@@ -36,7 +36,8 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     """Raise a GgeurError unless `value` is one of the `choices`."""
     if not isinstance(value, str) or value not in choices:
         raise GgeurError(
-            f"{name} is {reprlib.repr(value)}; it must be one of {', '.join(choices)}.", code="argument-not-choice"
+            f"{name} is {reprlib.repr(value)}; it must be one of {', '.join(choices)}.{nearest(str(value), choices)}",
+            code="argument-not-choice",
         )
 
 

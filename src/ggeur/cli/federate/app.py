@@ -12,12 +12,12 @@ from ggeur.stats.errors import GgeurError
 
 
 def app(
-    experiment: Annotated[Path, typer.Argument(help="Experiment file (TOML) with [federate] sites.")],
+    experiment: Annotated[Path, typer.Argument(help="Experiment file (TOML) with \\[federate] sites.")],
     folder: Annotated[Path, typer.Argument(help="Folder to write the app to.")],
     out: Annotated[str, typer.Option("--out", help="Run folder, on the SuperLink's machine.")],
     set_: Overrides = None,
 ) -> None:
-    """Write a Flower app that runs an experiment, for `flwr run`."""
+    """Write the Flower app of an experiment, for `flwr run`."""
     from ggeur.flower.machines.processes import require_flower
 
     require_flower()

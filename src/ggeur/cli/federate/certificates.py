@@ -13,7 +13,7 @@ def certificates(
     host: Annotated[list[str], typer.Option(help="Host name or address of the server; repeatable.")],
     days: Annotated[int, typer.Option(min=1, help="How long they are valid.")] = 365,
 ) -> None:
-    """Make the federation's authority, and a TLS certificate for its server."""
+    """Make the authority and the server's certificate."""
     from ggeur.flower.machines.certificates import AUTHORITY, AUTHORITY_KEY, make_certificates
     from ggeur.flower.machines.processes import require_flower
 

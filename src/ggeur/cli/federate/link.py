@@ -16,7 +16,10 @@ def link(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")] = 8000,
     fresh: Annotated[bool, typer.Option("--fresh", help="Delete the state: registered sites, runs, messages.")] = False,
 ) -> None:
-    """Run a SuperLink on loopback behind a proxy (the door) that admits sites by certificate."""
+    """Run the server (SuperLink), which admits sites.
+
+    It is on loopback, behind a proxy (the door) that admits sites by certificate.
+    """
     from ggeur.flower.machines.certificates import AUTHORITY, SERVER, SERVER_KEY
     from ggeur.flower.machines.processes import Machines, require_flower
 

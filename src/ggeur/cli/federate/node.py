@@ -15,7 +15,10 @@ def node(
     superlink: Annotated[str, typer.Argument(help="HOST:PORT of the federation's server.")],
     authority: Annotated[Path, typer.Option("--ca", help="The federation's ca.crt.")],
     key: Annotated[Path, typer.Option("--key", help="This node's private key.")],
-    partition: Annotated[int, typer.Option(min=0, help="This site's number from 0, unique in the federation.")],
+    number: Annotated[
+        int | None, typer.Option(min=0, help="This site's number from 0, unique in the federation.", show_default=False)
+    ] = None,
+    partition: Annotated[int | None, typer.Option(min=0, hidden=True, help="The name of --number in 0.2.")] = None,
     certificate: Annotated[Path | None, typer.Option(help="This site's certificate; default: KEY.crt.")] = None,
     table: Annotated[Path | None, typer.Option(help="Embedding table (.npz) of this site.")] = None,
     images: Annotated[Path | None, typer.Option(help="Image folder of this site, embedded locally.")] = None,
@@ -26,7 +29,7 @@ def node(
         Path | None,
         typer.Option(help="All sites' public keys; then require secure aggregation."),
     ] = None,
-    min_count: Annotated[int, typer.Option(min=0, help="Reject requests with a lower [privacy] min_count.")] = 0,
+    min_count: Annotated[int, typer.Option(min=0, help="Reject requests with a lower \\[privacy] min_count.")] = 0,
     epsilon: Annotated[
         float | None,
         typer.Option(help="Privacy budget of this site over all runs."),
@@ -35,15 +38,21 @@ def node(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Loopback port of the node's processes.")] = 9094,
     custom_methods: Annotated[
         bool,
-        typer.Option("--custom-methods", help='Allow imports of custom methods ("package.module:name").'),
+        typer.Option("--custom-methods", help="Allow imports of custom methods and other parts."),
     ] = False,
     trusted: Annotated[
         Path | None, typer.Option("--trusted-entities", help="Flower's file of keys; run only apps signed by these.")
     ] = None,
 ) -> None:
-    """Run a SuperNode for this site's data, over TLS, without telemetry."""
+    """Run this site's node (SuperNode), over TLS.
+
+    Without telemetry.
+    """
     from ggeur.flower.machines.processes import Machines, require_flower
 
+    number = partition if number is None else number
+    if number is None:
+        raise GgeurError("Give this site's number from 0 with --number.", code="option-number-missing")
     require_flower()
     authority, key, trusted = authority.absolute(), key.absolute(), trusted and trusted.absolute()
     certificate = (certificate or key.with_name(f"{key.name}.crt")).absolute()
@@ -57,7 +66,7 @@ def node(
         )
     from ggeur.flower.site.data import SiteData
 
-    config: dict[str, Any] = {"partition-id": partition}
+    config: dict[str, Any] = {"partition-id": number}
     paths = {"table": table, "images": images, "store": store}
     config |= {name: str(path.absolute()) for name, path in paths.items() if path is not None}
     config |= {name: text for name, text in (("encoder", encoder), ("domain", domain)) if text is not None}
@@ -77,13 +86,13 @@ def node(
     def notice(sentence: str) -> None:
         mark("door", sentence, soft_wrap=True)
 
-    folder = site.root / f"node-{partition}"
+    folder = site.root / f"node-{number}"
     with cannot(f"write {folder}"):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.chmod(site.root, 0o700)  # also that of an earlier version
     identity = Identity(authority, key, certificate)
     with (
-        lock_file(folder / ".lock", f"Another node of partition {partition} uses {site.root}; end it first."),
+        lock_file(folder / ".lock", f"Another node with the number {number} uses {site.root}; end it first."),
         ExitStack() as door,  # the node still needs it while it ends
         Machines() as machines,
     ):

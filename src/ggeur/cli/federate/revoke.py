@@ -12,7 +12,10 @@ def revoke(
     certificates: Annotated[Path, typer.Argument(help="Folder that `ggeur federate link` was started with.")],
     name: Annotated[str, typer.Argument(help="Name of the site.")],
 ) -> None:
-    """Revoke a site's certificate; a running link refuses the site's next call."""
+    """Revoke a site's certificate.
+
+    A running link refuses the site's next call.
+    """
     from ggeur.flower.machines.certificates import REVOKED, revoke_site
     from ggeur.flower.machines.processes import require_flower
 

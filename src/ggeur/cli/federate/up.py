@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from ggeur.cli.options import ExperimentFile, Overrides, Resume
+from ggeur.cli.options import ExperimentFile, JsonLines, Overrides, Quiet, Resume
 from ggeur.cli.run import experiment_and_folder
-from ggeur.cli.screen import console, progress, say, show_result
+from ggeur.cli.screen import console, event, progress, say, show_result
 from ggeur.stats.errors import GgeurError
 
 _JOURNAL_LINES = {  # the events of the journal that are printed
@@ -37,8 +37,13 @@ def up(
         bool, typer.Option("--reopen", help="With --resume: add sites missing from a finished run.")
     ] = False,
     set_: Overrides = None,
+    quiet: Quiet = False,
+    json_lines: JsonLines = False,
 ) -> None:
-    """Start a SuperLink and SuperNodes here, with TLS and keys, and run an experiment."""
+    """Run a whole federation on this machine.
+
+    Starts a SuperLink and SuperNodes, with TLS and keys, on loopback.
+    """
     from ggeur.flower.machines.processes import require_flower
 
     require_flower()
@@ -72,10 +77,11 @@ def up(
     say(f"Results, trained heads and federation.jsonl are in {folder}")
 
 
-def _say(event: dict[str, Any]) -> None:
-    text = _JOURNAL_LINES.get(event["event"])
+def _say(happened: dict[str, Any]) -> None:
+    text = _JOURNAL_LINES.get(happened["event"])
+    event("federation", **{"what" if name == "event" else name: value for name, value in happened.items()})
     if text is not None:
-        values = {name: escape(str(value)) for name, value in event.items()}
+        values = {name: escape(str(value)) for name, value in happened.items()}
         console.print(text.format(**values), highlight=False, soft_wrap=True)
 
 
