@@ -1,6 +1,7 @@
 """`ggeur fit`, `add` and `forget` as they are typed, and one sentence for everything that cannot be."""
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -218,3 +219,14 @@ def test_the_page_and_contributions(ggeur, sites, tmp_path):
     assert ggeur("add", model, sites / "sketch.npz")[0] == 0
     page = (model / "report.html").read_text(encoding="utf-8")
     assert "sketch" in page and "Contributions" not in page and not (model / "contributions.json").exists()
+
+
+@pytest.mark.parametrize("method", ["lda", "auto"])
+def test_it_imports_neither_jax_nor_scikit_learn_which_take_seconds(sites, tmp_path, method):
+    words = ["ggeur", "fit", *(str(sites / f"{name}.npz") for name in ("art", "photo")), "--method", method]
+    heavy = ("jax", "optax", "sklearn", "scipy.stats", "pandas", "torch", "flwr")
+    code = f"import sys\nfrom ggeur.cli import main\nsys.argv = {[*words, '--out', str(tmp_path / 'm')]!r}\n"
+    code += f"try: main()\nfinally: print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert (tmp_path / "m" / "report.html").is_file()

@@ -48,7 +48,7 @@ def merged(x, y, owner=None, n_classes=CLASSES):
 
 
 def solve(name, s, seed=0, **parameters):
-    task = Task(s.dimension, tuple(map(str, range(s.n_classes))), None, jax.random.key(seed))
+    task = Task(s.dimension, tuple(map(str, range(s.n_classes))), None, (seed,))
     solved = resolve_closed_form(name, parameters)
     return solved.solve(FederationStatistics.of([(0, s.of_kind(solved.needs))], solved.apart), task)
 

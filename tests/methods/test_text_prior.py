@@ -4,7 +4,6 @@ samples.
 
 from dataclasses import replace
 
-import jax
 import numpy as np
 import pytest
 
@@ -45,7 +44,7 @@ class World:
 
     @property
     def task(self):
-        return Task(P, NAMES, {"single": self.text.astype(np.float32)}, jax.random.key(0))
+        return Task(P, NAMES, {"single": self.text.astype(np.float32)}, (0,))
 
     def recall(self, params):
         """In percent, of every class, on samples that are the same for all heads."""

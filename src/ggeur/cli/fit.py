@@ -15,7 +15,7 @@ from ggeur.stats.long_jobs import phase
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ggeur.models.estimator import OneShotClassifier
+    from ggeur.models.fitted import Fitted
     from ggeur.models.sites import OnPictures
 
 
@@ -51,9 +51,9 @@ def fit(
         progress_of_heads("contributions") as on_head,
     ):
         phase("start")
-        from ggeur.models.fit import fit as fit_sites
+        from ggeur.models.fit import fit_model
 
-        found = fit_sites(
+        found = fit_model(
             sites or [],
             method=method,
             covariance=covariance,  # type: ignore[arg-type]  # which says what it can be
@@ -68,8 +68,9 @@ def fit(
     from ggeur.report.model_page import write_model_page
 
     with notes():
-        _report(found)
-        page = write_model_page(out, own=True)  # a custom method has just been imported
+        _report(found.fitted)
+        counts = {site.name: site.counts for site in found.fitted.federation.sites}
+        page = write_model_page(out, own=True, counts=counts)  # a custom method has just been imported
     say(f"The model is in {out}, what it is in {out / 'card.md'}, a page about it is {page}", soft_wrap=True)
 
 
@@ -89,19 +90,19 @@ def _following_pictures() -> Iterator["OnPictures"]:
         yield on_pictures
 
 
-def _report(found: "OneShotClassifier") -> None:
+def _report(found: "Fitted") -> None:
     """Print the sites, the solver and the accuracy."""
-    samples = ", ".join(f"{s.name} ({s.samples:,} samples)" for s in found.sums_)
-    say(f"{len(found.classes_)} classes, {found.n_features_in_} dimensions; sites: {samples}")
-    say(found.solution_.why or f"Selected {found.solution_.method}.")
-    for name, value in found.metrics_.get("domains", {}).items():
+    samples = ", ".join(f"{s.name} ({s.samples:,} samples)" for s in found.federation.stored)
+    say(f"{len(found.federation.class_names)} classes, {found.federation.dimension} dimensions; sites: {samples}")
+    say(found.solution.why or f"Selected {found.solution.method}.")
+    for name, value in found.metrics.get("domains", {}).items():
         say(f"{value:7.2f} % right on the test samples of {name}")
-    if found.calibration_:
-        say(_trust(found.calibration_))
-    if not found.metrics_:
+    if found.calibration:
+        say(_trust(found.calibration))
+    if not found.metrics:
         say("No table marks test samples, so nothing was left out to score.")
-    elif len(found.metrics_["domains"]) > 1:
-        say(f"{found.metrics_['avg']:7.2f} % on average over domains")
+    elif len(found.metrics["domains"]) > 1:
+        say(f"{found.metrics['avg']:7.2f} % on average over domains")
 
 
 def _trust(said: "Mapping[str, Any]") -> str:

@@ -1,17 +1,20 @@
 """What a client sends and receives, by the types that are sent: in a trial, or in a federation of any size."""
 
+from __future__ import annotations
+
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ggeur.data.table import EmbeddingTable
-from ggeur.engine.stack import Run
-from ggeur.engine.trees import size_in_bytes
-from ggeur.experiments.setup import Setup
 from ggeur.heads.head import Params
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.site_statistics import Covariance, matrices, statistics_bytes
+
+if TYPE_CHECKING:
+    from ggeur.engine.stack import Run
+    from ggeur.experiments.setup import Setup
 
 
 def shape_bytes(shapes: str, classes: int, p: int, rank: int | None = None) -> int:
@@ -41,6 +44,8 @@ def bytes_before_training(setup: Setup, table: EmbeddingTable, run: Run) -> tupl
 
 def bytes_of_one_shot(setup: Setup, needs: Covariance | None, table: EmbeddingTable, head: Params) -> tuple[int, int]:
     """The same for a head that is solved from statistics of the kind `needs`, or given: they go up, the head down."""
+    from ggeur.engine.trees import size_in_bytes
+
     units_up, units_down = units_bytes(setup, needs, table.dimension)
     up, down = statistics_bytes(needs, table.n_classes, table.dimension), size_in_bytes(head)
     return up + units_up, down + units_down

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import jax
-
 from ggeur.data.table import EmbeddingTable
 from ggeur.experiments.partitions import client_names, clients_of
 from ggeur.experiments.settings import Partition, Settings
@@ -24,7 +22,7 @@ def contributions_of_table(
     No test sample is looked at.
     """
     table = table.split(seed)
-    clients, task = clients_of(table, partition, seed), replace(task_of(table), key=jax.random.key(seed))
+    clients, task = clients_of(table, partition, seed), replace(task_of(table), draws=(seed,))
     if isinstance(method, Selection):
         method = method.of_task(task)
         taken = method.candidates[select(method, clients.by_domain(method.sends), task, seed).taken]

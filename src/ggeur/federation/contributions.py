@@ -12,7 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -96,7 +95,10 @@ def contributions(
         found = []
         for site in sites:
             logits = double_logits(head, params, site.x)
-            logits = np.asarray(head.logits(params, jnp.asarray(site.x, jnp.float32))) if logits is None else logits
+            if logits is None:
+                import jax.numpy as jnp
+
+                logits = np.asarray(head.logits(params, jnp.asarray(site.x, jnp.float32)))
             found.append((logits.argmax(axis=1) == site.y).astype(np.float64))
         return found
 

@@ -1,16 +1,14 @@
 """Accuracy of the global head on every domain's test samples, and what is read off the rounds at the end."""
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.data.table import EmbeddingTable
-from ggeur.heads.head import Head, Params, double_logits, in_blocks
+from ggeur.heads.head import Head, Params, double_logits, in_blocks, is_double
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.types import Int
 
@@ -21,14 +19,21 @@ ByClass = tuple[list[float | None], float | None]  # recall of each class, macro
 @lru_cache(maxsize=16)
 def predicted_labels(head: Head) -> Any:
     """(params, x) -> the class of each sample, compiled; of a head in float64 by NumPy."""
-    compiled = jax.jit(lambda params, x: jnp.argmax(head.logits(params, x.astype(jnp.float32)), axis=-1))
 
     def classes(params: Params, x: Any) -> Any:
-        if any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(params)):
+        if is_double(params):
             return np.asarray(double_logits(head, params, x)).argmax(axis=-1)
-        return in_blocks(head, partial(compiled, params), x)
+        return in_blocks(head, partial(_compiled(head), params), x)
 
     return classes
+
+
+@lru_cache(maxsize=16)
+def _compiled(head: Head) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    return jax.jit(lambda params, x: jnp.argmax(head.logits(params, x.astype(jnp.float32)), axis=-1))
 
 
 class TestSet:
@@ -40,7 +45,7 @@ class TestSet:
             raise GgeurError(
                 "The table has no test samples: its test mask must mark some.", code="test-samples-missing"
             )
-        self._x, self._y, self._domain = jnp.asarray(table.x[samples]), table.y[samples], table.domains[samples]
+        self._x, self._y, self._domain = table.x[samples], table.y[samples], table.domains[samples]
         self._head, self._n_classes = head, table.n_classes
         self._names = {d: table.domain_names[d] for d in np.unique(self._domain)}
 
@@ -51,7 +56,7 @@ class TestSet:
 
     def accuracy(self, params: Params) -> dict[str, float]:
         """Percent right in each domain that has test samples."""
-        right = np.asarray(predicted_labels(self._head)(params, self._x)) == self._y
+        right = self._predicted(params) == self._y
         return {name: 100 * float(right[self._domain == d].mean()) for d, name in self._names.items()}
 
     def mean_accuracy(self, heads: Sequence[Params]) -> dict[str, float]:
@@ -61,7 +66,7 @@ class TestSet:
 
     def groups(self, params: Params) -> dict[str, dict[int, tuple[int, int]]]:
         """Return, by domain and class, the number of right answers and of samples."""
-        right = np.asarray(predicted_labels(self._head)(params, self._x)) == self._y
+        right = self._predicted(params) == self._y
         found: dict[str, dict[int, tuple[int, int]]] = {}
         for d, name in self._names.items():
             own = [(c, right[(self._domain == d) & (self._y == c)]) for c in range(self._n_classes)]
@@ -70,8 +75,19 @@ class TestSet:
 
     def by_class(self, params: Params) -> ByClass:
         """Recall of each class and macro-F1."""
-        predicted = np.asarray(predicted_labels(self._head)(params, self._x))
-        return by_class(confusion(self._y, predicted, self._n_classes))
+        return by_class(confusion(self._y, self._predicted(params), self._n_classes))
+
+    def _predicted(self, params: Params) -> Int:
+        """(n,): the class of each sample."""
+        x = self._x if is_double(params) else self._on_device
+        return np.asarray(predicted_labels(self._head)(params, x))
+
+    @cached_property
+    def _on_device(self) -> Any:
+        """The samples where JAX computes, where they stay over all rounds."""
+        import jax.numpy as jnp
+
+        return jnp.asarray(self._x)
 
 
 def confusion(y: Int, predicted: Int, n_classes: int) -> Int:

@@ -6,6 +6,8 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ggeur.federation.stored_statistics import StoredStatistics
 from ggeur.stats.errors import GgeurError, nearest
 from ggeur.stats.site_statistics import Covariance, SiteStatistics
@@ -102,5 +104,5 @@ def digest_of_messages(messages: Sequence[SiteStatistics], about: str = "") -> s
     for m in messages:
         for array in (m.count, m.sum, m.second, m.center):
             digest.update(str(array.shape).encode())
-            digest.update(array.astype("<f8").tobytes())
+            digest.update(np.ascontiguousarray(array, "<f8").data)
     return digest.hexdigest()

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.heads.head import Head, Params
 from ggeur.heads.linear import torch_linear
+from ggeur.heads.trees import by_path, mapped
 from ggeur.methods.algorithm import ClosedForm, Iterative, Task
 from ggeur.stats.custom import blaming, is_custom
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.seeding import HEAD, stream
 from ggeur.stats.site_statistics import FederationStatistics
 from ggeur.stats.types import Float
+
+if TYPE_CHECKING:
+    import jax
 
 
 def random_head(
@@ -27,12 +30,20 @@ def random_head(
 
     Of a method `trained` that has a head of its own, that.
     """
-    key = jax.random.fold_in(jax.random.key(seed), HEAD)
+    key = _head_key(seed)
     if client is not None:
+        import jax
+
         key = jax.random.fold_in(key, client)
     own = None if trained is None else trained.method.head
     found = head.init(key, task.dimension, len(task.class_names)) if own is None else own.init(key)
-    return jax.tree.map(np.asarray, found)
+    return mapped(np.asarray, found)
+
+
+def _head_key(seed: int) -> jax.Array:
+    import jax
+
+    return jax.random.fold_in(jax.random.key(seed), HEAD)
 
 
 def first_head(dimension: int, n_classes: int, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -44,17 +55,17 @@ def first_head(dimension: int, n_classes: int, seed: int = 0) -> tuple[NDArray[n
     >>> w.shape, b.shape, bool((abs(w) <= 0.5).all())
     ((3, 4), (3,), True)
     """
-    key = jax.random.fold_in(jax.random.key(seed), HEAD)
-    w, b = torch_linear(key, dimension, n_classes)
+    w, b = torch_linear(_head_key(seed), dimension, n_classes)
     return np.asarray(w), np.asarray(b)
 
 
 def one_shot_head(solved: ClosedForm, name: str, total: FederationStatistics, task: Task, seed: int) -> Params:
     """The head that `solved`, which goes by `name`, makes of the total; it draws by seed and name."""
     with blaming(name, "method"):
-        params = solved.solve(total, replace(task, key=jax.random.fold_in(jax.random.key(seed), stream(name))))
+        params = solved.solve(total, replace(task, draws=(seed, stream(name))))
     expected = {"W": (len(task.class_names), task.dimension), "b": (len(task.class_names),)}
-    if is_custom(name) and solved.head == "linear" and jax.tree.map(np.shape, params) != expected:
+    shapes = {path: np.shape(leaf) for path, leaf in by_path(params).items()}
+    if is_custom(name) and solved.head == "linear" and shapes != expected:
         raise GgeurError(
             f"The method '{name}' must solve for a linear head of the shapes {expected}.", code="method-head-shape"
         )
@@ -65,7 +76,7 @@ def one_shot_head(solved: ClosedForm, name: str, total: FederationStatistics, ta
 
 def to_train(params: Params) -> Params:
     """A one-shot classifier as training starts from it: in float32, its intercept too."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), params)
+    return mapped(lambda leaf: np.asarray(leaf, np.float32), params)
 
 
 def client_weights(samples: Sequence[int], originals: Sequence[int], kind: str) -> Float:

@@ -140,6 +140,8 @@ def mean_of(messages: Sequence[SiteStatistics]) -> Float:
 def merged(messages: Sequence[SiteStatistics]) -> SiteStatistics:
     """Their sum, about their mean."""
     center = mean_of(messages)
+    if len(messages) == 1:
+        return messages[0].about(center)
     return SiteStatistics.merge(m.about(center) for m in messages)
 
 
@@ -155,6 +157,9 @@ class StoredFederation:
         self.class_names = class_names
         if not any(site.messages for site in self.stored):
             raise GgeurError("There are no sites, so there is nothing to solve a head from.", code="sites-missing")
+        # What was added up once: solving and calibration ask for parts of what selection has asked for.
+        self._totals: dict[Covariance, SiteStatistics] = {}
+        self._kept_apart: dict[Breakdown, list[tuple[int, SiteStatistics]]] = {}
         self.domain_names = tuple(sorted({domain for site in self.stored for domain in site.messages}))
 
     @property
@@ -179,10 +184,7 @@ class StoredFederation:
 
         Nothing is repaired: what is noisy was repaired by whoever stored it.
         """
-        total, apart = merged(self._messages(query.covariance)), query.apart
-        parts: list[tuple[int, SiteStatistics]] = []
-        if apart is not None:
-            parts = [(d, m.about(total.center)) for d, m in self._apart(apart) if m.count.any()]
+        total, parts = self._total(query.covariance), self._parts(query.apart)
         domains, messages = tuple(d for d, _ in parts), tuple(m for _, m in parts)
         found = FederationStatistics(total.count, total.sum, total.second, total.center, messages, domains)
         if note := digits_note(found):
@@ -191,7 +193,7 @@ class StoredFederation:
 
     def units(self) -> Units:
         """Return the units of all training samples."""
-        return merged(self._messages(self.kind)).units
+        return self._total(self.kind).units
 
     @property
     def kind(self) -> Covariance:
@@ -205,6 +207,22 @@ class StoredFederation:
             for site in self.stored
             for m in site.of_kind(kind).messages.values()
         ]
+
+    def _total(self, kind: Covariance) -> SiteStatistics:
+        if kind not in self._totals:
+            self._totals[kind] = merged(self._messages(kind))
+        return self._totals[kind]
+
+    def _parts(self, apart: Breakdown | None) -> list[tuple[int, SiteStatistics]]:
+        """What is kept apart, with its domains, about the mean of all samples; nothing of whoever has none."""
+        if apart is None:
+            return []
+        if apart not in self._kept_apart:
+            total = self._total(apart.kind)
+            alone = apart.of == "domain" and len(self.domain_names) == 1
+            each = [(0, total)] if alone else self._apart(apart)
+            self._kept_apart[apart] = [(d, m.about(total.center)) for d, m in each if m.count.any()]
+        return self._kept_apart[apart]
 
     def _apart(self, apart: Breakdown) -> Iterator[tuple[int, SiteStatistics]]:
         """Yield the statistics that are kept apart, each with its domain."""

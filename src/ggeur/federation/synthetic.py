@@ -13,6 +13,7 @@ nothing of how samples scatter, so no samples can be made of means alone: this i
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from scipy.linalg.lapack import dpstrf
 
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.seeding import generator
-from ggeur.stats.site_statistics import Breakdown, Covariance, FederationStatistics, SiteStatistics
+from ggeur.stats.site_statistics import Breakdown, Covariance, FederationStatistics, SiteStatistics, largest
 from ggeur.stats.types import Bool, Float, Int
 
 MOST = 2000  # samples made of a group; of a larger group, each stands for several
@@ -66,12 +67,18 @@ class SyntheticSamples:
 
         `needs` is the kind of the total, `apart` what is kept of every domain.
         """
-        parts = [self._part(d, left) for d in range(len(self.statistics))]
+        kind = largest([needs, None if apart is None else apart.kind, "pooled"])
+        from_these = self.statistics if kind == "per-class" else self._pooled
+        parts = [self._part(d, whole, left) for d, whole in enumerate(from_these)]
         return FederationStatistics.of(((d, part.of_kind(needs)) for d, part in enumerate(parts)), apart)
 
-    def _part(self, d: int, left: Bool) -> SiteStatistics:
-        """The statistics of domain `d` without these samples."""
-        whole = self.statistics[d]
+    @cached_property
+    def _pooled(self) -> tuple[SiteStatistics, ...]:
+        """The statistics with one second moment for all classes."""
+        return tuple(m.of_kind("pooled") for m in self.statistics)
+
+    def _part(self, d: int, whole: SiteStatistics, left: Bool) -> SiteStatistics:
+        """The statistics of domain `d`, which are `whole`, without these samples."""
         gone = np.flatnonzero(left & (self.domain == d))
         if not len(gone):
             return whole
@@ -88,8 +95,8 @@ class SyntheticSamples:
         if whole.kind == "pooled":
             second[0] -= z.T @ z
         held = count > 0
-        total = np.where(held[:, None], total, 0.0)
-        second = np.where(held[:, None, None] if whole.kind == "per-class" else held.any(), second, 0.0)
+        total[~held] = 0.0
+        second[~held if whole.kind == "per-class" else not held.any()] = 0.0
         return replace(whole, count=count, sum=total, second=second)
 
 

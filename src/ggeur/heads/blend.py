@@ -1,9 +1,8 @@
 """A linear head and a mixture together: the sum of their log-probabilities, those of the mixture tempered."""
 
-from typing import Any
+from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
+from typing import TYPE_CHECKING, Any
 
 from ggeur.heads.head import Head, Params
 from ggeur.heads.linear import linear
@@ -11,12 +10,17 @@ from ggeur.heads.mixture import log_sum_exp, mixture
 from ggeur.heads.mixture import sizes as sizes_of_mixture
 from ggeur.stats.hyperparameters import Count
 
+if TYPE_CHECKING:
+    import jax
+
 
 def blend(*, sites: Count = 1) -> Head:
     """log softmax(linear(x)) + log softmax(t mixture(x)); `sites` are those of the mixture."""
     first, second = linear(), mixture(sites=sites)
 
     def init(key: jax.Array, p: int, n_classes: int) -> Params:
+        import jax.numpy as jnp
+
         return {"linear": first.init(key, p, n_classes), "mixture": second.init(key, p, n_classes), "t": jnp.ones(())}
 
     def logits(params: Params, x: jax.Array) -> jax.Array:

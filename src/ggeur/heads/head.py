@@ -1,11 +1,17 @@
 """A head: the network that a federation trains, on frozen embeddings or on pictures."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from __future__ import annotations
 
-import jax
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
+
+from ggeur.heads.trees import by_path, mapped
+
+if TYPE_CHECKING:
+    import jax
 
 Params = Any  # a pytree of arrays
 _BLOCK = 2048  # samples that are in float64 at once
@@ -17,6 +23,7 @@ class Head(NamedTuple):
 
     `represent` is what feature penalties (MOON, FedProto) act on: the hidden layer, or the logits where there is none.
 
+    >>> import jax
     >>> scores = lambda params, x: x @ params["W"].T
     >>> plain = Head(
     ...     init=lambda key, p, C: {"W": jax.random.normal(key, (C, p))},
@@ -36,14 +43,19 @@ class Head(NamedTuple):
     images: bool = False  # its samples are pictures, (S, S, 3) of 0 to 255 laid flat
 
 
+def is_double(params: Params) -> bool:
+    """Return whether a head has float64 numbers, as one-shot classifiers have."""
+    return any(leaf.dtype == np.float64 for leaf in by_path(params).values())
+
+
 def double_logits(head: Head, params: Params, x: Any) -> NDArray[np.float64] | None:
     """Return the logits of samples `x` (n, p) in float64 if `head` has float64 numbers, as one-shot classifiers have.
 
     Such a head takes NumPy's arrays as it does JAX's. Return None for any other, whose type is float32.
     """
-    if not any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(params)):
+    if not is_double(params):
         return None
-    samples, exact = np.asarray(x), jax.tree.map(np.asarray, params)
+    samples, exact = np.asarray(x), mapped(np.asarray, params)
     blocks: list[Any] = [samples[i : i + _BLOCK].astype(np.float64) for i in range(0, max(len(samples), 1), _BLOCK)]
     return np.concatenate([np.asarray(head.logits(exact, block)) for block in blocks])
 

@@ -1,12 +1,19 @@
 """The paper's "single-layer MLP": one linear layer on the embedding, initialised as torch's Linear."""
 
-import jax
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from ggeur.heads.head import Head, Params
+
+if TYPE_CHECKING:
+    import jax
 
 
 def torch_linear(key: jax.Array, inputs: int, outputs: int) -> tuple[jax.Array, jax.Array]:
     """Weights (outputs, inputs) and biases, uniform in +-1/sqrt(inputs)."""
+    import jax
+
     bound = inputs**-0.5
     key_w, key_b = jax.random.split(key)
     return (
@@ -24,6 +31,10 @@ def linear(*, softmax: bool = False) -> Head:
 
     def logits(params: Params, x: jax.Array) -> jax.Array:
         z = (params["W"] @ x.T + params["b"][:, None]).T  # classes first inside: half again as fast compiled
-        return jax.nn.softmax(z) if softmax else z
+        if softmax:
+            import jax
+
+            return jax.nn.softmax(z)
+        return z
 
     return Head(init, logits, logits, lambda params: params["W"].shape, linear=True)

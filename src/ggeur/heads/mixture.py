@@ -1,13 +1,16 @@
 """Scores of a mixture of Gaussian models, one per site: a matrix product after whitening, then a log-sum-exp."""
 
-from typing import Any
+from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from ggeur.heads.head import Head, Params
 from ggeur.stats.hyperparameters import Count
+
+if TYPE_CHECKING:
+    import jax
 
 
 def site_scores(params: Params, x: jax.Array) -> jax.Array:
@@ -20,7 +23,11 @@ def site_scores(params: Params, x: jax.Array) -> jax.Array:
 
 def log_sum_exp(z: jax.Array, axis: int) -> jax.Array:
     """log sum exp over an axis, which is kept, of NumPy's arrays or JAX's."""
-    xp: Any = jnp if isinstance(z, jax.Array) else np
+    xp: Any = np
+    if not isinstance(z, np.ndarray):
+        import jax.numpy
+
+        xp = jax.numpy
     most = z.max(axis=axis, keepdims=True)
     found: jax.Array = most + xp.log(xp.exp(z - most).sum(axis=axis, keepdims=True))
     return found
@@ -30,6 +37,8 @@ def mixture(*, sites: Count = 1) -> Head:
     """log sum_s exp score_sc(x), over so many `sites`; its numbers are solved for, not trained."""
 
     def init(key: jax.Array, p: int, n_classes: int) -> Params:
+        import jax.numpy as jnp
+
         means = jnp.zeros((sites, n_classes, p))
         whiten = jnp.tile(jnp.eye(p), (sites, 1, 1))
         return {"center": jnp.zeros(p), "whiten": whiten, "means": means, "offset": means[:, :, 0]}

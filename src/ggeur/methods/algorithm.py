@@ -7,7 +7,7 @@ Reference: FedAvg where there is no federation, for comparison.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -38,9 +38,17 @@ class Task:
     dimension: int
     class_names: tuple[str, ...]
     text: Mapping[str, NDArray[np.floating]] | None = None  # (C, p) each: embeddings of the class names, by prompts
-    key: "jax.Array | None" = None  # for a head that draws
+    draws: tuple[int, ...] = ()  # for a head that draws: the seed, and which stream of it
     encoder: str = ""  # the encoder that made the embeddings
     clip: str = ""  # a folder with its text tower, where this machine has one of its own
+
+    @cached_property
+    def key(self) -> "jax.Array":
+        """JAX's key of these draws, which is made when a head draws: the import alone takes a second."""
+        import jax
+
+        seed, *streams = self.draws
+        return reduce(jax.random.fold_in, streams, jax.random.key(seed))
 
     def text_of(self, prompts: str | None, who: str) -> NDArray[np.floating]:
         """Return the set of text by these `prompts`, or the first; `who` needs it, for the sentence of an error."""

@@ -19,10 +19,9 @@ from ggeur.heads import sizes
 from ggeur.heads.head import double_logits
 from ggeur.methods import kind_of
 from ggeur.methods.algorithm import Selection
-from ggeur.models.sites import GivenSite, Site, check_site_labels, class_names_of, read_sites, site_of_rows
-from ggeur.models.solution import Solution, check_method, covariance_to_send, solve
+from ggeur.models.sites import GivenSite, Site, check_site_labels, read_sites, site_of_rows
+from ggeur.models.solution import Solution, SolvedSites, check_method, solve, solve_sites
 from ggeur.stats.errors import GgeurError
-from ggeur.stats.long_jobs import phased
 from ggeur.stats.site_statistics import Covariance, SiteStatistics, largest
 from ggeur.stats.statistics import ClassStatistics
 from ggeur.stats.types import Float
@@ -74,7 +73,7 @@ class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_site_labels(whose, "sites")
             check_classification_targets(y)
             each = [site_of_rows(str(s), X[whose == s], y[whose == s]) for s in np.unique(whose).tolist()]
-            return self.solve_sites(each)
+            return self._solve_sites(each)
 
     def fit_sites(self, sites: Sequence[GivenSite] | Mapping[str, GivenSite], *, encoder: str | None = None) -> Self:
         """Solve the head for several `sites`: pairs (X, y), embedding tables or paths, or a mapping of names to them.
@@ -82,7 +81,7 @@ class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         `encoder` names what embeds those that are folders of pictures.
         """
         with _value_errors():
-            return self.solve_sites(read_sites(sites, encoder))
+            return self._solve_sites(read_sites(sites, encoder))
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, site: str = _ALONE) -> Self:
         """Add samples `X` (n, p) of classes `y` (n,) to what is there, as those of `site`, and solve again.
@@ -171,16 +170,15 @@ class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         t = getattr(self, "calibration_", {}).get("temperature", 1.0)  # which `ggeur.fit` has fitted
         return np.asarray(softmax(self._logits(X) / t, axis=1))
 
-    def solve_sites(self, sites: Sequence[Site], *, calibrate: bool = False) -> Self:
-        """Sum up, select where that is asked for, and solve, for `sites` as `read_sites` gives them.
+    def _solve_sites(self, sites: Sequence[Site]) -> Self:
+        """Sum up, select where that is asked for, and solve, for `sites` as `read_sites` gives them."""
+        return self.taking(solve_sites(sites, self.method, self.parameters or {}, self.covariance, self.seed))
 
-        Sites then send what it takes to `calibrate`, too.
-        """
-        kind = covariance_to_send(self.method, self.parameters or {}, self.covariance, calibrate=calibrate)
-        names = class_names_of([s.class_names for s in sites])
-        label = {str(label): label for s in sites for label in s.labels}
-        self.classes_, self.n_features_in_ = np.array([label[name] for name in names]), sites[0].x.shape[1]
-        return self._solve([s.sums(kind) for s in phased("summarize", sites)], names)
+    def taking(self, found: SolvedSites) -> Self:
+        """Take over a classifier that was solved for sites already."""
+        self.classes_, self.n_features_in_ = np.array(found.labels), found.federation.dimension
+        self.solution_, self.params_, self.sums_ = found.solution, found.params, found.federation.stored
+        return self
 
     def _solve(self, sums: Iterable[StoredStatistics], names: tuple[str, ...]) -> Self:
         federation = StoredFederation(sums, names)

@@ -6,19 +6,14 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
-
-from ggeur.federation.contributions import Contributions, OnHead, contributions, save_contributions, sites_of
 from ggeur.federation.ledger import Entry, Ledger
-from ggeur.federation.stored_statistics import StoredFederation
 from ggeur.methods.algorithm import Task
-from ggeur.models.estimator import OneShotClassifier
 from ggeur.models.fitted import Fitted, calibrated, check_new_model, claim, keep, scores
 from ggeur.models.site_files import check_site_name
 from ggeur.models.sites import GivenSite, OnPictures, Site, named_sites, read_sites
-from ggeur.models.solution import Solution, covariance_to_send, together
+from ggeur.models.solution import Solution, SolvedSites, covariance_to_send, solve_sites, together
 from ggeur.models.transaction import Command
 from ggeur.stats.custom import blaming
 from ggeur.stats.errors import GgeurError, GgeurWarning
@@ -26,6 +21,18 @@ from ggeur.stats.site_statistics import COVARIANCES as STATISTICS
 from ggeur.stats.site_statistics import Covariance
 from ggeur.stats.storage import CannotWrite, cannot
 from ggeur.stats.validate import check_choice, check_is, check_path, check_whole
+
+if TYPE_CHECKING:
+    from ggeur.federation.contributions import Contributions, OnHead
+    from ggeur.models.estimator import OneShotClassifier
+
+
+class FittedSites(NamedTuple):
+    """The model of several sites, what it was solved from, and what each site adds to it, where that was asked for."""
+
+    fitted: Fitted
+    solved: SolvedSites
+    contributions: Contributions | None
 
 
 def fit(
@@ -72,6 +79,43 @@ def fit(
     >>> classifier.predict([[4.0, 0.0, 0.0], [0.0, 0.0, 4.0]])
     array([0, 2])
     """
+    from ggeur.models.estimator import OneShotClassifier
+
+    fitted, solved, estimated = fit_model(
+        sites,
+        method=method,
+        parameters=parameters,
+        covariance=covariance,
+        encoder=encoder,
+        min_count=min_count,
+        seed=seed,
+        out=out,
+        contributions=contributions,
+        calibrate=calibrate,
+        on_head=on_head,
+        on_pictures=on_pictures,
+    )
+    found = OneShotClassifier(method, parameters=parameters, covariance=covariance, seed=seed).taking(solved)
+    found.metrics_, found.calibration_, found.contributions_ = fitted.metrics, fitted.calibration, estimated
+    return found
+
+
+def fit_model(
+    sites: Sequence[GivenSite] | Mapping[str, GivenSite],
+    *,
+    method: str = "auto",
+    parameters: Mapping[str, Any] | None = None,
+    covariance: Covariance = "per-class",
+    encoder: str | None = None,
+    min_count: int = 0,
+    seed: int = 0,
+    out: str | os.PathLike[str] | None = None,
+    contributions: bool = False,
+    calibrate: bool = True,
+    on_head: OnHead = lambda done, total: None,
+    on_pictures: OnPictures = lambda site, done, total, computed: None,
+) -> FittedSites:
+    """Do what `fit` does, without scikit-learn, whose import takes longer than many a fit."""
     folder = None if out is None else check_path("out", out)
     check_is("method", method, str, "a method's name")
     check_choice("covariance", covariance, STATISTICS)
@@ -90,36 +134,41 @@ def fit(
         for name in named:
             check_site_name(name)
     if len(named) == 1:
-        warnings.warn("Only one site: this is ordinary training.", GgeurWarning, stacklevel=2)
+        warnings.warn("Only one site: this is ordinary training.", GgeurWarning, stacklevel=3)
     read = [site.shared(min_count) for site in read_sites(named, encoder, on_pictures)]
-    found = OneShotClassifier(method, parameters=parameters, covariance=covariance, seed=seed)
-    found.solve_sites(read, calibrate=calibrate)
-    solution, names = found.solution_, tuple(map(str, found.classes_.tolist()))
-    federation = StoredFederation(found.sums_, names)
-    found.metrics_ = scores(read, names, solution, found.params_)
-    found.calibration_ = calibrated(federation, solution, found.params_, read) if calibrate else {}
+    solved = solve_sites(read, method, parameters or {}, covariance, seed, calibrate=calibrate)
+    solution, params, federation, _ = solved
+    encoders = {site.name: site.encoder for site in read}
+    ledger = Ledger.of(Entry.of(sums, encoders[sums.name]) for sums in federation.stored)
+    settings = {"method": method, "covariance": covariance, "seed": seed, "min_count": min_count}
+    fitted = Fitted(
+        solution,
+        params,
+        federation,
+        ledger.encoder({}),
+        settings if calibrate else settings | {"calibrate": False},
+        scores(read, federation.class_names, solution, params),
+        calibrated(federation, solution, params, read) if calibrate else {},
+    )
     with ExitStack() as held:
         if folder is not None:
             claim(folder, held)
-            settings = {"method": method, "covariance": covariance, "seed": seed, "min_count": min_count}
-            settings |= {} if calibrate else {"calibrate": False}
-            encoders = {site.name: site.encoder for site in read}
-            ledger = Ledger.of(Entry.of(sums, encoders[sums.name]) for sums in found.sums_)
-            fitted = Fitted(
-                solution, found.params_, federation, ledger.encoder({}), settings, found.metrics_, found.calibration_
-            )
-            keep(folder, fitted, found.sums_, ledger, Command("fit"))
-        found.contributions_ = _contributions(read, solution, on_head) if contributions else None
-        if folder is not None and found.contributions_ is not None:
+            keep(folder, fitted, federation.stored, ledger, Command("fit"))
+        estimated = _contributions(read, solution, on_head) if contributions else None
+        if folder is not None and estimated is not None:
+            from ggeur.federation.contributions import save_contributions
+
             with cannot(f"write {folder}", CannotWrite):
-                save_contributions(found.contributions_, folder)
-    return found
+                save_contributions(estimated, folder)
+    return FittedSites(fitted, solved, estimated)
 
 
 def _contributions(sites: Sequence[Site], solution: Solution, on_head: OnHead) -> Contributions | None:
     """None where sites have too few samples to tell by, which is no reason to be without a model."""
+    from ggeur.federation.contributions import contributions, sites_of
+
     clients, names, _ = together(sites)
-    task = Task(clients.x.shape[1], names, key=jax.random.key(solution.seed))
+    task = Task(clients.x.shape[1], names, draws=(solution.seed,))
     each = sites_of(clients, [site.name for site in sites], solution.solved, task, solution.seed)
     try:
         with blaming(solution.method, "method"):

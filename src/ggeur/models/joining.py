@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from ggeur.federation.ledger import Entry, Ledger
@@ -246,6 +245,8 @@ def _note(name: str, solution: Solution, choose_again: bool) -> str:
 
 def head_hash(params: Params) -> str:
     """A hash of every number of a head."""
+    import jax  # whose names of paths receipts have always been made with
+
     digest = hashlib.sha256()
     for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
         array = np.asarray(leaf)

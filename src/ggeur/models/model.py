@@ -10,8 +10,6 @@ from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
@@ -19,7 +17,8 @@ from scipy.special import softmax
 from ggeur.data.table import EmbeddingTable
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import Params, double_logits, in_blocks
-from ggeur.models.model_files import MORE, built, by_path, read_model, write_model
+from ggeur.heads.trees import by_path
+from ggeur.models.model_files import MORE, built, read_model, write_model
 from ggeur.models.places import model_folder
 from ggeur.models.transaction import settled
 from ggeur.privacy.bounded_norm import BoundedNorm
@@ -116,6 +115,9 @@ class Model:
         x = x if self.units is None else self.units.apply(x)
         logits: Any = double_logits(head, self.params, x)
         if logits is None:
+            import jax
+            import jax.numpy as jnp
+
             compute = jax.jit(head.logits) if head.images else head.logits  # a network is hundreds of small programs
             logits = in_blocks(head, lambda samples: compute(self.params, jnp.asarray(samples, jnp.float32)), x)
         return np.asarray(logits)

@@ -7,21 +7,19 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
-from jax.tree_util import keystr, tree_flatten_with_path
 from numpy.lib import format as npy
 
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads import sizes
 from ggeur.heads.head import Params
+from ggeur.heads.trees import by_path
 from ggeur.models.places import CONFIG, WEIGHTS, is_export, read_config, read_weights
 from ggeur.models.transaction import current
 from ggeur.privacy.bounded_norm import BoundedNorm
 from ggeur.stats.custom import build_custom, is_custom, one_line
 from ggeur.stats.errors import GgeurError, nearest_file
 from ggeur.stats.storage import cannot, read_arrays, sealed, unsealed, write_atomically
-from ggeur.stats.types import Tree
 from ggeur.stats.units import Units
 
 MORE = ("algorithm", "settings", "metrics", "privacy", "calibration")  # older models lack it
@@ -104,6 +102,8 @@ class Built(NamedTuple):
 
 def built(kind: str, parameters: Mapping[str, Any], arrays: Mapping[str, Any], dimension: int, classes: int) -> Built:
     """Build the head `kind` of so many dimensions and classes from its weights, `arrays` by path."""
+    import jax
+
     known = dict(parameters)
     if not known:  # older models lack them
         with suppress(KeyError):  # a missing array, which is found below
@@ -132,12 +132,3 @@ def _ball(about: Mapping[str, Any], dimension: int) -> BoundedNorm:
     if not (radius is None or 0 < float(radius) < np.inf) or projection not in (None, dimension):
         raise ValueError("its ball is not a radius and a projection")
     return BoundedNorm(None if radius is None else float(radius), projection)
-
-
-def by_path(tree: Tree) -> dict[str, Any]:
-    """Return the leaves of a tree by path: those of {"W": w, "deep": [{"b": b}]} are "W" and "deep/0/b"."""
-
-    def name(step: Any) -> str:
-        return keystr((step,), simple=True).replace("~", "~0").replace("/", "~1")  # as in a JSON pointer: no two alike
-
-    return {"/".join(map(name, path)): leaf for path, leaf in tree_flatten_with_path(tree)[0]}

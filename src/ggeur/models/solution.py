@@ -9,6 +9,7 @@ import numpy as np
 from ggeur.federation.local_federation import LocalFederation
 from ggeur.federation.one_shot import OneShot, one_shot
 from ggeur.federation.stored_statistics import StoredFederation
+from ggeur.heads.head import Params
 from ggeur.methods import SOLVED, checked_parameters, factory, kind_of, names, resolve_closed_form
 from ggeur.methods.algorithm import Candidate, ClosedForm, Selection, Task
 from ggeur.methods.auto import auto
@@ -16,6 +17,7 @@ from ggeur.models.sites import Site, class_names_of
 from ggeur.stats.custom import is_custom, load_custom
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.hyperparameters import declared_parameters as declared_by
+from ggeur.stats.long_jobs import phased
 from ggeur.stats.site_statistics import Covariance, largest
 from ggeur.stats.validate import check_is
 
@@ -157,6 +159,36 @@ def solve(
         label=found.solver.label,
     )
     return solution, found
+
+
+class SolvedSites(NamedTuple):
+    """The classifier of several sites, what it was computed from, and the classes as they were given."""
+
+    solution: Solution
+    params: Params
+    federation: StoredFederation
+    labels: tuple[Any, ...]
+
+
+def solve_sites(
+    sites: Sequence[Site],
+    method: str,
+    parameters: Mapping[str, Any],
+    covariance: Covariance,
+    seed: int = 0,
+    *,
+    calibrate: bool = False,
+) -> SolvedSites:
+    """Sum up the samples of `sites`, as `read_sites` gives them, select where that is asked for, and solve.
+
+    Sites then send what it takes to `calibrate`, too.
+    """
+    kind = covariance_to_send(method, parameters, covariance, calibrate=calibrate)
+    names = class_names_of([s.class_names for s in sites])
+    label = {str(label): label for s in sites for label in s.labels}
+    federation = StoredFederation([s.sums(kind) for s in phased("summarize", sites)], names)
+    solution, found = solve(federation, method, parameters, covariance, seed)
+    return SolvedSites(solution, found.params, federation, tuple(label[name] for name in names))
 
 
 def _auto(parameters: Mapping[str, Any], covariance: Covariance) -> Selection:

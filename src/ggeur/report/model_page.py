@@ -87,8 +87,11 @@ class FittedFolder(NamedTuple):
         return tuple(groups), found
 
 
-def read_model_folder(folder: Path, own: bool = False) -> FittedFolder:
-    """Read the `folder`; `own` allows a custom method, whose module is imported."""
+def read_model_folder(folder: Path, own: bool = False, known: Mapping[str, Int] | None = None) -> FittedFolder:
+    """Read the `folder`; `own` allows a custom method, whose module is imported.
+
+    The samples of every class at each site are read from what the sites sent, unless they are `known`.
+    """
     if not current(folder, LEDGER).exists():
         raise GgeurError(
             f"{folder} does not say who is in the model: only a folder that `ggeur fit` wrote has a page, and no copy "
@@ -97,8 +100,8 @@ def read_model_folder(folder: Path, own: bool = False) -> FittedFolder:
         )
     opened = Opened.at(folder, own)
     model, entries = opened.model, opened.ledger.entries
-    counts = {}
-    for entry in entries:  # one by one, as the statistics of all sites may not fit into memory
+    counts = dict(known or {})
+    for entry in () if counts else entries:  # one by one, as the statistics of all sites may not fit into memory
         sums = load_sums(folder, entry)
         count = np.sum([m.count for m in sums.messages.values()], axis=0)
         counts[entry.name] = _by_class(sums.class_names, count, model)
@@ -112,12 +115,15 @@ def _by_class(names: Sequence[str], count: Any, model: Model) -> Int:
     return np.array([known.get(name, 0) for name in model.class_names], np.int64)
 
 
-def write_model_page(folder: Path, out: Path | None = None, *, own: bool = False) -> Path:
+def write_model_page(
+    folder: Path, out: Path | None = None, *, own: bool = False, counts: Mapping[str, Int] | None = None
+) -> Path:
     """Write the page of the model in `folder` to `out`, default its report.html, from what lies there; its path.
 
-    `own` allows a custom method, whose module is imported.
+    `own` allows a custom method, whose module is imported. `counts` are the samples of every class at each site, where
+    they are known, so that no site's statistics are read again.
     """
-    found, out = read_model_folder(folder, own), out or folder / PAGE
+    found, out = read_model_folder(folder, own, counts), out or folder / PAGE
     page = render_page(
         "model.html.j2",
         f"Model {folder.resolve().name}",

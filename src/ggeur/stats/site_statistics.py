@@ -100,6 +100,8 @@ class SiteStatistics(ClassStatistics):
         if self.kind == "per-class":
             return super().about(center)
         center = check_numbers("center", center, (self.dimension,))
+        if np.array_equal(center, self.center):
+            return self
         d = self.center - center
         cross = np.outer(self.sum.sum(axis=0), d)
         second = self.second + (cross + cross.T + self.count.sum() * np.outer(d, d))

@@ -152,9 +152,15 @@ class ClassStatistics:
     def about(self, center: ArrayLike) -> Self:
         """The same statistics with moments about another `center` (p,)."""
         center = check_numbers("center", center, (self.dimension,))
+        if np.array_equal(center, self.center):
+            return self
         d = self.center - center
-        cross = self.sum[:, :, None] * d
-        second = self.second + cross + cross.swapaxes(1, 2) + self.count[:, None, None] * np.outer(d, d)
+        second, square = self.second.copy(), np.outer(d, d)
+        for c, one in enumerate(second):  # class by class, whose matrices stay in the processor's cache
+            cross = self.sum[c][:, None] * d
+            one += cross
+            one += cross.T
+            one += self.count[c] * square
         return replace(self, sum=self.sum + self.count[:, None] * d, second=second, center=center)
 
     @property

@@ -21,7 +21,7 @@ def ccvr(
     """`draws`: virtual samples of each class; the others are the server's SGD, with momentum 0.9."""
 
     def solve(s: SiteStatistics, task: Task) -> tuple[Float, Float]:
-        assert task.key is not None
+        assert task.draws
         geometry, classes = Geometry.from_statistics(s), np.flatnonzero(s.present)
         rng = server_random(task.key)
         noise = [shape_noise(geometry, int(c), draws, "sqrt-eigenvalue", rng) for c in classes]

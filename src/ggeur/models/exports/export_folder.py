@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from ggeur.federation.ledger import Ledger
 from ggeur.heads import IMAGES
 from ggeur.heads.images import colours, side
+from ggeur.heads.trees import by_path
 from ggeur.models.card import card, hub_card, model_card
 from ggeur.models.model import Model
-from ggeur.models.model_files import by_path
 from ggeur.models.places import BASIS, CONFIG, WEIGHTS
 from ggeur.models.site_files import ABOUT, CARD, HEAD, LEDGER, load_ledger, read_receipts
 from ggeur.models.transaction import current, settled
