@@ -34,7 +34,7 @@ def linear(*, softmax: bool = False) -> Head:
         if softmax:
             import jax
 
-            return jax.nn.softmax(z)
+            z = jax.nn.softmax(z)
         return z
 
     return Head(init, logits, logits, lambda params: params["W"].shape, linear=True)

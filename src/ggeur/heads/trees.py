@@ -18,7 +18,7 @@ def by_path(tree: Tree) -> dict[str, Any]:
         return {"": tree}
     if (steps := _steps(tree)) is None:
         return _by_jax(tree)
-    found = {}
+    found: dict[str, Any] = {}
     for step, part in steps:
         found |= {f"{_name(step)}/{path}" if path else _name(step): leaf for path, leaf in by_path(part).items()}
     return found
