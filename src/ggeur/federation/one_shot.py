@@ -9,6 +9,7 @@ from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Candidate, ClosedForm, Selection, Task
 from ggeur.stats.long_jobs import phase
 from ggeur.stats.site_statistics import FederationStatistics
+from ggeur.stats.threads import single_threaded
 
 
 class OneShot(NamedTuple):
@@ -20,6 +21,7 @@ class OneShot(NamedTuple):
     selected: Selected | None = None  # how the solver was selected, if it was
 
 
+@single_threaded
 def one_shot(
     federation: Federation,
     algorithm: ClosedForm | Selection,

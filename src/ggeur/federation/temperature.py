@@ -32,6 +32,7 @@ from ggeur.stats.errors import Unavailable
 from ggeur.stats.long_jobs import phase
 from ggeur.stats.seeding import generator
 from ggeur.stats.site_statistics import FederationStatistics, SiteStatistics
+from ggeur.stats.threads import single_threaded
 from ggeur.stats.types import Bool, Float, Int
 
 _BINS = 15
@@ -71,6 +72,7 @@ def calibration(found: Temperature, tested: CrossValidatedScores | None) -> dict
     return {"temperature": t, **said} | ({} if tested is None else {"test": trusted(tested, t)})
 
 
+@single_threaded
 def synthetic_temperature(
     candidate: Candidate, by_domain: Sequence[SiteStatistics], task: Task, seed: int
 ) -> Temperature:

@@ -30,7 +30,7 @@ def linear(*, softmax: bool = False) -> Head:
         return {"W": w, "b": b}
 
     def logits(params: Params, x: jax.Array) -> jax.Array:
-        z = (params["W"] @ x.T + params["b"][:, None]).T  # classes first inside: half again as fast compiled
+        z: jax.Array = (params["W"] @ x.T + params["b"][:, None]).T  # classes first inside: half again as fast compiled
         if softmax:
             import jax
 

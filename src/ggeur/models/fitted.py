@@ -36,6 +36,7 @@ from ggeur.stats.errors import GgeurError
 from ggeur.stats.long_jobs import phase, uninterrupted
 from ggeur.stats.site_statistics import Breakdown, StatisticsQuery
 from ggeur.stats.storage import CannotWrite, cannot, write_bytes
+from ggeur.stats.threads import single_threaded
 
 
 class Fitted(NamedTuple):
@@ -68,6 +69,7 @@ class Fitted(NamedTuple):
         )
 
 
+@single_threaded
 def scores(sites: Sequence[Site], names: tuple[str, ...], solution: Solution, params: Params) -> dict[str, Any]:
     """Percent right on the test samples of `sites`, by domain and on average; nothing where there are none.
 
@@ -93,6 +95,7 @@ def scores(sites: Sequence[Site], names: tuple[str, ...], solution: Solution, pa
     return {"domains": domains, "avg": mean_accuracy(domains), "test_samples": len(c.y), "groups": groups}
 
 
+@single_threaded
 def calibrated(
     federation: StoredFederation, solution: Solution, params: Params, sites: Sequence[Site]
 ) -> dict[str, Any]:
