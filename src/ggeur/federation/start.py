@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ggeur.heads.head import Head, Params
 from ggeur.heads.linear import torch_linear
-from ggeur.heads.trees import by_path, mapped
+from ggeur.heads.parameter_tree import by_path, mapped
 from ggeur.methods.algorithm import ClosedForm, Iterative, Task
 from ggeur.stats.custom import blaming, is_custom
 from ggeur.stats.errors import GgeurError

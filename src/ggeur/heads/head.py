@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.heads.trees import by_path, mapped
+from ggeur.heads.parameter_tree import by_path, mapped
 
 if TYPE_CHECKING:
     import jax

@@ -17,7 +17,7 @@ from scipy.special import softmax
 from ggeur.data.table import EmbeddingTable
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads.head import Params, double_logits, in_blocks
-from ggeur.heads.trees import by_path
+from ggeur.heads.parameter_tree import by_path
 from ggeur.models.model_files import MORE, built, read_model, write_model
 from ggeur.models.places import model_folder
 from ggeur.models.transaction import settled

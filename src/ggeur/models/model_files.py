@@ -13,7 +13,7 @@ from numpy.lib import format as npy
 from ggeur.heads import resolve as resolve_head
 from ggeur.heads import sizes
 from ggeur.heads.head import Params
-from ggeur.heads.trees import by_path
+from ggeur.heads.parameter_tree import by_path
 from ggeur.models.places import CONFIG, WEIGHTS, is_export, read_config, read_weights
 from ggeur.models.transaction import current
 from ggeur.privacy.bounded_norm import BoundedNorm

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ggeur.federation.ledger import Ledger
 from ggeur.heads import IMAGES
 from ggeur.heads.images import colours, side
-from ggeur.heads.trees import by_path
+from ggeur.heads.parameter_tree import by_path
 from ggeur.models.card import card, hub_card, model_card
 from ggeur.models.model import Model
 from ggeur.models.places import BASIS, CONFIG, WEIGHTS

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.tree_util import tree_flatten_with_path
 
-from ggeur.heads.trees import by_path, mapped
+from ggeur.heads.parameter_tree import by_path, mapped
 
 
 class Pair(NamedTuple):
