@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.data.table import EmbeddingTable
-from ggeur.heads.head import Head, Params, double_logits, in_blocks, is_double
+from ggeur.heads.head import Head, Params, double_logits, has_float64, in_blocks
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.types import Int
 
@@ -21,7 +21,7 @@ def predicted_labels(head: Head) -> Any:
     """(params, x) -> the class of each sample, compiled; of a head in float64 by NumPy."""
 
     def classes(params: Params, x: Any) -> Any:
-        if is_double(params):
+        if has_float64(params):
             return np.asarray(double_logits(head, params, x)).argmax(axis=-1)
         return in_blocks(head, partial(_compiled(head), params), x)
 
@@ -79,7 +79,7 @@ class TestSet:
 
     def _predicted(self, params: Params) -> Int:
         """(n,): the class of each sample."""
-        x = self._x if is_double(params) else self._on_device
+        x = self._x if has_float64(params) else self._on_device
         return np.asarray(predicted_labels(self._head)(params, x))
 
     @cached_property

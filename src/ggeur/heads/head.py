@@ -43,7 +43,7 @@ class Head(NamedTuple):
     images: bool = False  # its samples are pictures, (S, S, 3) of 0 to 255 laid flat
 
 
-def is_double(params: Params) -> bool:
+def has_float64(params: Params) -> bool:
     """Return whether a head has float64 numbers, as one-shot classifiers have."""
     return any(leaf.dtype == np.float64 for leaf in by_path(params).values())
 
@@ -53,7 +53,7 @@ def double_logits(head: Head, params: Params, x: Any) -> NDArray[np.float64] | N
 
     Such a head takes NumPy's arrays as it does JAX's. Return None for any other, whose type is float32.
     """
-    if not is_double(params):
+    if not has_float64(params):
         return None
     samples, exact = np.asarray(x), mapped(np.asarray, params)
     blocks: list[Any] = [samples[i : i + _BLOCK].astype(np.float64) for i in range(0, max(len(samples), 1), _BLOCK)]

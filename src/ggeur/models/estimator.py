@@ -172,9 +172,9 @@ class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _solve_sites(self, sites: Sequence[Site]) -> Self:
         """Sum up, select where that is asked for, and solve, for `sites` as `read_sites` gives them."""
-        return self.taking(solve_sites(sites, self.method, self.parameters or {}, self.covariance, self.seed))
+        return self._taking(solve_sites(sites, self.method, self.parameters or {}, self.covariance, self.seed))
 
-    def taking(self, found: SolvedSites) -> Self:
+    def _taking(self, found: SolvedSites) -> Self:
         """Take over a classifier that was solved for sites already."""
         self.classes_, self.n_features_in_ = np.array(found.labels), found.federation.dimension
         self.solution_, self.params_, self.sums_ = found.solution, found.params, found.federation.stored

@@ -95,7 +95,7 @@ def fit(
         on_head=on_head,
         on_pictures=on_pictures,
     )
-    found = OneShotClassifier(method, parameters=parameters, covariance=covariance, seed=seed).taking(solved)
+    found = OneShotClassifier(method, parameters=parameters, covariance=covariance, seed=seed)._taking(solved)
     found.metrics_, found.calibration_, found.contributions_ = fitted.metrics, fitted.calibration, estimated
     return found
 
