@@ -100,8 +100,8 @@ def test_what_the_page_shows_of_a_table(both):
 
 
 def test_the_first_line_is_the_most_accurate_and_how_sure_that_is(both):
-    first = re.search(r"In short.*?<li>(.*?)</li>", only(both, 0), re.S).group(1)
-    assert first.startswith("Highest accuracy: ") and "With 3 seeds its lead over" in first
+    first = re.search(r"Summary</h2>.*?<li>(.*?)</li>", only(both, 0), re.S).group(1)
+    assert first.startswith("Highest accuracy: ") and "with 3 seeds its lead over" in first
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -129,7 +129,7 @@ def test_of_a_stand_in_nothing_is_called_unpublished_and_figures_name_their_data
 def test_what_a_trial_says_is_said_of_that_trial(build_run):
     few = {"partition": {"kind": "domain"}, "augment": {"kind": ["none", "ggeur"]}, "run": {"seeds": [0, 1, 2]}}
     run = read_run(build_run(few, lambda i, point, seed: None if i == 1 and seed else 80.0))
-    assert "<li>ggeur, seed 1, and 1 more: It grew.</li>" in render([run])
+    assert "<li>FedAvg + GGEUR, seed 1, and 1 more: It grew.</li>" in render([run])
     one = {"partition": {"kind": "domain"}, "run": {"seeds": [0]}}
     folder = build_run(one, name="one")
     result = Result.load(folder)

@@ -8,7 +8,7 @@ from ggeur.report.folders import read_run
 from ggeur.report.page import _part
 from ggeur.report.ranking import RankedMethod, Ranking, least_difference, ranking, recommendation
 
-WITH_3 = " With 3 seeds its lead over "
+WITH_3 = "; with 3 seeds its lead over "
 
 
 def candidate(name, values, size=1000, seconds=1.0, solved=False):
@@ -42,18 +42,18 @@ def test_a_lead_that_is_not_significant_is_said_beside_it_and_the_cheaper_is_nam
     near = candidate("ggeur-limit", [91.5, 90.0, 90.9], 1_000_000, solved=True)
     far = candidate("FedAvg", [70.0, 71.0, 70.5], 1000)
     assert recommendation(ranked(best, near, far)) == [
-        "Highest accuracy: FedAvg + GGEUR, 91.0 %, 9.5 MiB per site. "
-        "With 3 seeds its lead over ggeur-limit is not significant.",
+        "Highest accuracy: FedAvg + GGEUR, 91.0 %, 9.5 MiB per site; "
+        "with 3 seeds its lead over ggeur-limit is not significant.",
         "Cheaper and within 0.5 points of it: ggeur-limit, 90.8 %, 976.6 KiB per site.",
     ]
-    assert recommendation(ranked(best, near))[0].endswith("With 3 seeds its lead over ggeur-limit is not significant.")
+    assert recommendation(ranked(best, near))[0].endswith("with 3 seeds its lead over ggeur-limit is not significant.")
 
 
 def test_a_clear_lead_and_the_best_one_shot_classifier():
     best = candidate("SCAFFOLD", [95.0, 95.1, 95.2], 10_000_000)
     near = candidate("ggeur-limit", [90.1, 90.2, 90.3], 1000, solved=True)
     assert recommendation(ranked(best, near)) == [
-        "Highest accuracy: SCAFFOLD, 95.1 %, 9.5 MiB per site. With 3 seeds its lead over ggeur-limit is significant.",
+        "Highest accuracy: SCAFFOLD, 95.1 %, 9.5 MiB per site; with 3 seeds its lead over ggeur-limit is significant.",
         "Highest accuracy of a one-shot classifier: ggeur-limit, 90.2 %, 1000 B per site.",
     ]
 
@@ -62,12 +62,12 @@ def test_a_clear_lead_and_the_best_one_shot_classifier():
     ("others", "says"),
     [
         ({}, ""),
-        ({"b": [70.0], "c": [60.0]}, " One seed cannot show whether its lead over the other 2 methods is significant."),
-        ({"b": [89.0, 92.0, 91.0], "c": [91.0, 92.0, 88.0]}, WITH_3 + "the other 2 methods is not significant."),
-        ({"b": [70.0, 71.0, 72.0], "c": [60.0, 61.0, 62.0]}, WITH_3 + "the other 2 methods is significant."),
+        ({"b": [70.0], "c": [60.0]}, "; one seed cannot show whether its lead over the other 2 methods is significant"),
+        ({"b": [89.0, 92.0, 91.0], "c": [91.0, 92.0, 88.0]}, WITH_3 + "the other 2 methods is not significant"),
+        ({"b": [70.0, 71.0, 72.0], "c": [60.0, 61.0, 62.0]}, WITH_3 + "the other 2 methods is significant"),
         (
             {"b": [90.0, 91.9, 91.0], "c": [89.9, 91.9, 91.0], "d": [90.0, 91.8, 91.0], "e": [9.0, 11.0, 10.0]},
-            WITH_3 + "3 of the other 4 methods is not significant.",
+            WITH_3 + "3 of the other 4 methods is not significant",
         ),
     ],
 )
@@ -75,7 +75,7 @@ def test_the_caveat_counts_what_seeds_cannot_tell_apart(others, says):
     n = len(others.get("b", "abc"))
     best = candidate("a", [90.0, 92.0, 91.0][:n])
     first = recommendation(ranked(best, *(candidate(name, values) for name, values in others.items())))[0]
-    assert first == f"Highest accuracy: a, {best.avg:.1f} %, 1000 B per site.{says}"
+    assert first == f"Highest accuracy: a, {best.avg:.1f} %, 1000 B per site{says}."
 
 
 def test_methods_with_the_same_figures_lead_together():
@@ -83,8 +83,8 @@ def test_methods_with_the_same_figures_lead_together():
     same = [80.0, 81.0, 82.0]
     rows = (candidate("lda", same, solved=True), candidate("auto", same, 5000), candidate("ncm", [70.0, 71.0, 72.0]))
     assert recommendation(ranked(*rows)) == [
-        "Highest accuracy: lda (and auto, with the same figures), 81.0 %, 1000 B per site. "
-        "With 3 seeds its lead over ncm is significant."
+        "Highest accuracy: lda (and auto, with the same figures), 81.0 %, 1000 B per site; "
+        "with 3 seeds its lead over ncm is significant."
     ]
 
 

@@ -40,13 +40,13 @@ def shown(result, width=80):
 def test_each_setting_is_a_block_and_best_is_within_it(sweep):
     table = compare(Result.load(sweep), None)
     assert [(block, [line.name for line in lines]) for block, lines in table.blocks] == [
-        ("beta 0.1", ["none", "ggeur"]),
-        ("beta 5.0", ["none", "ggeur"]),
+        ("beta 0.1", ["FedAvg", "FedAvg + GGEUR"]),
+        ("beta 5.0", ["FedAvg", "FedAvg + GGEUR"]),
     ]
     avg = table.columns.index("AVG")
     assert [(line.block, line.name) for line in table.lines if table.leads(line, avg)] == [
-        ("beta 0.1", "ggeur"),
-        ("beta 5.0", "none"),
+        ("beta 0.1", "FedAvg + GGEUR"),
+        ("beta 5.0", "FedAvg"),
     ]
 
 
@@ -69,7 +69,7 @@ def test_the_page_has_a_block_for_each(sweep, tmp_path):
     page = write_report([sweep], tmp_path / "r.html").read_text()
     table = page[page.index("Table of results") : page.index("</table>")]
     assert table.count("<tbody>") == 2 and table.count('scope="rowgroup"') == 2
-    assert re.findall(r"★ (\d\d\.\d\d)", table).count("60.50") and "★ 90.50" in table and "★ 80.50" not in table
+    assert re.findall(r"★ (\d\d\.\d)", table).count("60.5") and "★ 90.5" in table and "★ 80.5" not in table
     assert "within its setting" in page
 
 
@@ -122,7 +122,7 @@ def test_the_last_five_rounds_are_named_only_where_there_were_five(rounds, says)
 
 @pytest.mark.parametrize(
     ("method", "augment", "steps", "name"),
-    [("fedavg", "ggeur", [3], "fedavg, ggeur"), ("fedavg", "none", [3], "fedavg"), ("lda", "ggeur", [], "lda")],
+    [("fedavg", "ggeur", [3], "FedAvg + GGEUR"), ("fedavg", "none", [3], "FedAvg"), ("lda", "ggeur", [], "lda")],
 )
 def test_a_row_without_a_grid_says_what_it_was_trained_on(method, augment, steps, name):
     """As that of a real federation, which has one row."""

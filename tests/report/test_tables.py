@@ -28,7 +28,7 @@ def test_one_seed_has_no_spread_and_none_no_mean():
 
 
 def test_label_puts_the_arm_first():
-    assert label({"partition.beta": 0.1, "arm": "GGEUR"}) == "GGEUR, beta 0.1"
+    assert label({"partition.beta": 0.1, "arm": "GGEUR"}) == "GGEUR: beta 0.1"
 
 
 def load(folder):

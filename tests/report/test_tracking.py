@@ -45,7 +45,7 @@ def test_mlflow_keeps_parameters_curves_report_and_models(followed):
     out, trials = followed("mlflow")
     client = tracking_of.MlflowClient(Path("mlruns").absolute().as_uri())
     runs = client.search_runs([client.get_experiment_by_name("run").experiment_id])
-    assert {r.info.run_name for r in runs} == {f"fedprox, seed {seed}" for seed in SEEDS}
+    assert {r.info.run_name for r in runs} == {f"FedProx, seed {seed}" for seed in SEEDS}
     for one in runs:
         assert one.info.status == "FINISHED"
         assert one.data.params["method.fedprox.mu"] == "0.25" and one.data.params["train.rounds"] == str(ROUNDS)
@@ -65,7 +65,7 @@ def test_tensorboard_reads_our_event_files(followed):
 
     out, trials = followed("tensorboard")
     for trial, seed in enumerate(SEEDS):
-        read = accumulators.EventAccumulator(str(out / "tensorboard" / f"fedprox, seed {seed}"))
+        read = accumulators.EventAccumulator(str(out / "tensorboard" / f"FedProx, seed {seed}"))
         read.Reload()
         for name, values in curves(trials[trial]).items():
             kept = read.Scalars(name)
@@ -87,7 +87,7 @@ def test_wandb_keeps_an_offline_run_of_each_trial(followed):
     logs = [path.read_bytes() for path in (out / "wandb").glob("offline-run-*/*.wandb")]
     assert len(logs) == len(SEEDS)
     for trial, seed in enumerate(SEEDS):
-        (log,) = (one for one in logs if f"fedprox, seed {seed}".encode() in one)
+        (log,) = (one for one in logs if f"FedProx, seed {seed}".encode() in one)
         for name, values in curves(trials[trial]).items():
             texts = [name, *(json.dumps(value).removesuffix(".0") for value in values)]  # it writes 25.0 as 25
             assert [text for text in texts if text.encode() not in log] == []

@@ -133,7 +133,7 @@ def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
     from ggeur.experiments.checkpoint import finished_numbers
     from ggeur.methods import kind_of
     from ggeur.methods.algorithm import ClosedForm, Selection, ZeroShot
-    from ggeur.report.tables import contestant, label
+    from ggeur.report.tables import named
 
     once = [kind_of(p.train.method) in (ClosedForm, Selection, ZeroShot) for p in experiment.points]
     each = [1 if solved else p.train.rounds for p, solved in zip(experiment.points, once, strict=True)]
@@ -141,7 +141,7 @@ def progress(experiment: "Experiment", folder: Path) -> Iterator["OnRound"]:
     done = {trial: rounds[trial] for trial in finished_numbers(folder / "checkpoint") if trial < len(rounds)}
     kinds = [p.augment.kind if not solved else "none" for p, solved in zip(experiment.points, once, strict=True)]
     points = zip(experiment.points, experiment.varied, kinds, strict=True)
-    names = [label(varied) or contestant({}, p.train.method, kind) for p, varied, kind in points]
+    names = [named(varied, p.train.method, kind) for p, varied, kind in points]
     columns = bars.TextColumn("rounds"), bars.TimeElapsedColumn()
     computed = 0  # by this process: earlier rounds of a resumed trial do not count for the rate
     with following("training", "rounds", sum(rounds), sum(done.values()), *columns) as follow, notes():

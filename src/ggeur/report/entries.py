@@ -13,10 +13,9 @@ from ggeur.experiments.settings import Settings
 from ggeur.federation.augmentation import ggeur, none, prototypes, resample
 from ggeur.heads import IMAGES
 from ggeur.paper.reproduction import Reproduction
-from ggeur.report.tables import row_name, setting
+from ggeur.report.tables import labels, method_name, setting
 from ggeur.stats.custom import is_custom
 from ggeur.stats.errors import GgeurError
-from ggeur.stats.storage import packaged_toml
 
 
 class Variant(StrEnum):
@@ -30,9 +29,6 @@ class Variant(StrEnum):
     PROTOTYPES = prototypes().label
     STEP_1 = f"{ggeur().label}, step 1"
     FULL = ggeur().label
-
-
-_METHOD_NAMES = packaged_toml("report", "method_names.toml")
 
 
 class ReportEntry(NamedTuple):
@@ -67,7 +63,7 @@ class ReportEntry(NamedTuple):
     @property
     def title(self) -> str:
         """The method and where it was tried, as a chart names them."""
-        method = _METHOD_NAMES.get(self.method, self.method)
+        method = method_name(self.method)
         return f"{method}, {self.condition}" if self.condition else method
 
 
@@ -121,13 +117,14 @@ def entries(result: Result, experiment: Experiment, reading: Reproduction | None
     scale = mode(p.augment.scale for _, p in rows)
     most = max((p.augment.steps or 1 for _, p in rows if draws_noise(p)), default=1)
     found = []
-    for row, point in rows:
+    names = labels([row for row, _ in rows])
+    for (row, point), label in zip(rows, names, strict=True):
         arm = arms.get(str(row.settings.get("arm")))
         condition = setting(row.settings)
         if several and arm is not None:
             condition = f"{arm.part}, {condition}" if condition else arm.part
         variant = _variant(point, weights, steps, scale, most)
-        name = arm.row if arm is not None else row_name(row)
+        name = arm.row if arm is not None else label
         published = "" if arm is None else arm.published
         found.append(ReportEntry(name, point.train.method, variant, condition, row, point, published))
     return found

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from ggeur.data.datasets import MINI_DIGITS
 from ggeur.data.image_table import ImageTable
+from ggeur.data.table import EmbeddingTable
 from ggeur.experiments.partitions import client_names, load_table, partition_samples
 from ggeur.experiments.result import what_seeds_vary
 from ggeur.experiments.settings import Settings
@@ -42,33 +44,53 @@ def evidence_of_training(entries: Sequence[ReportEntry], reading: Reproduction |
     return [captioned(key, figure, **words) for key, figure in drawn.items() if figure is not None]
 
 
-def evidence(entries: Sequence[ReportEntry], seed: int) -> tuple[list[CaptionedFigure], list[str]]:
-    """The figures of every table of embeddings that the run of these `entries` used, and what could not be drawn.
+class ReportedData(NamedTuple):
+    """One table or dataset of a run, if it is still there."""
 
-    `seed` is that of the split and the partition which are drawn.
-    """
-    drawn: list[CaptionedFigure] = []
-    missing: list[str] = []
-    tables = dict.fromkeys(entry.point.data for entry in entries)
-    for data in tables:
+    name: str
+    points: list[Settings]  # that used it
+    table: EmbeddingTable | ImageTable | None  # split as the first seed had it
+    missing: str = ""  # why there is no table
+
+
+def reported_data(entries: Sequence[ReportEntry], seed: int) -> list[ReportedData]:
+    """Return the data of the run of these `entries`, each split by `seed`."""
+    found = []
+    for data in dict.fromkeys(entry.point.data for entry in entries):
         points = [entry.point for entry in entries if entry.point.data == data]
+        name = Path(data.table).stem if data.table else str(data.dataset)
+        table, missing = None, ""
         if data.table is None and data.dataset != MINI_DIGITS:
-            missing.append(f"Figures of the data are left out: {data.dataset} would have to be embedded again.")
+            missing = f"Figures of the data are left out: {data.dataset} would have to be embedded again."
         elif data.table is not None and not Path(data.table).is_file():
-            missing.append(f"Figures of the data are left out: {data.table} is no longer there.")
+            missing = f"Figures of the data are left out: {data.table} is no longer there."
         else:
             try:
-                name = Path(data.table).stem if data.table else str(data.dataset)
-                of = f", {name}" if len(tables) > 1 else ""
-                drawn += [figure._replace(short=figure.short + of) for figure in _of_table(points, seed, name)]
+                table = load_table(data)
+                table = replace(table, class_names=plain_names(table.class_names)).split(seed)
+            except GgeurError as error:
+                missing = f"Figures of the data are left out. {error}"
+        found.append(ReportedData(name, points, table, missing))
+    return found
+
+
+def evidence(data: Sequence[ReportedData], seed: int) -> tuple[list[CaptionedFigure], list[str]]:
+    """Return the figures of every table of embeddings of a run, and a sentence for all that could not be drawn."""
+    drawn: list[CaptionedFigure] = []
+    missing = [one.missing for one in data if one.missing]
+    for name, points, table, _ in data:
+        if table is not None:
+            of = f", {name}" if len(data) > 1 else ""
+            try:
+                drawn += [f._replace(short=f.short + of) for f in _of_table(table, points, seed, name)]
             except GgeurError as error:
                 missing.append(f"Some figures of the data are left out. {error}")
     return drawn, missing
 
 
-def _of_table(points: Sequence[Settings], seed: int, name: str) -> list[CaptionedFigure]:
-    table = load_table(points[0].data)
-    table = replace(table, class_names=plain_names(table.class_names)).split(seed)
+def _of_table(
+    table: EmbeddingTable | ImageTable, points: Sequence[Settings], seed: int, name: str
+) -> list[CaptionedFigure]:
     parts = {_title(point): partition_samples(table, point.partition, seed) for point in _partitions(points)}
     first = next(iter(parts.values()))
     clients = [plain_text(client) for client in client_names(table, first)]

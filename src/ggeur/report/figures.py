@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 STYLE = rc_params_from_file(Path(__file__).with_name("figures.mplstyle"), use_default_template=False)
 INK, FAINT = STYLE["text.color"], STYLE["axes.edgecolor"]
 # Okabe and Ito's palette: distinct with any kind of colour vision, and each class has a marker of its own as well.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", INK, "#7F7F7F")
+_IN_CELL = "#111111"  # not the ink, as the colour of a cell stays the same on a dark page
 MARKERS = "o^sDvPX*"
 NAMES = 20  # names that have room along an axis
 _LONGEST = 30  # characters of a name
@@ -66,7 +67,7 @@ def write_cells(ax: Axes, image: Any, texts: Sequence[Sequence[str]]) -> None:
         if shown := texts[row][column]:
             red, green, blue, _ = image.cmap(image.norm(value))
             dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55  # the cell's luma
-            ax.text(column, row, shown, ha="center", va="center", fontsize=6, color="white" if dark else INK)
+            ax.text(column, row, shown, ha="center", va="center", fontsize=7, color="white" if dark else _IN_CELL)
 
 
 def name_ticks(ax: Axes, across: Sequence[str] | None, down: Sequence[str] | None) -> None:
@@ -99,21 +100,21 @@ _CAPTIONS = packaged_toml("report", "captions.toml")
 
 
 class CaptionedFigure(NamedTuple):
-    """A figure with its words; `on_page` if its ink may follow the page."""
+    """A figure with its words; a page shows a `rare` one only when it is asked for."""
 
     key: str
     figure: Figure
     short: str  # its name in the page's list of contents
     title: str
     caption: str
-    on_page: bool
+    rare: bool
 
 
 def captioned(key: str, figure: Figure, **words: Any) -> CaptionedFigure:
     """The figure with its caption, in which `words` fill the gaps."""
     entry = _CAPTIONS[key]
     title, caption = (entry[part].format(**words) for part in ("title", "caption"))
-    return CaptionedFigure(key, figure, entry["short"], title, caption, entry.get("on_page", False))
+    return CaptionedFigure(key, figure, entry["short"], title, caption, entry.get("rare", False))
 
 
 _HEAT = "YlGnBu"
@@ -155,7 +156,7 @@ def label_distribution(
                 write_cells(ax, image, [[f"{n or ''}" for n in own] for own in counts])
             last = i + columns >= len(panels)
             name_ticks(ax, class_names if last else None, clients if i % columns == 0 else None)
-        colourbar(figure, axes, image, "samples (white: none)")
+        colourbar(figure, axes, image, "samples (empty: none)")
     return figure
 
 
@@ -208,7 +209,7 @@ def draw_client_view(view: "ClientView") -> Figure:
             ax.set_xlim(low[0] - margin[0], high[0] + margin[0])
             ax.set_ylim(low[1] - margin[1], high[1] + margin[1])
             ax.tick_params(labelsize=7, length=2)
-        figure.suptitle("Ellipses: two standard deviations of each class over all clients", fontsize=8, color="#555555")
+        figure.suptitle("Ellipses: two standard deviations of each class over all clients", fontsize=8, color=INK)
     return figure
 
 
@@ -226,8 +227,8 @@ def draw_spectra(eigenvalues: Float, class_names: Sequence[str]) -> Figure:
             left.plot(rank[positive], eigenvalues[c][positive], label=name if named else None, **style)
             right.plot(rank, 100 * share[c], **style)
         if not named:
-            left.plot(rank, np.median(eigenvalues, axis=0), color="black", lw=1.6, label="median class")
-            right.plot(rank, 100 * np.median(share, axis=0), color="black", lw=1.6)
+            left.plot(rank, np.median(eigenvalues, axis=0), color=INK, lw=1.6, label="median class")
+            right.plot(rank, 100 * np.median(share, axis=0), color=INK, lw=1.6)
         vary = bool((eigenvalues > 0).any())  # samples that are all alike have no spectrum
         left.set(yscale="log" if vary else "linear", xscale="log", xlabel="rank", title="eigenvalues")
         right.set(xscale="log", xlabel="rank", title="variance in the leading directions, %", ylim=(0, 102))

@@ -282,7 +282,7 @@ def tested(percent: Float, domains: Sequence[str], classes: Sequence[str]) -> Fi
         if max(percent.shape) <= _WRITTEN:
             write_cells(ax, image, [["" if np.isnan(v) else f"{v:.0f}" for v in own] for own in percent])
         name_ticks(ax, classes, domains)
-        colourbar(figure, [ax], image, "% right (white: no samples)")
+        colourbar(figure, [ax], image, "% right (empty: no samples)")
     return figure
 
 

@@ -13,13 +13,15 @@ from ggeur.federation.contributions import load_contributions
 from ggeur.paper.paper_tables import Table, published_gains
 from ggeur.paper.reproduction import Reproduction
 from ggeur.paper.tuning import AS_SOUND
+from ggeur.report.by_class import by_class, confused
 from ggeur.report.entries import ReportEntry
-from ggeur.report.evidence import evidence, evidence_of_training, summary
+from ggeur.report.evidence import evidence, evidence_of_training, reported_data, summary
 from ggeur.report.folders import ReportedRun, find_contributions, read_run
 from ggeur.report.model_page import contributions_section
+from ggeur.report.overview import embedding_bytes, overview, raw_size
 from ggeur.report.ranking import ranking, recommendation
 from ggeur.report.sections import audit_section, selected
-from ggeur.report.tables import averaged, to_latex
+from ggeur.report.tables import average_first, averaged, to_latex
 from ggeur.report.template import render_page, templates
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.storage import write_bytes
@@ -55,8 +57,12 @@ def render(runs: Sequence[ReportedRun]) -> str:
 
 
 def _context(run: ReportedRun, key: str) -> dict[str, Any]:
-    data, missing = evidence(run.entries, run.experiment.seeds[0])
+    seed = run.experiment.seeds[0]
+    data = reported_data(run.entries, seed)
+    of_data, missing = evidence(data, seed)
     training = evidence_of_training(run.entries, run.reading) if run.table.unit == "percent" else []
+    matrix = confused(run, data)
+    raw = embedding_bytes(data, seed) if not missing else None
     of_paper = run.reading.notes if run.reading is not None else []
     shared, found = load_contributions(run.folder), load_audit(run.folder)
     ranked = ranking(run.entries, run.reading) if run.table.unit == "percent" else None
@@ -64,6 +70,8 @@ def _context(run: ReportedRun, key: str) -> dict[str, Any]:
     return {
         "key": key,
         "run": run,
+        "overview": overview(run, data),
+        "table": average_first(run.table),
         "averaged": averaged(run.result.trials),
         "summary": [*(recommendation(ranked) if ranked else []), *summary(run.entries, run.table, run.reading)],
         "notes": [
@@ -76,7 +84,11 @@ def _context(run: ReportedRun, key: str) -> dict[str, Any]:
         "ranks": _part("ranks", key, found=ranked) if ranked and len(ranked.rows) > 1 else "",
         "selected": _part("selected", key, selected=taken) if (taken := selected(run.entries)) else "",
         "chosen": _part("chosen", key, chosen=chosen) if chosen else "",
-        "figures": [*training, *data],
+        "byclass": _part("byclass", key, found=scores) if (scores := by_class(run, data)) else "",
+        "figures": [*training, *([matrix] if matrix else [])],
+        "data_figures": of_data,
+        "raw": raw,
+        "raw_size": raw_size(raw),
         "contributions": "" if shared is None else contributions_section(shared, f"{key}-contributions"),
         "audit": "" if found is None else audit_section(found, f"{key}-audit"),
         "again": _again(run),

@@ -11,7 +11,7 @@ from ggeur.methods import kind_of
 from ggeur.methods.algorithm import Reference
 from ggeur.paper.reproduction import Reproduction
 from ggeur.report.entries import ReportEntry
-from ggeur.report.tables import label
+from ggeur.report.tables import named
 from ggeur.stats.custom import is_custom
 from ggeur.stats.long_jobs import human_bytes
 
@@ -88,10 +88,10 @@ def ranking(entries: Sequence[ReportEntry], reading: Reproduction | None) -> Ran
 
 
 def _name(entry: ReportEntry, reading: Reproduction | None) -> str:
-    if reading is not None:
-        return entry.name
     chosen = {key: value for key, value in entry.row.settings.items() if not key.startswith(_FEDERATION)}
-    return label(chosen) or entry.method
+    if reading is not None or len(chosen) == len(entry.row.settings):
+        return entry.name
+    return named(chosen, entry.method, entry.row.trials[0].augment)
 
 
 def _candidate(name: str, group: Sequence[ReportEntry]) -> RankedMethod:
@@ -137,7 +137,8 @@ def recommendation(found: Ranking) -> list[str]:
     if others := [row.name for row in equal[1:]]:
         names += f" (and {', '.join(others)}, with the same figures)"
     where = f" on average over {found.federations} settings" if found.federations > 1 else ""
-    said = [f"Highest accuracy{where}: {names}, {best.price}.{_significance(found, found.rows[len(equal) :])}"]
+    caveat = _significance(found, found.rows[len(equal) :])
+    said = [f"Highest accuracy{where}: {names}, {best.price}{caveat}."]
     if pick not in equal:
         said.append(f"Cheaper and within {found.near:.1f} points of it: {pick.name}, {pick.price}.")
     solved = next((row for row in found.rows if row.solved), None)
@@ -147,17 +148,17 @@ def recommendation(found: Ranking) -> list[str]:
 
 
 def _significance(found: Ranking, others: Sequence[RankedMethod]) -> str:
-    """Return whether the lead of the best over the `others` is significant, as a sentence after a space."""
+    """Return whether the lead of the best over the `others` is significant, as the end of a sentence."""
     if not others:
         return ""
     all_of_them = f"the other {len(others)} methods" if len(others) > 1 else others[0].name
     if found.least is None:
-        return f" One seed cannot show whether its lead over {all_of_them} is significant."
-    seeds = f"With {len(found.rows[0].values)} seeds its lead over"
+        return f"; one seed cannot show whether its lead over {all_of_them} is significant"
+    seeds = f"with {len(found.rows[0].values)} seeds its lead over"
     close = [row.name for row in others if found.rows[0].avg - row.avg <= found.least]
     if not close:
-        return f" {seeds} {all_of_them} is significant."
+        return f"; {seeds} {all_of_them} is significant"
     if len(close) == len(others):
-        return f" {seeds} {all_of_them} is not significant."
+        return f"; {seeds} {all_of_them} is not significant"
     which = " and ".join(close) if len(close) < 3 else f"{len(close)} of {all_of_them}"
-    return f" {seeds} {which} is not significant."
+    return f"; {seeds} {which} is not significant"

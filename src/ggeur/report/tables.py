@@ -10,6 +10,7 @@ from ggeur.experiments.result import Result, Row, Trial
 from ggeur.federation.evaluation import LAST_ROUNDS
 from ggeur.paper.paper_tables import PublishedTable, published_tables
 from ggeur.paper.reproduction import Arm, Column, Reproduction
+from ggeur.stats.storage import packaged_toml
 
 _SPEAK_FOR_THEMSELVES = ("arm", "train.method", "augment.kind")
 _CONTESTANT = (*_SPEAK_FOR_THEMSELVES, "augment.steps")  # the keys that are compared; the others say where
@@ -119,11 +120,41 @@ class Comparison(NamedTuple):
         ]
 
 
+_METHOD_NAMES = packaged_toml("report", "method_names.toml")
+
+
+def method_name(method: str, augment: str = "none") -> str:
+    """Return the name of a method, with what is done to its data: "FedAvg + GGEUR"."""
+    shown = _METHOD_NAMES.get(method, method)
+    return shown if augment == "none" else f"{shown} + {_METHOD_NAMES.get(augment, augment)}"
+
+
 def label(varied: dict[str, Any]) -> str:
     """Return what sets a row apart, in a few words: the arm's name, then the values the grid varies."""
-    plain = [str(varied[key]) for key in _SPEAK_FOR_THEMSELVES if key in varied]
+    method, augment = varied.get("train.method"), varied.get("augment.kind")
+    if method is not None:
+        plain = [method_name(str(method), str(augment or "none"))]
+    else:
+        plain = [] if augment is None else [_METHOD_NAMES.get(augment, str(augment))]
     rest = [f"{key.split('.')[-1]} {value}" for key, value in varied.items() if key not in _SPEAK_FOR_THEMSELVES]
-    return ", ".join(plain + rest)
+    said = ", ".join(plain + rest)
+    arm = varied.get("arm")
+    return said if arm is None else f"{arm}: {said}" if said else str(arm)
+
+
+def labels(rows: Sequence[Row]) -> list[str]:
+    """Return the names of the rows of one result, without their arms where these tell no two rows apart."""
+    varied = [_with_method(row.settings, row.trials[0].method) for row in rows]
+    whole = [label(one) or row_name(row) for one, row in zip(varied, rows, strict=True)]
+    short = [
+        label({k: v for k, v in one.items() if k != "arm"}) or name for one, name in zip(varied, whole, strict=True)
+    ]
+    return short if len(set(short)) == len(set(whole)) else whole
+
+
+def _with_method(varied: dict[str, Any], method: str) -> dict[str, Any]:
+    """Return values in which an augmentation does not stand without the method that trains on it."""
+    return {"train.method": method, **varied} if "augment.kind" in varied else varied
 
 
 def setting(varied: dict[str, Any]) -> str:
@@ -131,16 +162,31 @@ def setting(varied: dict[str, Any]) -> str:
     return label({key: value for key, value in varied.items() if key not in _CONTESTANT})
 
 
+def named(varied: dict[str, Any], method: str, augment: str) -> str:
+    """Return the label of values; where nothing varies, the method and what is done to its data."""
+    return label(_with_method(varied, method)) or method_name(method, augment)
+
+
 def contestant(varied: dict[str, Any], method: str, augment: str) -> str:
-    """Return what is compared, in the same words; where nothing of it varies, the method and what it trains on."""
-    own = label({key: value for key, value in varied.items() if key in _CONTESTANT})
-    return own or (method if augment == "none" else f"{method}, {augment}")
+    """Return what is compared, without where."""
+    return named({key: value for key, value in varied.items() if key in _CONTESTANT}, method, augment)
 
 
 def row_name(row: Row) -> str:
     """Return what sets a row apart, or what it is, where nothing does."""
     first = row.trials[0]
-    return label(row.settings) or contestant({}, first.method, first.augment if first.local_steps else "none")
+    return named(row.settings, first.method, first.augment if first.local_steps else "none")
+
+
+def average_first(table: Comparison) -> Comparison:
+    """Return the table with its AVG before the domains, where a page shows it without scrolling."""
+    if "AVG" not in table.columns:
+        return table
+    at = table.columns.index("AVG")
+    order = [at, *(i for i in range(len(table.columns)) if i != at)]
+    lines = tuple(line._replace(numbers=tuple(line.numbers[i] for i in order)) for line in table.lines)
+    headings = tuple(table.headings[i] for i in order) if table.headings else ()
+    return table._replace(columns=tuple(table.columns[i] for i in order), headings=headings, lines=lines)
 
 
 def averaged(trials: Sequence[Trial]) -> str:
@@ -166,13 +212,14 @@ def _plain(result: Result) -> Comparison:
     columns += [Column("AVG" if several else "accuracy", "", "avg")]
     columns += [Column("STD", "", "std")] if several else []
     where = [setting(row.settings) for row in rows]
+    names = labels(rows)
     several = 1 < len(set(where)) < len(where)
     lines = []
-    for row, block in sorted(zip(rows, where, strict=True), key=lambda pair: where.index(pair[1]) if several else 0):
+    for i, row in sorted(enumerate(rows), key=lambda pair: where.index(where[pair[0]]) if several else 0):
         first = row.trials[0]
-        name = contestant(row.settings, first.method, first.augment) if several else row_name(row)
+        name = contestant(row.settings, first.method, first.augment) if several else names[i]
         numbers = tuple(_number(row.trials, c) for c in columns)
-        lines.append(Line(name, numbers, trials=tuple(row.trials), block=block if several else ""))
+        lines.append(Line(name, numbers, trials=tuple(row.trials), block=where[i] if several else ""))
     alone = len(set(where)) == len(where) > 1 and len({contestant(r.settings, "", "none") for r in rows}) == 1
     tasks = {tuple(v for key, v in row.settings.items() if key.split(".")[0] in _TASK) for row in rows}
     return Comparison(tuple(c.label for c in columns), tuple(lines), one_task=not (alone and len(tasks) > 1))

@@ -18,13 +18,14 @@ from ggeur.report.figures import INK
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.long_jobs import human_bytes
 
+_LETTERS = 10.0  # pixels of the smallest letter on any screen
 _NUMBER = re.compile(r"-?\d+\.\d{3,}")
 
 
-def inline_svg(figure: Figure, name: str, title: str, *, on_page: bool) -> str:
+def inline_svg(figure: Figure, name: str, title: str) -> str:
     """The figure as `<svg>`, whose ids begin with `name` and which a screen reader calls by its `title`.
 
-    `on_page` lets its ink follow the page, light or dark, where others stay dark on white.
+    Its ink follows the page, light or dark.
     """
     buffer = io.StringIO()
     with rc_context({"svg.hashsalt": "ggeur", "svg.fonttype": "none"}):
@@ -37,15 +38,15 @@ def inline_svg(figure: Figure, name: str, title: str, *, on_page: bool) -> str:
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
     text = re.sub(r'(xlink:href)="#([^"]+)"', rf'\1="#{name}-\2"', text)
     text = _shortened(text)
-    if on_page:
-        text = re.sub(INK, "currentColor", text, flags=re.I)
+    text = re.sub(INK, "currentColor", text, flags=re.I)
     head, _, rest = text.partition(">")
     width, height = re.findall(r'(?:width|height)="([\d.]+)pt"', head)[:2]
     head = re.sub(r'\s(?:width|height)="[^"]*"', "", head)
     head += f' role="img" aria-label="{escape(title)}" data-width="{width}" data-height="{height}"'
     # Never so small that its letters cannot be read: on a narrow screen it is scrolled instead.
-    least = (0.8 if on_page else 1.1) * float(width)  # heat maps have smaller letters than charts
-    head += f' style="max-width: {1.5 * float(width):.0f}px; min-width: {least:.0f}px"'
+    letters = [float(size) for size in re.findall(r"font(?:-size)?: ?([\d.]+)px", text)]
+    least = _LETTERS / min(letters, default=_LETTERS) * float(width)
+    head += f' style="max-width: {max(1.5 * float(width), least):.0f}px; min-width: {least:.0f}px"'
     return f"{head}>{rest}"
 
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ggeur.experiments.grid import Experiment, flat
 from ggeur.experiments.tracker import OnRound
 from ggeur.report.page import write_report
-from ggeur.report.tables import contestant, label
+from ggeur.report.tables import named
 from ggeur.stats.errors import GgeurError, how_to_install
 
 
@@ -162,7 +162,7 @@ def _about(experiment: Experiment, number: int) -> tuple[str, dict[str, Any]]:
     """The name of a trial, and every setting of it."""
     at, seed = divmod(number, len(experiment.seeds))
     point, varied = experiment.points[at], experiment.varied[at]
-    name = label(varied) or contestant({}, point.train.method, point.augment.kind)
+    name = named(varied, point.train.method, point.augment.kind)
     settings = {".".join(path): value for path, value in flat(point.model_dump(exclude={"run": {"seeds"}}))}
     given = {key: value for key, value in settings.items() if value not in (None, {})}
     return f"{name}, seed {experiment.seeds[seed]}", {**given, "seed": experiment.seeds[seed]}

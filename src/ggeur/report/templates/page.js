@@ -66,6 +66,14 @@ for (const button of document.querySelectorAll("[data-save]")) {
   });
 }
 
+// A link to a figure that is folded away opens it.
+function unfold() {
+  const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (target) target.querySelector("details")?.setAttribute("open", "");
+}
+addEventListener("hashchange", unfold);
+unfold();
+
 document.getElementById("theme").addEventListener("click", () => {
   const root = document.documentElement;
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
