@@ -51,7 +51,7 @@ def _mean_recall(trials: Sequence[Trial]) -> Float:
     return np.where(present.any(axis=0), np.where(present, values, 0).sum(axis=0) / present.sum(axis=0).clip(1), np.nan)
 
 
-def by_class(run: ReportedRun, data: Sequence[ReportedData]) -> dict[str, Any] | None:
+def scores_by_class(run: ReportedRun, data: Sequence[ReportedData]) -> dict[str, Any] | None:
     """Return what the section by class shows; None where the run has several data or no scores by class."""
     if len(data) != 1 or run.table.unit != "percent":
         return None

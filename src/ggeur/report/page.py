@@ -13,7 +13,7 @@ from ggeur.federation.contributions import load_contributions
 from ggeur.paper.paper_tables import Table, published_gains
 from ggeur.paper.reproduction import Reproduction
 from ggeur.paper.tuning import AS_SOUND
-from ggeur.report.by_class import by_class, confused
+from ggeur.report.by_class import confused, scores_by_class
 from ggeur.report.entries import ReportEntry
 from ggeur.report.evidence import evidence, evidence_of_training, reported_data, summary
 from ggeur.report.folders import ReportedRun, find_contributions, read_run
@@ -84,7 +84,7 @@ def _context(run: ReportedRun, key: str) -> dict[str, Any]:
         "ranks": _part("ranks", key, found=ranked) if ranked and len(ranked.rows) > 1 else "",
         "selected": _part("selected", key, selected=taken) if (taken := selected(run.entries)) else "",
         "chosen": _part("chosen", key, chosen=chosen) if chosen else "",
-        "byclass": _part("byclass", key, found=scores) if (scores := by_class(run, data)) else "",
+        "byclass": _part("byclass", key, found=scores) if (scores := scores_by_class(run, data)) else "",
         "figures": [*training, *([matrix] if matrix else [])],
         "data_figures": of_data,
         "raw": raw,
