@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ggeur.data.image_table import ImageTable
-from ggeur.experiments.cost import human_bytes
 from ggeur.experiments.partitions import partition_samples
 from ggeur.report.evidence import ReportedData
 from ggeur.report.folders import ReportedRun
 from ggeur.stats.errors import GgeurError
+from ggeur.stats.long_jobs import human_bytes
 
 _METHODS = 12  # that are named
 _DOMAINS = 8
