@@ -11,7 +11,7 @@ from benchmarks.timing import Fact, Line
 
 ALL = (
     *("sampling", "training", "images", "sweep", "one_shot", "secure_aggregation"),
-    *("flower", "growth", "embedding", "text"),
+    *("flower", "growth", "embedding", "text", "tables"),
 )
 README = Path(__file__).with_name("README.md")
 PLACE = "<!-- table: {} -->\n"

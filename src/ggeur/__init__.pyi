@@ -4,6 +4,8 @@ from .data import partition as partition
 from .data.image_set import ImageSet as ImageSet
 from .data.image_table import ImageTable as ImageTable
 from .data.table import EmbeddingTable as EmbeddingTable
+from .data.tables.columns import TableColumns as TableColumns
+from .data.tables.files import TableFiles as TableFiles
 from .encoders.encoder import Encoder as Encoder
 from .encoders.encoder import load_encoder as load_encoder
 from .experiments.grid import Experiment as Experiment

@@ -79,7 +79,8 @@ def test_without_calibration_the_head_is_the_same(ggeur, sites, model, tmp_path)
     code, *_ = ggeur("fit", *tables, "--method", "lda", "--no-calibrate", "--out", tmp_path / "plain")
     plain, warm = (library.Model.load(folder) for folder in (tmp_path / "plain", model))
     assert code == 0 and plain.calibration == {} != warm.calibration
-    assert {k: v.tobytes() for k, v in plain.params.items()} == {k: v.tobytes() for k, v in warm.params.items()}
+    for name, array in plain.params.items():  # but for the order of sums: lda alone asks for pooled moments
+        np.testing.assert_allclose(array, warm.params[name], rtol=1e-9, atol=1e-9)
     assert "uncalibrated" in (tmp_path / "plain" / "card.md").read_text()
 
 

@@ -5,18 +5,40 @@ from typing import Annotated
 
 import typer
 
-from ggeur.cli.options import ChooseAgain, Custom, FittedModel, JsonLines, PictureEncoder, Quiet
+from ggeur.cli.options import (
+    ChooseAgain,
+    ColumnDomain,
+    ColumnGroup,
+    ColumnId,
+    ColumnTest,
+    ColumnX,
+    ColumnY,
+    Custom,
+    EncoderId,
+    FittedModel,
+    JsonLines,
+    PictureEncoder,
+    Quiet,
+    table_columns,
+)
 from ggeur.cli.screen import notes, say
 
 
 def add(
     model: FittedModel,
-    site: Annotated[Path, typer.Argument(help="Site to add: a table (.npz) or an image folder.")],
+    site: Annotated[Path, typer.Argument(help="Site to add: a table or an image folder.")],
     others: Annotated[
         list[Path] | None,
         typer.Argument(help="Tables of the other sites, to score their test samples."),
     ] = None,
     encoder: PictureEncoder = None,
+    x: ColumnX = None,
+    y: ColumnY = None,
+    domain: ColumnDomain = None,
+    test: ColumnTest = None,
+    id: ColumnId = None,
+    group: ColumnGroup = None,
+    encoder_id: EncoderId = None,
     choose_again: ChooseAgain = False,
     own: Custom = False,
     quiet: Quiet = False,
@@ -30,6 +52,14 @@ def add(
     from ggeur.report.model_page import write_model_page
 
     with notes():
-        receipt = add_site(model, site, others or [], encoder=encoder, choose_again=choose_again, own=own)
+        receipt = add_site(
+            model,
+            site,
+            others or [],
+            encoder=encoder,
+            columns=table_columns(x, y, domain, test, id, group, encoder_id),
+            choose_again=choose_again,
+            own=own,
+        )
         page = write_model_page(model, own=own)
     say(f"{site} is in {model}; the receipt is {receipt}, the page {page}", soft_wrap=True)

@@ -25,11 +25,12 @@ from ggeur.cli.run import run
 from ggeur.cli.runs import runs
 from ggeur.cli.screen import Voice, speak
 from ggeur.cli.serve import serve
+from ggeur.cli.table import table
 
 GROUPS: dict[str, tuple[Callable[..., None], ...]] = {  # as `--help` shows them
     "Classify across sites": (demo, fit, predict, add, forget),
     "Run experiments": (run, runs, report, reproduce),
-    "Prepare data": (embed, inspect, datasets, encoders, methods),
+    "Prepare data": (embed, table, inspect, datasets, encoders, methods),
     "Protect and deploy": (audit, export, serve, cost),
 }
 COMMANDS = tuple(command for commands in GROUPS.values() for command in commands)

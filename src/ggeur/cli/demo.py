@@ -48,7 +48,7 @@ def demo(
         asked = experiment(rounds, seeds, everything=all_)
         result = run_with_progress(asked, folder, resume=False, go_on=": ggeur run --resume")
     rows = {row.settings["arm"]: row for row in result.rows()}
-    say("\n" + "\n".join(table(rows)) + "\n")
+    say("\n" + "\n".join(results_table(rows)) + "\n")
     say(explain(rows))
     from ggeur.report.page import write_report
 
@@ -68,7 +68,7 @@ def experiment(rounds: int, seeds: int, *, everything: bool = False) -> "Experim
     return Experiment.of(whole.tree | {"arm": [arm for arm in arms if arm["name"] in ARMS]})
 
 
-def table(rows: "dict[str, Row]") -> list[str]:
+def results_table(rows: "dict[str, Row]") -> list[str]:
     """Return a line per arm: accuracy with its spread, a bar, and the site on which it is worst."""
     full, half = ("#", "") if console.options.ascii_only else ("█", "▌")
     plus = "+-" if console.options.ascii_only else "±"

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ggeur.cli.following import Follow, following, following_phases
-from ggeur.cli.options import JsonLines, PictureEncoder, Quiet
+from ggeur.cli.options import (
+    ColumnDomain,
+    ColumnGroup,
+    ColumnId,
+    ColumnTest,
+    ColumnX,
+    ColumnY,
+    EncoderId,
+    JsonLines,
+    PictureEncoder,
+    Quiet,
+    table_columns,
+)
 from ggeur.cli.screen import notes, progress_of_heads, say
 from ggeur.stats.long_jobs import phase
 
@@ -23,9 +35,16 @@ def fit(
     out: Annotated[Path, typer.Option("--out", help="Model folder to write; new or empty.")],
     sites: Annotated[
         list[Path] | None,
-        typer.Argument(help="Sites: tables (.npz) or image folders with <class>/*."),
+        typer.Argument(help="Sites: tables (.npz, .parquet, .csv, .npy, ...) or image folders."),
     ] = None,
     encoder: PictureEncoder = None,
+    x: ColumnX = None,
+    y: ColumnY = None,
+    domain: ColumnDomain = None,
+    test: ColumnTest = None,
+    id: ColumnId = None,
+    group: ColumnGroup = None,
+    encoder_id: EncoderId = None,
     method: Annotated[str, typer.Option(help="Solver (see `ggeur methods`); auto selects one.")] = "auto",
     covariance: Annotated[str, typer.Option(help="Covariance that sites send: per-class or pooled.")] = "per-class",
     min_count: Annotated[int, typer.Option(min=0, help="Smallest group a site shares; 10 is recommended.")] = 0,
@@ -58,6 +77,7 @@ def fit(
             method=method,
             covariance=covariance,  # type: ignore[arg-type]  # which says what it can be
             encoder=encoder,
+            columns=table_columns(x, y, domain, test, id, group, encoder_id),
             min_count=min_count,
             out=out,
             contributions=contributions,

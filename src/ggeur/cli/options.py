@@ -10,6 +10,7 @@ from ggeur.cli.screen import Voice, mark, speak
 from ggeur.stats.errors import GgeurError
 
 if TYPE_CHECKING:
+    from ggeur.data.tables.columns import TableColumns
     from ggeur.models.model import Model
 
 
@@ -30,6 +31,32 @@ FittedModel = Annotated[Path, typer.Argument(help="Model folder that `ggeur fit`
 ChooseAgain = Annotated[bool, typer.Option("--choose-again", help="Select the solver again, from all statistics.")]
 Custom = Annotated[bool, typer.Option("--custom", help="Allow the import of the model's custom parts.")]
 Trial = Annotated[str, typer.Option("--trial", help="Run folder: a trial's number, an arm's name, or last.")]
+
+
+EncoderId = Annotated[str | None, typer.Option("--encoder-id", help="Encoder of a table: NAME@SHA of its weights.")]
+ColumnX = Annotated[str | None, typer.Option("--x", help="Column of embeddings, or prefix of numbered ones.")]
+ColumnY = Annotated[str | None, typer.Option("--y", help="Column of labels.")]
+ColumnDomain = Annotated[str | None, typer.Option("--domain", help="Column of domains.")]
+ColumnTest = Annotated[str | None, typer.Option("--test", help="Column that marks test samples.")]
+ColumnId = Annotated[str | None, typer.Option("--id", help="Column that names the samples.")]
+ColumnGroup = Annotated[str | None, typer.Option("--group", help="Column of groups, such as patients.")]
+
+
+def table_columns(
+    x: str | None,
+    y: str | None,
+    domain: str | None,
+    test: str | None,
+    id: str | None,
+    group: str | None,
+    encoder_id: str | None,
+) -> "TableColumns | None":
+    """Return the columns that are named; None where none are."""
+    if not any((x, y, domain, test, id, group, encoder_id)):
+        return None
+    from ggeur.data.tables.columns import TableColumns
+
+    return TableColumns(x, y, domain, test, id, group, encoder_id)
 
 
 def _speak(form: Voice) -> Callable[[bool], bool]:

@@ -221,9 +221,11 @@ class EmbeddingTable:
             )
         if "x" not in arrays or "y" not in arrays:
             if cls is EmbeddingTable and not arrays.keys() & {"x", "y"}:  # of another program
+                from ggeur.data.tables.arrays import NpzSource
                 from ggeur.data.tables.files import TableFiles
 
-                return cast(Self, TableFiles(path).read())
+                if NpzSource(path).fields:
+                    return cast(Self, TableFiles(path).read())
             raise GgeurError(
                 f"{path} is not an embedding table: it must hold the arrays x and y; samples without y have no labels.",
                 code="file-not-table",

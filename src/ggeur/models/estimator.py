@@ -19,7 +19,7 @@ from ggeur.heads import sizes
 from ggeur.heads.head import double_logits
 from ggeur.methods import kind_of
 from ggeur.methods.algorithm import Selection
-from ggeur.models.sites import GivenSite, Site, check_site_labels, read_sites, site_of_rows
+from ggeur.models.sites import AnySite, GivenSite, check_site_labels, read_sites, site_of_rows
 from ggeur.models.solution import Solution, SolvedSites, check_method, solve, solve_sites
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.site_statistics import Covariance, SiteStatistics, largest
@@ -170,7 +170,7 @@ class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         t = getattr(self, "calibration_", {}).get("temperature", 1.0)  # which `ggeur.fit` has fitted
         return np.asarray(softmax(self._logits(X) / t, axis=1))
 
-    def _solve_sites(self, sites: Sequence[Site]) -> Self:
+    def _solve_sites(self, sites: Sequence[AnySite]) -> Self:
         """Sum up, select where that is asked for, and solve, for `sites` as `read_sites` gives them."""
         return self._taking(solve_sites(sites, self.method, self.parameters or {}, self.covariance, self.seed))
 

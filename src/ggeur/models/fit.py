@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ggeur.data.tables.columns import TableColumns
 from ggeur.federation.ledger import Entry, Ledger
 from ggeur.methods.algorithm import Task
 from ggeur.models.fitted import Fitted, calibrated, check_new_model, claim, keep, scores
 from ggeur.models.site_files import check_site_name
-from ggeur.models.sites import GivenSite, OnPictures, Site, named_sites, read_sites
+from ggeur.models.sites import AnySite, GivenSite, OnPictures, named_sites, read_sites
 from ggeur.models.solution import Solution, SolvedSites, covariance_to_send, solve_sites, together
 from ggeur.models.transaction import Command
 from ggeur.stats.custom import blaming
@@ -42,6 +43,7 @@ def fit(
     parameters: Mapping[str, Any] | None = None,
     covariance: Covariance = "per-class",
     encoder: str | None = None,
+    columns: TableColumns | None = None,
     min_count: int = 0,
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
@@ -54,11 +56,13 @@ def fit(
 
     Parameters
     ----------
-    sites : pairs (x, y), embedding tables, or paths to tables and folders of pictures; or a mapping of names to them.
+    sites : pairs (x, y), embedding tables, or paths to tables (`.npz`, `.parquet`, `.csv`, `.npy` and others, also
+        patterns) and folders of pictures; or a mapping of names to them.
     method : a one-shot classifier, or "auto", which selects one by the statistics alone.
     parameters : those of the method; default: its own defaults.
     covariance : "per-class" second moments, or "pooled" ones.
     encoder : what embeds folders of pictures: builtin, onnx:PATH, or a Hugging Face model's name or folder.
+    columns : what the columns of tables of other programs hold; default: the only candidates, which are said.
     min_count : how many samples of a class a site must have to share them; 10 is what we recommend.
     seed : of the synthetic samples of "auto", and of heads that draw.
     out : a model folder to write, with what `ggeur add` and `ggeur forget` need beside the model.
@@ -87,6 +91,7 @@ def fit(
         parameters=parameters,
         covariance=covariance,
         encoder=encoder,
+        columns=columns,
         min_count=min_count,
         seed=seed,
         out=out,
@@ -107,6 +112,7 @@ def fit_model(
     parameters: Mapping[str, Any] | None = None,
     covariance: Covariance = "per-class",
     encoder: str | None = None,
+    columns: TableColumns | None = None,
     min_count: int = 0,
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
@@ -135,7 +141,7 @@ def fit_model(
             check_site_name(name)
     if len(named) == 1:
         warnings.warn("Only one site: this is ordinary training.", GgeurWarning, stacklevel=3)
-    read = [site.shared(min_count) for site in read_sites(named, encoder, on_pictures)]
+    read = [site.shared(min_count) for site in read_sites(named, encoder, on_pictures, columns)]
     solved = solve_sites(read, method, parameters or {}, covariance, seed, calibrate=calibrate)
     solution, params, federation, _ = solved
     encoders = {site.name: site.encoder for site in read}
@@ -163,7 +169,7 @@ def fit_model(
     return FittedSites(fitted, solved, estimated)
 
 
-def _contributions(sites: Sequence[Site], solution: Solution, on_head: OnHead) -> Contributions | None:
+def _contributions(sites: Sequence[AnySite], solution: Solution, on_head: OnHead) -> Contributions | None:
     """None where sites have too few samples to tell by, which is no reason to be without a model."""
     from ggeur.federation.contributions import contributions, sites_of
 

@@ -2,6 +2,7 @@
 leave.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,8 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ggeur.data.table import EmbeddingTable
-from ggeur.federation.evaluation import TestSet, mean_accuracy
+from ggeur.federation.evaluation import mean_accuracy, predicted_labels
 from ggeur.federation.ledger import Ledger
 from ggeur.federation.stored_statistics import StoredFederation, StoredStatistics
 from ggeur.federation.temperature import CrossValidatedScores, Temperature, calibration, synthetic_temperature
@@ -29,14 +29,16 @@ from ggeur.models.site_files import (
     settle,
     write_receipt,
 )
-from ggeur.models.sites import Site
-from ggeur.models.solution import Solution, together
+from ggeur.models.sites import AnySite
+from ggeur.models.solution import Solution, positions
 from ggeur.models.transaction import LOCK, NEXT, PART, Command, drop, locked, pending, staged
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.long_jobs import phase, uninterrupted
 from ggeur.stats.site_statistics import Breakdown, StatisticsQuery
 from ggeur.stats.storage import CannotWrite, cannot, write_bytes
 from ggeur.stats.threads import single_threaded
+
+_CALIBRATED = 50_000  # test samples at most that a calibration is measured on, evenly taken
 
 
 class Fitted(NamedTuple):
@@ -70,47 +72,60 @@ class Fitted(NamedTuple):
 
 
 @single_threaded
-def scores(sites: Sequence[Site], names: tuple[str, ...], solution: Solution, params: Params) -> dict[str, Any]:
+def scores(sites: Sequence[AnySite], names: tuple[str, ...], solution: Solution, params: Params) -> dict[str, Any]:
     """Percent right on the test samples of `sites`, by domain and on average; nothing where there are none.
 
     `groups` are how many samples of each domain and class are right, and how many there are.
     """
-    tested = [s for s in sites if s.test.any()]
-    if not tested:
+    kind, hits = solution.solved.head, Counter[tuple[str, int, bool]]()
+    classes = predicted_labels(resolve_head(kind, **sizes(kind, params)))
+    for site in sites:
+        own, domains = np.array(positions(site.class_names, names)), site.domain_names
+        for x, y, d in site.pieces(test=True) if site.tests else ():
+            right = np.asarray(classes(params, x)) == own[y]
+            groups, number = np.unique(np.stack([d, own[y], right]), axis=1, return_counts=True)
+            for (domain, c, hit), n in zip(groups.T.tolist(), number.tolist(), strict=True):
+                hits[domains[domain], c, bool(hit)] += n
+    if not hits:
         return {}
-    samples = together(tested, names, test=True)
-    c = samples.clients
-    table = EmbeddingTable(
-        x=c.x,
-        y=c.y,
-        domain=c.domains,
-        test=np.ones(len(c.y), np.bool_),
-        class_names=samples.class_names,
-        domain_names=samples.domain_names,
-    )
-    kind = solution.solved.head
-    tests = TestSet(table, resolve_head(kind, **sizes(kind, params)))
-    domains = tests.accuracy(params)
-    groups = {d: {names[k]: list(n) for k, n in own.items()} for d, own in tests.groups(params).items()}
-    return {"domains": domains, "avg": mean_accuracy(domains), "test_samples": len(c.y), "groups": groups}
+    by_group: dict[str, dict[int, list[int]]] = {}
+    for domain, c in sorted({(domain, c) for domain, c, _ in hits}):
+        right_of, wrong_of = hits[domain, c, True], hits[domain, c, False]
+        by_group.setdefault(domain, {})[c] = [right_of, right_of + wrong_of]
+    totals = {d: np.sum(list(own.values()), axis=0).tolist() for d, own in by_group.items()}
+    accuracy = {d: 100 * (right / n) for d, (right, n) in totals.items()}
+    return {
+        "domains": accuracy,
+        "avg": mean_accuracy(accuracy),
+        "test_samples": sum(hits.values()),
+        "groups": {d: {names[c]: n for c, n in own.items() if c >= 0} for d, own in by_group.items()},
+    }
 
 
 @single_threaded
 def calibrated(
-    federation: StoredFederation, solution: Solution, params: Params, sites: Sequence[Site]
+    federation: StoredFederation, solution: Solution, params: Params, sites: Sequence[AnySite]
 ) -> dict[str, Any]:
     """Return the calibration that a model states, from the statistics and from the test samples of `sites`."""
     names, found = federation.class_names, Temperature(None, "a temperature needs per-class covariances")
     if federation.kind == "per-class":
         by_domain = federation.statistics(StatisticsQuery("per-class", Breakdown("per-class"))).apart
         found = synthetic_temperature(solution.solver, by_domain, Task(federation.dimension, names), solution.seed)
-    tested = [s for s in sites if s.test.any()]
-    if not tested:
+    every = -(-sum(site.tests for site in sites) // _CALIBRATED)  # so that logits fit into memory
+    parts, classes, at = [], [], 0
+    for site in sites:
+        own = np.array(positions(site.class_names, names))
+        for x, y, _ in site.pieces(test=True) if site.tests else ():
+            some = slice(-at % every, None, every)
+            logits = double_logits(resolve_head(solution.solved.head), params, x[some])
+            assert logits is not None
+            parts.append(logits)
+            classes.append(own[y[some]])
+            at += len(y)
+    if not parts:
         return calibration(found, None)
-    c = together(tested, names, test=True).clients
-    logits = double_logits(resolve_head(solution.solved.head), params, c.x)
-    assert logits is not None
-    return calibration(found, CrossValidatedScores(logits, c.y, np.full(len(c.y), 1 / len(c.y))))
+    logits, y = np.concatenate(parts), np.concatenate(classes)
+    return calibration(found, CrossValidatedScores(logits, y, np.full(len(y), 1 / len(y))))
 
 
 def keep(

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ggeur.data.tables.columns import TableColumns
+from ggeur.data.tables.pairing import is_table
 from ggeur.federation.ledger import Entry, Ledger
 from ggeur.federation.one_shot import OneShot
 from ggeur.federation.stored_statistics import StoredFederation, StoredStatistics
@@ -18,7 +20,7 @@ from ggeur.models.fitted import Fitted, calibrated, keep, scores
 from ggeur.models.model import Model
 from ggeur.models.prediction import encoder_of
 from ggeur.models.site_files import LEDGER, load_ledger, load_sums, settle
-from ggeur.models.sites import Site, check_alike, class_names_of, name_of_path, read_sites
+from ggeur.models.sites import AnySite, check_alike, class_names_of, name_of_path, read_sites
 from ggeur.models.solution import Solution, solve
 from ggeur.models.transaction import Command, current, locked
 from ggeur.stats.custom import is_custom, one_line
@@ -76,14 +78,14 @@ class Opened(NamedTuple):
         """How many samples of a class a site must have to share them."""
         return int(self.model.settings.get("min_count", 0))
 
-    def read(self, paths: Sequence[Path], encoder: str | None) -> list[Site]:
+    def read(self, paths: Sequence[Path], encoder: str | None, columns: TableColumns | None = None) -> list[AnySite]:
         """The sites at `paths`, whose samples must come from the model's encoder, with what they share of them."""
-        tower = encoder_of(self.model, encoder) if any(path.is_dir() for path in paths) else None
-        sites = [site.shared(self.min_count) for site in read_sites(paths, tower)]
+        tower = encoder_of(self.model, encoder) if any(path.is_dir() and not is_table(path) for path in paths) else None
+        sites = [site.shared(self.min_count) for site in read_sites(paths, tower, columns=columns)]
         check_alike(sites, self.model.encoder, self.model.dimension)
         return sites
 
-    def sums(self, ledger: Ledger, again: Sequence[Site]) -> list[StoredStatistics]:
+    def sums(self, ledger: Ledger, again: Sequence[AnySite]) -> list[StoredStatistics]:
         """Return what all in the `ledger` sent: kept here or, where they are given, sent `again` and held to their
         hashes.
         """
@@ -116,6 +118,7 @@ def add_site(
     others: Sequence[Path] = (),
     *,
     encoder: str | None = None,
+    columns: TableColumns | None = None,
     choose_again: bool = False,
     own: bool = False,
 ) -> Path:
@@ -128,12 +131,12 @@ def add_site(
         name, cut = name_of_path(site), _locked(folder, held)
         opened = Opened.at(folder, own)
         if cut is not None and cut.is_for("add", name, choose_again) and name in opened.ledger.names:
-            (new,), entry = opened.read([site], encoder), opened.ledger.entry(name)
+            (new,), entry = opened.read([site], encoder, columns), opened.ledger.entry(name)
             if entry.holds(new.sums(entry.kind)):  # and not other samples under the same name
                 return folder / cut.receipt
         opened.ledger.check_new(name)
-        (new,) = opened.read([site], encoder)
-        again = opened.read(others, encoder) if others else []
+        (new,) = opened.read([site], encoder, columns)
+        again = opened.read(others, encoder, columns) if others else []
         return _settle(opened, new.name, opened.ledger, again, choose_again, new)
 
 
@@ -175,7 +178,7 @@ def _locked(folder: Path, held: ExitStack) -> Command | None:
 
 
 def _settle(
-    opened: Opened, name: str, ledger: Ledger, again: Sequence[Site], choose_again: bool, new: Site | None
+    opened: Opened, name: str, ledger: Ledger, again: Sequence[AnySite], choose_again: bool, new: AnySite | None
 ) -> Path:
     """Solve for the sites of the `ledger` and the `new` one, and write all that follows from it."""
     solution, model = opened.solution, opened.model

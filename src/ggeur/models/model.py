@@ -164,7 +164,7 @@ class Model:
         Parameters
         ----------
         given : a picture (path, bytes, or uint8 pixels), several, a folder of them; or embeddings (N, p), as an array
-            or what gives one (a frame of pandas, a tensor of torch), an EmbeddingTable, or the path of one (.npz).
+            or what gives one (a frame of pandas, a tensor of torch), an EmbeddingTable, TableFiles, or a table's path.
         encoder : what embeds pictures, default the model's own: builtin, onnx:PATH, a Hugging Face model, an Encoder.
         reject : the least probability of an answer; below it the answer is None, "I do not know". The model must be
             calibrated.

@@ -3,7 +3,7 @@
 import json
 import os
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Real
@@ -17,6 +17,8 @@ from ggeur.data.image_set import Item
 from ggeur.data.readers import unlabelled
 from ggeur.data.samples import Samples
 from ggeur.data.table import EmbeddingTable
+from ggeur.data.tables.files import TableFiles
+from ggeur.data.tables.pairing import is_table
 from ggeur.encoders.cache import EmbeddingCache
 from ggeur.encoders.encoder import Encoder, about, is_custom_encoder, load_encoder
 from ggeur.encoders.job import BATCH, OnBatch, Unkept, encode_items
@@ -145,8 +147,20 @@ def answers(model: Model, given: Any, reject: float, **embedding: Any) -> Answer
     samples, unreadable = _rows(model, given, **embedding)
     model.check_encoder("The table", samples.x.shape[1], samples.meta)
     sure = model.probabilities_of(samples.x)
-    from_folders = bool(samples.labels) and not isinstance(given, EmbeddingTable | Samples) and not _is_table(given)
+    from_folders = (
+        bool(samples.labels) and not isinstance(given, EmbeddingTable | Samples | TableFiles) and not _is_table(given)
+    )
     return Answers(samples.names, model.class_names, sure, reject, tuple(unreadable), samples.labels, from_folders)
+
+
+def answers_in_pieces(model: Model, files: TableFiles, reject: float) -> Iterator[Answers]:
+    """Yield the answers to a table in files, some samples at a time."""
+    check_calibrated(model, reject)
+    model.check_encoder("The table", files.dimension, files.meta)
+    names = np.array([*files.class_names, ""], np.object_)
+    for piece in files.pieces():
+        truth = tuple(names[piece.y].tolist()) if (piece.y >= 0).all() else ()
+        yield Answers(piece.id, model.class_names, model.probabilities_of(piece.x), reject, truth=truth)
 
 
 def check_calibrated(model: Model, reject: float) -> None:
@@ -178,12 +192,14 @@ def default_reject(model: Model) -> float:
 
 
 def _is_table(given: Any) -> bool:
-    return isinstance(given, str | os.PathLike) and Path(given).suffix == ".npz"
+    return isinstance(given, str | os.PathLike) and is_table(given)
 
 
 def _rows(
     model: Model, given: Any, encoder: str | Encoder | None, skip_unreadable: bool, on_batch: OnBatch | None
 ) -> tuple[Samples, list[str]]:
+    if isinstance(given, TableFiles) or (_is_table(given) and Path(given).suffix != ".npz"):
+        return _of_files(given if isinstance(given, TableFiles) else TableFiles(given, labelled=False)), []
     if _is_table(given):
         return Samples.load(given), []
     if isinstance(given, EmbeddingTable):
@@ -205,6 +221,15 @@ def _rows(
     found = encode_items(items, tower, store, skip_unreadable=skip_unreadable, on_batch=on_batch)
     names = tuple(items[i].where for i in found.samples.tolist())
     return Samples(found.x, names, _folders(names, model.class_names), about(tower)), found.unreadable
+
+
+def _of_files(files: TableFiles) -> Samples:
+    """Return all samples of a table in files."""
+    parts = list(files.pieces())
+    y = np.concatenate([piece.y for piece in parts])
+    labels = tuple(files.class_names[c] for c in y) if (y >= 0).all() else ()
+    ids = tuple(one for piece in parts for one in piece.id)
+    return Samples(np.concatenate([piece.x for piece in parts]), ids, labels, files.meta)
 
 
 def _are_rows(model: Model, given: Any) -> bool:

@@ -3,7 +3,7 @@
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,17 +13,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from ggeur.data.readers import folder_name, image_folder
 from ggeur.data.table import EmbeddingTable
+from ggeur.data.tables.columns import TableColumns
+from ggeur.data.tables.files import TableFiles
+from ggeur.data.tables.pairing import glob_or_joined, is_table, table_name
 from ggeur.encoders.encoder import Encoder, load_encoder
 from ggeur.encoders.job import embed
 from ggeur.federation.stored_statistics import StoredStatistics, number_of, stored_statistics, union_of_classes
+from ggeur.models.site_of_files import SiteOfFiles
 from ggeur.privacy.release import large_groups
 from ggeur.stats.errors import GgeurError, GgeurWarning, nearest_file
 from ggeur.stats.long_jobs import phased
 from ggeur.stats.site_statistics import Covariance
+from ggeur.stats.streaming import Piece
 from ggeur.stats.types import Bool, Int
 from ggeur.stats.validate import as_array, check_embeddings, check_is
 
 GivenSite = Any  # a path, an EmbeddingTable, or a pair (x, y)
+_LARGE = 1 << 28  # bytes of an .npz, beyond which it is read in pieces
 _UNNAMED = ("all", "0")  # what a table calls its only domain where nobody gave it a name
 _ENCODER = ("encoder", "weights", "preprocessing")
 
@@ -42,6 +48,28 @@ class Site(NamedTuple):
     domain_names: tuple[str, ...]
     test: Bool  # samples that are left out, and scored
     encoder: Mapping[str, Any]
+
+    @property
+    def dimension(self) -> int:
+        """Return the dimension p of the embeddings."""
+        return int(self.x.shape[1])
+
+    @property
+    def tests(self) -> int:
+        """Return how many test samples there are."""
+        return int(self.test.sum())
+
+    def pieces(self, *, test: bool) -> Iterator[Piece]:
+        """Yield its training samples, or its `test` samples, all at once."""
+        own = self.test == test
+        if own.any():
+            yield Piece(self.x[own], self.y[own], self.domain[own])
+
+    @property
+    def samples(self) -> Piece:
+        """Return its training samples."""
+        own = ~self.test
+        return Piece(self.x[own], self.y[own], self.domain[own])
 
     def shared(self, min_count: int) -> "Site":
         """Without training samples of a class and domain of which it has fewer than `min_count`."""
@@ -66,12 +94,19 @@ class Site(NamedTuple):
         )
 
 
+AnySite = Site | SiteOfFiles
+
+
 def read_sites(
     given: Sequence[GivenSite] | Mapping[str, GivenSite],
     encoder: str | Encoder | None = None,
     on_pictures: OnPictures = lambda site, done, total, computed: None,
-) -> list[Site]:
-    """The sites, by name: those of a mapping have its keys, of paths their stems, and others are numbered."""
+    columns: TableColumns | None = None,
+) -> list[AnySite]:
+    """The sites, by name: those of a mapping have its keys, of paths their stems, and others are numbered.
+
+    `columns` says what the columns of tables hold. Tables that are no `.npz` stay in their files.
+    """
     named = named_sites(given)
 
     @cache
@@ -83,9 +118,9 @@ def read_sites(
             )
         return load_encoder(encoder) if isinstance(encoder, str) else encoder
 
-    sites: list[Site] = []
+    sites: list[AnySite] = []
     for name, one in phased("read", named.items()):
-        sites.append(_site(name, one, tower, partial(on_pictures, name)))
+        sites.append(_site(name, one, tower, partial(on_pictures, name), columns))
     check_alike(sites)
     return sorted(sites, key=lambda s: s.name)
 
@@ -113,7 +148,7 @@ def named_sites(given: Sequence[GivenSite] | Mapping[str, GivenSite]) -> dict[st
 def name_of_path(path: str | os.PathLike[str]) -> str:
     """Return the name of a site: its folder's name, or its table's without the ending."""
     whole = Path(path).absolute()
-    return folder_name(whole.with_suffix("") if whole.suffix == ".npz" else whole)
+    return folder_name(whole if whole.is_dir() else whole.with_name(table_name(path) or whole.name))
 
 
 def _name_of(one: GivenSite, number: int, many: int) -> str:
@@ -121,10 +156,18 @@ def _name_of(one: GivenSite, number: int, many: int) -> str:
 
 
 def _site(
-    name: str, one: GivenSite, tower: Callable[[], Encoder], on_pictures: Callable[[int, int, int], None]
-) -> Site:
+    name: str,
+    one: GivenSite,
+    tower: Callable[[], Encoder],
+    on_pictures: Callable[[int, int, int], None],
+    columns: TableColumns | None,
+) -> AnySite:
+    if isinstance(one, TableFiles):
+        return SiteOfFiles.of(name, one, _UNNAMED)
     if isinstance(one, str | os.PathLike):
         path = Path(one)
+        if is_table(path) and (path.exists() or not path.suffix or glob_or_joined(path)) and _stays(path, columns):
+            return SiteOfFiles.of(name, TableFiles(path, columns), _UNNAMED)
         if not path.exists():
             raise GgeurError(f"There is no folder or table '{path}'.{nearest_file(path)}", code="site-missing")
         return _of_table(name, _embedded(path, tower(), on_pictures) if path.is_dir() else EmbeddingTable.load(path))
@@ -137,6 +180,12 @@ def _site(
             "A site is a path, an EmbeddingTable or a pair (x, y) of samples and labels.", code="site-data-type"
         ) from error
     return site_of_rows(name, x, labels)
+
+
+def _stays(path: Path, columns: TableColumns | None) -> bool:
+    """Return whether the table at `path` is read in pieces: always, but for a small `.npz` of ggeur."""
+    small = path.suffix == ".npz" and path.is_file() and path.stat().st_size < _LARGE
+    return not small or columns is not None
 
 
 def site_of_rows(name: str, x: Any, labels: Any) -> Site:
@@ -183,13 +232,15 @@ def _embedded(path: Path, tower: Encoder, on_pictures: Callable[[int, int, int],
     return embed(images, tower, on_batch=lambda done, computed: on_pictures(done, len(images), computed)).table
 
 
-def check_alike(sites: Iterable[Site], encoder: Mapping[str, Any] | None = None, dimension: int | None = None) -> None:
+def check_alike(
+    sites: Iterable[AnySite], encoder: Mapping[str, Any] | None = None, dimension: int | None = None
+) -> None:
     """GgeurError unless samples of all sites, and of a model with this `encoder` and `dimension`, come from one map."""
     known, p, first = dict(encoder or {}), dimension, "the model"
     for site in sites:
-        if p is not None and site.x.shape[1] != p:
+        if p is not None and site.dimension != p:
             raise GgeurError(
-                f"The samples of '{site.name}' have {site.x.shape[1]} dimensions and those of {first} {p}: use one "
+                f"The samples of '{site.name}' have {site.dimension} dimensions and those of {first} {p}: use one "
                 "encoder for all.",
                 code="embeddings-dimension-mismatch",
             )
@@ -203,7 +254,7 @@ def check_alike(sites: Iterable[Site], encoder: Mapping[str, Any] | None = None,
             )
         if p is None:
             first = f"'{site.name}'"
-        known, p = {**site.encoder, **known}, site.x.shape[1]
+        known, p = {**site.encoder, **known}, site.dimension
 
 
 def class_names_of(each: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

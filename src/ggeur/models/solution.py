@@ -13,7 +13,7 @@ from ggeur.heads.head import Params
 from ggeur.methods import SOLVED, checked_parameters, factory, kind_of, names, resolve_closed_form
 from ggeur.methods.algorithm import Candidate, ClosedForm, Selection, Task
 from ggeur.methods.auto import auto
-from ggeur.models.sites import Site, class_names_of
+from ggeur.models.sites import AnySite, class_names_of
 from ggeur.stats.custom import is_custom, load_custom
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.hyperparameters import declared_parameters as declared_by
@@ -171,7 +171,7 @@ class SolvedSites(NamedTuple):
 
 
 def solve_sites(
-    sites: Sequence[Site],
+    sites: Sequence[AnySite],
     method: str,
     parameters: Mapping[str, Any],
     covariance: Covariance,
@@ -204,18 +204,22 @@ class Together(NamedTuple):
     domain_names: tuple[str, ...]
 
 
-def together(sites: Sequence[Site], names: tuple[str, ...] | None = None, *, test: bool = False) -> Together:
-    """The training samples of the sites, or their `test` samples; the classes are `names`, or those of all of them."""
-    names = names or class_names_of([s.class_names for s in sites])
-    domains = tuple(sorted({s.domain_names[d] for s in sites for d in np.unique(s.domain).tolist()}))
-    samples = [np.flatnonzero(s.test == test) for s in sites]
-    x = np.concatenate([s.x[r] for s, r in zip(sites, samples, strict=True)])
-    y = np.concatenate([_renamed(s.y[r], s.class_names, names) for s, r in zip(sites, samples, strict=True)])
-    d = np.concatenate([_renamed(s.domain[r], s.domain_names, domains) for s, r in zip(sites, samples, strict=True)])
-    parts = np.split(np.arange(len(x)), np.cumsum([len(r) for r in samples])[:-1])
+def together(sites: Sequence[AnySite]) -> Together:
+    """The training samples of the sites, in memory; the classes are those of all of them."""
+    names = class_names_of([s.class_names for s in sites])
+    each = [s.samples for s in sites]
+    held = zip(sites, each, strict=True)
+    domains = tuple(sorted({s.domain_names[d] for s, own in held for d in np.unique(own.domain).tolist()}))
+    x = np.concatenate([own.x for own in each])
+    y = np.concatenate([np.array(positions(s.class_names, names))[o.y] for s, o in zip(sites, each, strict=True)])
+    d = np.concatenate(
+        [np.array(positions(s.domain_names, domains))[o.domain] for s, o in zip(sites, each, strict=True)]
+    )
+    parts = np.split(np.arange(len(x)), np.cumsum([len(own.y) for own in each])[:-1])
     return Together(LocalFederation.of(x, y, d, len(names), parts), names, domains)
 
 
-def _renamed(codes: Any, own: Sequence[str], names: Sequence[str]) -> Any:
-    code = {name: i for i, name in enumerate(names)}
-    return np.array([code.get(name, -1) for name in own], np.int64)[codes]
+def positions(own: Sequence[str], names: Sequence[str]) -> list[int]:
+    """Return where each of a site's `own` names is among `names`; -1 where it is not."""
+    at = {name: i for i, name in enumerate(names)}
+    return [at.get(name, -1) for name in own]

@@ -6,13 +6,17 @@ is held in memory is the statistics, less than a block of each class, and the pi
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from itertools import islice
+from queue import Full, Queue
+from threading import Event, Thread
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
 from ggeur.stats.errors import GgeurError
@@ -23,6 +27,7 @@ from ggeur.stats.validate import fits_memory
 BLOCK = 256  # samples of one class in a product: their float64 copy stays in the processor's cache
 POOLED_BLOCK = 1024  # samples of any class in a product
 FIRST = 1024  # samples of a domain whose mean its moments are formed about, until the mean of all is known
+_SHARES = 32  # tasks into which the classes of a piece are split
 _PIECE = 65_536  # samples that workers share out among them at a time
 
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
@@ -58,8 +63,8 @@ def streamed_statistics(
     array([2., 2.])
     """
     found: dict[int, _Domain] = {}
-    with threadpool_limits(1), _workers(workers or default_workers()) as each:
-        for x, y, domain in pieces:
+    with threadpool_limits(1), _workers(workers or default_workers()) as each, closing(_ahead(pieces)) as read:
+        for x, y, domain in read:
             for d in np.unique(domain).tolist():
                 samples = np.flatnonzero(domain == d)
                 whole = len(samples) == len(x)
@@ -69,6 +74,42 @@ def streamed_statistics(
                         found[d] = (_PerClass if kind == "per-class" else _Pooled)(n_classes, x.shape[1], kind)
                     found[d].add(x[part], y[part], each)
         return {d: found[d].finish(each) for d in sorted(found)}
+
+
+def _ahead(pieces: Iterable[Piece]) -> Generator[Piece]:
+    """Yield the same pieces, of which one is read while the one before is worked on."""
+    if isinstance(pieces, list | tuple):
+        yield from pieces
+        return
+    waiting: Queue[Piece | BaseException | None] = Queue(1)
+    stopped = Event()
+
+    def put(one: Piece | BaseException | None) -> None:
+        while not stopped.is_set():
+            with suppress(Full):
+                waiting.put(one, timeout=0.1)
+                return
+
+    def read() -> None:
+        try:
+            for piece in pieces:
+                put(piece)
+                if stopped.is_set():
+                    return
+            put(None)
+        except BaseException as error:
+            put(error)
+
+    thread = Thread(target=read, daemon=True)
+    thread.start()
+    try:
+        while (one := waiting.get()) is not None:
+            if isinstance(one, BaseException):
+                raise one
+            yield one
+    finally:
+        stopped.set()
+        thread.join()
 
 
 class _workers:
@@ -128,9 +169,14 @@ class _Domain:
         assert self.center is not None
         self._close(each)
         shift = self.sum.sum(axis=0) / self.count.sum()
-        self._move(shift)
+        self._move(shift, each)
         self.sum -= self.count[:, None] * shift
-        return SiteStatistics(self.count, self.sum, self.second, self.center + shift)
+        try:
+            return SiteStatistics(self.count, self.sum, self.second, self.center + shift)
+        except GgeurError as error:
+            raise GgeurError(
+                "The embeddings are so large that their squares overflow; scale them down.", code="embeddings-overflow"
+            ) from error
 
     def _fold(self, x: NDArray[Any], y: Int, each: Each) -> None:
         raise NotImplementedError
@@ -139,17 +185,19 @@ class _Domain:
         """Add the samples that did not fill a block."""
         raise NotImplementedError
 
-    def _move(self, shift: Float) -> None:
+    def _move(self, shift: Float, each: Each) -> None:
         """Bring the second moments to the center plus `shift`, in place."""
-        owners: Sequence[Any] = range(len(self.count)) if len(self.second) == len(self.count) else [slice(None)]
-        for second, own in zip(self.second, owners, strict=False):
-            cross = np.outer(self.sum[own].reshape(-1, len(shift)).sum(axis=0), shift)
-            second -= cross + cross.T - self.count[own].sum() * np.outer(shift, shift)
-            if not np.isfinite(second).all():
-                raise GgeurError(
-                    "The embeddings are so large that their squares overflow; scale them down.",
-                    code="embeddings-overflow",
-                )
+        per_class = len(self.second) == len(self.count)
+
+        def one(i: int) -> None:
+            count, total = (self.count[i], self.sum[i]) if per_class else (self.count.sum(), self.sum.sum(axis=0))
+            with np.errstate(over="ignore", invalid="ignore"):  # said by the caller, once
+                cross = np.outer(total - count / 2 * shift, shift)
+                self.second[i] -= cross
+                self.second[i] -= cross.T
+
+        for _ in each(one, np.flatnonzero(self.count).tolist() if per_class else range(len(self.second))):
+            pass
 
     def _centred(self, x: NDArray[Any]) -> Float:
         assert self.center is not None
@@ -162,32 +210,43 @@ class _PerClass(_Domain):
 
     def __init__(self, n_classes: int, p: int, kind: Covariance) -> None:
         super().__init__(n_classes, p, kind)
-        self._rest: dict[int, NDArray[Any]] = {}  # of every class, what did not fill a block
+        self._block: dict[int, NDArray[Any]] = {}  # of every class, (BLOCK, p)
+        self._filled = np.zeros(n_classes, np.int64)  # how much of it is taken
 
     def _fold(self, x: NDArray[Any], y: Int, each: Each) -> None:
         order = np.argsort(y, kind="stable")
         classes, starts = np.unique(y[order], return_index=True)
+        groups = sorted(zip(classes.tolist(), np.split(order, starts[1:]), strict=True), key=lambda g: -len(g[1]))
 
-        def one(item: tuple[int, Int]) -> None:
-            c, samples = item
-            rest = self._rest.pop(c, None)
-            taken = 0
-            if rest is not None:
-                taken = min(BLOCK - len(rest), len(samples))
-                rest = np.concatenate([rest, x[samples[:taken]]])
-                if len(rest) == BLOCK:
-                    self._product(c, rest)
-                    rest = None
-            while len(samples) - taken >= BLOCK:
+        def some(number: int) -> None:
+            for c, samples in groups[number::_SHARES]:
+                self._take(c, x, samples)
+
+        for _ in each(some, range(min(_SHARES, len(groups)))):
+            pass
+
+    def _take(self, c: int, x: NDArray[Any], samples: Int) -> None:
+        """Add these samples of class `c`, which come after all before, and form the products of full blocks."""
+        block = self._block.get(c)
+        if block is None or block.dtype != x.dtype:  # of several files, one may have float16 and another float32
+            wide = x.dtype if block is None else np.result_type(block, x)
+            made = np.empty((BLOCK, x.shape[1]), wide)
+            if block is not None:
+                made[: self._filled[c]] = block[: self._filled[c]]
+            self._block[c] = block = made
+        filled, taken = int(self._filled[c]), 0
+        while taken < len(samples):
+            if not filled and len(samples) - taken >= BLOCK:
                 self._product(c, x[samples[taken : taken + BLOCK]])
                 taken += BLOCK
-            if taken < len(samples):
-                rest = x[samples[taken:]]
-            if rest is not None:
-                self._rest[c] = rest
-
-        for _ in each(one, zip(classes.tolist(), np.split(order, starts[1:]), strict=True)):
-            pass
+                continue
+            n = min(BLOCK - filled, len(samples) - taken)
+            block[filled : filled + n] = x[samples[taken : taken + n]]
+            filled, taken = filled + n, taken + n
+            if filled == BLOCK:
+                self._product(c, block)
+                filled = 0
+        self._filled[c] = filled
 
     def _product(self, c: int, x: NDArray[Any]) -> None:
         z = self._centred(x)
@@ -196,7 +255,9 @@ class _PerClass(_Domain):
             self.second[c] += z.T @ z
 
     def _close(self, each: Each) -> None:
-        for _ in each(lambda c: self._product(c, self._rest.pop(c)), sorted(self._rest)):
+        for _ in each(
+            lambda c: self._product(c, self._block[c][: self._filled[c]]), np.flatnonzero(self._filled).tolist()
+        ):
             pass
 
 
@@ -219,8 +280,9 @@ class _Pooled(_Domain):
             z = self._centred(block[0])
             order = np.argsort(block[1], kind="stable")
             classes, starts = np.unique(block[1][order], return_index=True)
+            marks = csr_array((np.ones(len(z)), order, np.append(starts, len(z))), (len(classes), len(z)))
             with np.errstate(over="ignore", invalid="ignore"):
-                return classes, np.add.reduceat(z[order], starts, axis=0), z.T @ z if len(self.second) else None
+                return classes, marks @ z, z.T @ z if len(self.second) else None
 
         for classes, total, second in each(one, blocks):
             self.sum[classes] += total

@@ -144,7 +144,11 @@ def _plain(column: Any) -> Any:
 
 
 def _values(column: Any) -> Sequence[Any]:
-    values: Sequence[Any] = _plain(column).to_pylist()
+    from pyarrow import types as t
+
+    column = _plain(column)
+    plain = t.is_integer(column.type) or t.is_floating(column.type)
+    values: Sequence[Any] = column.to_pylist() if column.null_count or not plain else column.to_numpy().tolist()
     return values
 
 

@@ -33,6 +33,9 @@ class TableColumns:
     y, domain, test : columns of labels, domains, and which samples are test samples (true or "test").
     id, group : columns that name each sample, and what belongs together, such as a patient.
     encoder_id : "NAME@SHA" of the encoder, where the file does not say it.
+
+    >>> TableColumns(y="diagnosis", group="patient", encoder_id="uni@3a7c").encoder()
+    {'encoder': 'uni', 'weights': '3a7c'}
     """
 
     x: str | None = None
@@ -49,7 +52,7 @@ class TableColumns:
         self.encoder()
 
     def encoder(self) -> dict[str, str]:
-        """Return what `encoder_id` says, as a table's meta has it."""
+        """Return the name and the weights of the encoder, as a table's meta has them; nothing where there is no id."""
         if self.encoder_id is None:
             return {}
         name, _, sha = self.encoder_id.rpartition("@")

@@ -54,8 +54,10 @@ class CsvSource(TableSource):
         with reading(self.path, _CSV):
             lines, number = islice(self._lines(), 1, None), 2
             while some := list(islice(lines, batch_samples(len(self._columns), 16))):
-                for i, line in enumerate(some):
-                    if len(line) != len(self._columns):
+                if set(map(len, some)) != {len(self._columns)}:
+                    for i, line in enumerate(some):
+                        if len(line) == len(self._columns):
+                            continue
                         raise GgeurError(
                             f"Line {number + i} of {self.path} has {len(line)} values, and there are "
                             f"{len(self._columns)} columns.",
@@ -72,7 +74,7 @@ class CsvSource(TableSource):
     def _lines(self) -> Iterator[list[str]]:
         csv.field_size_limit(1 << 24)
         with self.path.open(newline="", encoding="utf-8-sig") as file:
-            yield from (line for line in csv.reader(file, delimiter=self._separator, strict=True) if line)
+            yield from filter(None, csv.reader(file, delimiter=self._separator, strict=True))
 
     def _vectors(self, lines: Sequence[Sequence[str]], at: Sequence[int], number: int) -> NDArray[Any]:
         try:

@@ -48,7 +48,16 @@ class TableFiles:
     ----------
     paths : the files. class_names, domain_names : in the order of their codes.
     samples, dimension : (N, p). marked : whether a column marks test samples. meta : what is known of the encoder.
-    counts : (domains, classes, 2), of training and test samples.
+    counts : (domains, classes, 2), of training and test samples. text : embeddings of the class names, by prompt.
+    chosen : the columns by their roles.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     with open(f"{folder}/leeds.csv", "w") as file:
+    ...         _ = file.write("e0,e1,label\\n0.5,1.0,cat\\n1.5,0.0,dog\\n")
+    ...     table = TableFiles(f"{folder}/leeds.csv", TableColumns(x="e", y="label")).read()
+    >>> table.class_names, table.x.shape
+    (('cat', 'dog'), (2, 2))
     """
 
     def __init__(self, files: GivenFiles, columns: TableColumns | None = None, *, labelled: bool = True) -> None:
@@ -135,16 +144,17 @@ class TableFiles:
             )
         if x.dtype.kind not in "fiu":
             raise GgeurError(f"The embeddings in {source.path} are no numbers.", code="embeddings-type")
+        x = x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
         with np.errstate(over="ignore"):  # a float64 beyond float32's range becomes infinite
             x = x if x.dtype in (np.float16, np.float32) else x.astype(np.float32)
-        if not np.isfinite(x).all():
+        if not _all_finite(x):
             bad = at + int(np.argmin(np.isfinite(x).all(axis=1)))
             raise GgeurError(
                 f"The embeddings of {source.path} hold NaN or infinite values, first in sample {bad}; remove or "
                 "re-embed it.",
                 code="embeddings-not-finite",
             )
-        return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
+        return x
 
     def _meta(self) -> dict[str, Any]:
         """Return what the files and the user say of the encoder, which must not differ."""
@@ -174,8 +184,9 @@ class TableFiles:
                 y = self._classes.found(batch, c.y, source) if c.y else none
                 d = self._domains.found(batch, c.domain, source) if c.domain else none
                 t = _marks(batch.columns[c.test], c.test, source) if c.test else none
-                groups, number = np.unique(np.stack([d, y, t]), axis=1, return_counts=True)
-                counted.update(dict(zip(map(tuple, groups.T.tolist()), number.tolist(), strict=True)))
+                groups, number = np.unique(2 * (y + (d << 32)) + t, return_counts=True)
+                keys = zip(groups >> 33, groups >> 1 & 0xFFFFFFFF, groups & 1, strict=True)
+                counted.update({(int(d), int(y), int(t)): int(n) for (d, y, t), n in zip(keys, number, strict=True)})
                 self._classes.check(c.y, self.samples, source, most=_MOST_CLASSES)
         where = self._sources[-1]
         self._classes.check(c.y, self.samples, where, most=max(self.samples // 2, 1000))
@@ -246,6 +257,16 @@ class _Names:
         at = {name: i for i, name in enumerate(names)}
         self._settled = [at[name] for name in found]
         return tuple(names)
+
+
+def _all_finite(x: NDArray[Any]) -> bool:
+    """Return whether float16 or float32 numbers are finite, by their bits: several times as fast as by NumPy."""
+    half = x.dtype.itemsize == 2
+    signed, unsigned = (np.int16, np.uint16) if half else (np.int32, np.uint32)
+    least = 0x7C00 if half else 0x7F800000  # infinity; what is not a number lies beyond it
+    negative = least + (0x8000 if half else 0x80000000)
+    x = np.ascontiguousarray(x)
+    return not x.size or bool(x.view(signed).max() < least and x.view(unsigned).max() < negative)
 
 
 def _named(value: Any, column: str, source: TableSource) -> str:

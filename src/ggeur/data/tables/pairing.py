@@ -52,7 +52,25 @@ def is_table(given: str | os.PathLike[str]) -> bool:
     path = Path(given)
     if path.is_dir():
         return bool(saved_splits(path)) or bool(_files_in(path))
-    return path.suffix.lower() in (*TABLES, *ARRAYS, *SLIDES) or glob.has_magic(str(path)) or "+" in str(path)
+    return path.suffix.lower() in (*TABLES, *ARRAYS, *SLIDES) or glob_or_joined(path)
+
+
+def glob_or_joined(given: str | os.PathLike[str]) -> bool:
+    """Return whether `given` is a pattern, or several files joined by "+"."""
+    return glob.has_magic(str(given)) or "+" in str(given)
+
+
+def table_name(given: str | os.PathLike[str]) -> str:
+    """Return the name of a table: its first file's, without the ending, a pattern's star and what joins them.
+
+    >>> table_name("leeds.parquet"), table_name("leeds-*.npy+labels.csv")
+    ('leeds', 'leeds')
+    """
+    path = Path(given) if Path(given).exists() else _joined_paths(str(given))[0]
+    if path.suffix.lower() not in (*TABLES, *ARRAYS, *SLIDES):
+        return path.name
+    plain = re.split(r"[*?[]", path.with_suffix("").name)[0].rstrip("-_. ")
+    return plain or path.parent.name
 
 
 def _of_pattern(path: Path) -> list[Path]:
@@ -100,15 +118,15 @@ def sources_of(paths: Sequence[Path], slide: str | None = None, *, labelled: boo
     if arrays and slides:
         raise GgeurError("Arrays (.npy) and slides (.h5) cannot be one table: read them apart.", code="table-mixed")
     if slides:
-        labels = _labels_beside(slides, tables) if labelled or tables else []
+        labels = _labels_beside(slides, tables, labelled)
         return [_Slides(slides, [_source(path) for path in labels], slide)]
     if not arrays:
         return [*(_source(path) for path in tables), *(_split(path) for path in datasets)]
     read = [NpySource(path) for path in arrays]
     matrices: list[TableSource] = [one for one in read if "vector" in one.fields.values()]
     columns: list[TableSource] = [one for one in read if "vector" not in one.fields.values()]
-    if not columns and (labelled or tables):
-        columns = [_source(path) for path in _labels_beside([one.path for one in matrices], tables)]
+    if not columns:
+        columns = [_source(path) for path in _labels_beside([one.path for one in matrices], tables, labelled)]
     if not columns:
         return matrices
     if len(matrices) == len(columns):
@@ -154,13 +172,15 @@ def _split(path: Path) -> TableSource:
     return source if alone else _Marked(source, path.name in _TEST)
 
 
-def _labels_beside(of: Sequence[Path], given: Sequence[Path]) -> list[Path]:
-    """Return the files of labels: those given, else those of the same names, else the only one in the folder."""
+def _labels_beside(of: Sequence[Path], given: Sequence[Path], needed: bool) -> list[Path]:
+    """Return the files of labels: those given, else those of the same names, else if `needed` the only one there."""
     if given:
         return list(given)
     same = [[p for p in (path.with_suffix(s) for s in _LABELS) if p.is_file()] for path in of]
     if all(len(one) == 1 for one in same):
         return [one[0] for one in same]
+    if not needed:
+        return []
     there = [p for p in _files_in(of[0].parent) if p.suffix.lower() in _LABELS]
     if len(there) != 1:
         raise GgeurError(

@@ -12,7 +12,7 @@ from ggeur.stats.custom import one_line
 from ggeur.stats.errors import GgeurError, how_to_install, nearest_file
 
 Kind = Literal["vector", "number", "whole", "name"]  # embeddings; fractions; whole numbers and booleans; all else
-BATCH_BYTES = 1 << 25  # of the embeddings of a batch
+BATCH_BYTES = 1 << 26  # of the embeddings of a batch
 MOST_SAMPLES = 65_536  # of a batch
 TEXT = "ggeur_text"  # the key of a meta under which the embeddings of class names come
 
@@ -42,7 +42,7 @@ def batch_samples(dimension: int, itemsize: int = 4) -> int:
     """Return how many samples of that dimension a batch has.
 
     >>> batch_samples(512), batch_samples(1)
-    (16384, 65536)
+    (32768, 65536)
     """
     return min(max(BATCH_BYTES // max(dimension * itemsize, 1), 256), MOST_SAMPLES)
 
