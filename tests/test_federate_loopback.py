@@ -339,7 +339,7 @@ def test_the_steps_that_the_docs_give_for_two_laptops(tmp_path):
             "data": {"dataset": "our photographs", "encoder": "builtin"},
             "partition": {"kind": "domain"},
             "train": {"rounds": 2},
-            "federate": {"sites": 2, "min_sites": 1, "wait": 5},
+            "federate": {"sites": 2, "min_sites": 1, "wait": 60},
         }
         for min_count, run in ((2, "one"), (3, "both")):
             experiment.write_text(to_toml(tree | {"privacy": {"min_count": min_count}}))

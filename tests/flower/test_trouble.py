@@ -1,6 +1,7 @@
 """Sites that send nonsense, leave, come back or lose their memory; servers that are stopped."""
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -153,6 +154,69 @@ def test_a_site_that_leaves_is_missed_and_used_again_when_it_is_back(deploy):
     lines = [json.loads(line) for line in (deployment.out / "metrics.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines] == [1, 2, 3, 4, 5]
     assert deployment.sites[1].asked.count("train") == 2, "rounds 1 and 5"
+
+
+def lost_once(kind):
+    """A site that answers the first question of a kind with silence, and is there again at once."""
+    times = []
+
+    def change(asked, number, reply):
+        if asked == kind and not times:
+            times.append(asked)
+            return None
+        return reply
+
+    return change
+
+
+@pytest.mark.parametrize("own_units", [False, True])
+def test_a_site_lost_before_statistics_are_merged_is_waited_for(deploy, own_units):
+    """With min_sites of all, too: the head is that of a run in which nobody was lost."""
+    tree = TREE | {"data": {"standardise": own_units}, "federate": {"min_sites": 3, "wait": 20.0}}
+    lossy, whole = deploy(tree, name="lossy"), deploy(tree, name="whole")
+    lossy.sites[1].change = lost_once("query.statistics")
+    lossy.run()
+    whole.run()
+    (awaited,) = lossy.events("awaited")
+    assert awaited["clients"] == [1] and 0 < awaited["seconds"] <= 20
+    assert [event["client"] for event in lossy.events("statistics")] == [0, 2, 1]
+    assert lossy.sites[0].asked.count("query.statistics") == 1
+    for name, leaf in whole.head().items():
+        np.testing.assert_array_equal(lossy.head()[name], leaf)
+
+
+def test_a_lost_site_that_stays_away_is_waited_for_no_longer_than_said(deploy):
+    tree = TREE | {"federate": {"min_sites": 2, "wait": 2.0}}
+    lossy = deploy(tree, name="lossy")
+    site = lossy.sites[1]
+
+    def gone(asked, number, reply):
+        site.online = asked != "query.statistics"
+        return reply if site.online else None
+
+    site.change = gone
+    began = time.monotonic()
+    lossy.run()
+    assert time.monotonic() - began > 2 and len(lossy.events("awaited")) == 1
+    assert lossy.events("missing")[0]["client"] == 1 and len(lossy.events("round")) == 4
+
+
+def test_a_greeting_that_does_not_come_is_waited_for_as_long_as_wait_says(deploy, monkeypatch):
+    """A node that is online and silent, as one that embeds a large folder; `timeout` is for what comes later."""
+    slow = deploy(TREE | {"federate": {"min_sites": 2, "wait": 1.5, "timeout": 60.0}})
+    silent = list(slow.grid.sites)[1]
+    pushed = slow.grid.push_messages
+
+    def push(messages):
+        for message in messages:
+            yield from ["unheard"] if message.metadata.dst_node_id == silent else pushed([message])
+
+    monkeypatch.setattr(slow.grid, "push_messages", push)
+    began = time.monotonic()
+    slow.run()
+    assert time.monotonic() - began < 40, "the greetings of every round together"
+    assert "no answer within" in slow.events("silent")[0]["why"]
+    assert {event["client"] for event in slow.events("joined")} == {0, 2}
 
 
 def test_an_answer_that_came_too_late_changes_nothing(deploy):

@@ -20,7 +20,7 @@ from ggeur.stats.errors import GgeurError
 
 pytestmark = pytest.mark.needs("flower")
 CALL = "/v1/fleet/pull-messages"
-BOUNDS = Bounds(body=6 * 2**20, seconds=1.0, calls=2)
+BOUNDS = Bounds(body=6 * 2**20, seconds=1.0, calls=2, patience=0.0)
 
 
 class Recorder:
@@ -458,7 +458,7 @@ def test_a_node_reaches_the_server_by_its_sites_door_alone(federation, tmp_path)
     with ExitStack() as stack:
 
         def door(address, context):
-            made = back_door(loopback.certificate, loopback.key, address, context, told.append, BOUNDS)
+            made = back_door(loopback.certificate, loopback.key, address, context, told.append, bounds=BOUNDS)
             return stack.enter_context(made).port
 
         port = door(f"127.0.0.1:{federation.port}", federation.context("leeds"))

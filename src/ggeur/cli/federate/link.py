@@ -12,9 +12,14 @@ from ggeur.stats.errors import GgeurError
 
 def link(
     certificates: Annotated[Path, typer.Argument(help="Folder with ca.crt, server.crt and server.key.")],
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")] = 8000,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; default: the kit's, or loopback.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0: any; default: the kit's, or 8000.")
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Delete the state: registered sites, runs, messages.")] = False,
+    metrics: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Loopback port of /metrics, for Prometheus.")
+    ] = None,
 ) -> None:
     """Run the server (SuperLink), which admits sites.
 
@@ -32,9 +37,14 @@ def link(
                 code="certificate-missing",
             )
     from ggeur.flower.door.listening import bound
+    from ggeur.flower.machines.kit import read_federation
     from ggeur.flower.machines.link import STATE, SUPEREXEC, SUPERLINK, running_link
+    from ggeur.flower.machines.status import serve_metrics
     from ggeur.stats.storage import cannot, lock_file
 
+    facts = read_federation(certificates)
+    host = host or (facts.listen if facts else "127.0.0.1")
+    port = port if port is not None else facts.port if facts else 8000
     made, folder = bound(host, port), certificates.absolute() / "link"
 
     def notice(sentence: str) -> None:
@@ -57,4 +67,7 @@ def link(
         running = door.enter_context(running_link(machines, certificates, folder, made, notice, name="ours"))
         say(f"Sites reach the door at {host}:{running.port}. On this machine, flwr reaches the SuperLink after")
         say(f"export FLWR_HOME={running.home}", soft_wrap=True)
-        machines.watch(SUPERLINK, SUPEREXEC, notice)
+        say(f"Let sites in with: ggeur federate register {certificates}", soft_wrap=True)
+        if metrics is not None:
+            serve_metrics(certificates, metrics)
+        machines.watch((SUPERLINK, SUPEREXEC), notice)

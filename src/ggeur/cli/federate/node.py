@@ -12,9 +12,14 @@ from ggeur.stats.errors import GgeurError
 
 
 def node(
-    superlink: Annotated[str, typer.Argument(help="HOST:PORT of the federation's server.")],
-    authority: Annotated[Path, typer.Option("--ca", help="The federation's ca.crt.")],
-    key: Annotated[Path, typer.Option("--key", help="This node's private key.")],
+    superlink: Annotated[
+        str | None, typer.Argument(help="HOST:PORT of the federation's server.", show_default=False)
+    ] = None,
+    kit: Annotated[
+        Path | None, typer.Option(help="This site's folder of `ggeur federate kit`, in place of the next four.")
+    ] = None,
+    authority: Annotated[Path | None, typer.Option("--ca", help="The federation's ca.crt.")] = None,
+    key: Annotated[Path | None, typer.Option("--key", help="This node's private key.")] = None,
     number: Annotated[
         int | None, typer.Option(min=0, help="This site's number from 0, unique in the federation.", show_default=False)
     ] = None,
@@ -51,15 +56,25 @@ def node(
     from ggeur.flower.machines.processes import Machines, require_flower
 
     number = partition if number is None else number
+    require_flower()
+    from ggeur.flower.machines.kit import read_kit
+
+    if kit is not None:
+        site_kit = read_kit(kit.absolute())
+        superlink, number = superlink or site_kit.server, site_kit.number
+        authority, key, certificate = site_kit.authority, site_kit.key, site_kit.certificate
+    if superlink is None or authority is None or key is None:
+        raise GgeurError(
+            "Name the site's folder with --kit, or HOST:PORT, --ca and --key.", code="node-options-missing"
+        )
     if number is None:
         raise GgeurError("Give this site's number from 0 with --number.", code="option-number-missing")
-    require_flower()
     authority, key, trusted = authority.absolute(), key.absolute(), trusted and trusted.absolute()
     certificate = (certificate or key.with_name(f"{key.name}.crt")).absolute()
-    for path in (authority, key, trusted):
+    for path in () if kit is not None else (authority, key, trusted):
         if path is not None and not path.exists():
             raise GgeurError(f"There is no file {path}.", code="file-missing")
-    if not certificate.exists():
+    if kit is None and not certificate.exists():
         raise GgeurError(
             f"There is no file {certificate}; the server makes it from {key.name}.pub with `ggeur federate admit`.",
             code="certificate-missing",
@@ -80,8 +95,12 @@ def node(
     data = Path(config.get("table") or config["images"])
     if not data.exists():
         raise GgeurError(f"There is no {data}; --table or --images names this site's data.", code="data-path-missing")
-    from ggeur.flower.machines.node import Identity, executor, running_node
+    from ggeur.flower.machines.node import Identity, site_node, wait_for_free_port
+    from ggeur.flower.machines.supervisor import Supervisor, join
     from ggeur.stats.storage import cannot, lock_file
+
+    def tell(sentence: str) -> None:
+        say(sentence, soft_wrap=True)
 
     def notice(sentence: str) -> None:
         mark("door", sentence, soft_wrap=True)
@@ -96,6 +115,9 @@ def node(
         ExitStack() as door,  # the node still needs it while it ends
         Machines() as machines,
     ):
-        door.enter_context(running_node(machines, "node", identity, folder, superlink, config, port, notice, trusted))
-        say(f"The node calls {superlink} with the certificate {certificate}.", soft_wrap=True)
-        machines.watch("node", executor("node"), notice)
+        wait_for_free_port(port)
+        if kit is not None:
+            join(site_kit, tell)
+        running = site_node(machines, "node", identity, folder, superlink, config, port, notice, trusted)
+        supervised = door.enter_context(running)
+        Supervisor(supervised, superlink, identity, tell).run()

@@ -18,6 +18,7 @@ _JOURNAL_LINES = {  # the events of the journal that are printed
     "left": "[yellow]client {client} has left[/] (node {node}, round {round})",
     "refused": "[red]refused[/] node {node} (client {client}, round {round}): {why}",
     "missing": "[yellow]missing[/] client {client} in round {round}: {why}",
+    "awaited": "[yellow]waiting[/] up to {seconds} s for clients {clients}, lost before statistics were merged",
     "silent": "[yellow]no greeting[/] from node {node}: {why}",
     "resumed": "resuming after round {round}",
     "summed": "secure aggregation of {what}: total of sites {sites} opened",
@@ -66,7 +67,7 @@ def up(
     try:
         with progress(asked, folder) as shown, tracked(asked, folder, shown) as on_round:
             going_on = resume is not None
-            result = run_up(asked, folder, resume=going_on, again=reopen, on_round=on_round, on_event=_say)
+            result = run_up(asked, folder, resume=going_on, again=reopen, on_round=on_round, on_event=say_event)
     except KeyboardInterrupt as stopped:
         _say_how_to_go_on(folder, "Stopped.")
         raise typer.Exit(130) from stopped
@@ -77,7 +78,8 @@ def up(
     say(f"Results, trained heads and federation.jsonl are in {folder}")
 
 
-def _say(happened: dict[str, Any]) -> None:
+def say_event(happened: dict[str, Any]) -> None:
+    """Print an event of the journal."""
     text = _JOURNAL_LINES.get(happened["event"])
     event("federation", **{"what" if name == "event" else name: value for name, value in happened.items()})
     if text is not None:

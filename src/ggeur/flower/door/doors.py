@@ -11,13 +11,16 @@ from socket import socket
 
 import httpx
 
+from ggeur.flower.door.desk import SiteDesk
+from ggeur.flower.door.invitations import Invitations
 from ggeur.flower.door.listening import Listening, bound, server_context
-from ggeur.flower.door.node_calls import Admission, Bounds, FleetCalls, Notice
+from ggeur.flower.door.node_calls import Admission, Bounds, Fault, FleetCalls, Heard, Notice
 from ggeur.flower.door.visitors import RevocationList
 from ggeur.stats.errors import GgeurError
 
 _AT_ONCE = 256  # connections to the other side
 _IDLE_HERE = 3.0  # seconds that a connection to Flower's server is kept; it closes its own after 5
+_CONNECT, _SILENCE = 20.0, 60.0  # seconds that a site waits for a connection, and for the next byte over it
 _IDLE_THERE = 60.0  # and one to a door, which waits a little longer
 
 
@@ -31,11 +34,14 @@ def front_door(
     trust: ssl.SSLContext,
     notice: Notice,
     bounds: Bounds | None = None,
+    invitations: Invitations | None = None,
+    faults: Fault = lambda site, why: None,
 ) -> Listening:
     """Return the door before the SuperLink at the loopback address `superlink`, whose certificate `trust` knows.
 
     It shows the server's `certificate`, and admits those that the authority `sites` has certified and the list
-    `revoked` does not name.
+    `revoked` does not name. By `invitations` sites join that have none of their certificates yet.
+    `faults` is told why a site is refused.
     """
     bounds = bounds or Bounds()
 
@@ -51,28 +57,35 @@ def front_door(
             cookies=_no_cookies(),
             trust_env=False,
         ) as upstream:
-            yield FleetCalls(upstream, Admission(RevocationList(revoked)), notice, bounds)
+            desk = SiteDesk(upstream, invitations, notice)
+            yield FleetCalls(upstream, Admission(RevocationList(revoked)), notice, bounds, desk=desk, faults=faults)
 
     return Listening(made, server_context(certificate, key, sites), opening)
 
 
 def back_door(
-    certificate: Path, key: Path, superlink: str, trust: ssl.SSLContext, notice: Notice, bounds: Bounds | None = None
+    certificate: Path,
+    key: Path,
+    superlink: str,
+    trust: ssl.SSLContext,
+    notice: Notice,
+    heard: Heard = lambda path, status: None,
+    bounds: Bounds | None = None,
 ) -> Listening:
     """Return a site's door on loopback, through which its node reaches `superlink` with the site's certificate.
 
-    Flower's nodes cannot present a certificate of their own.
+    Flower's nodes cannot present a certificate of their own. `heard` is told of every answer of the server.
     """
     bounds = bounds or Bounds()
 
     @asynccontextmanager
     async def opening() -> AsyncIterator[FleetCalls]:
         limits = httpx.Limits(max_connections=bounds.calls, keepalive_expiry=_IDLE_THERE)
-        timeout = httpx.Timeout(2 * bounds.seconds, connect=20.0)
+        timeout = httpx.Timeout(_SILENCE, connect=_CONNECT)
         async with httpx.AsyncClient(
             base_url=f"https://{superlink}", verify=trust, timeout=timeout, limits=limits, cookies=_no_cookies()
         ) as upstream:
-            yield FleetCalls(upstream, None, notice, bounds)
+            yield FleetCalls(upstream, None, notice, bounds, heard)
 
     return Listening(bound("127.0.0.1", 0), server_context(certificate, key, None), opening, own_user=True)
 

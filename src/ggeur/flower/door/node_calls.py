@@ -5,9 +5,11 @@ sender's spelling never reaches Flower.
 """
 
 import asyncio
+import json
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,9 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 Notice = Callable[[str], None]
+Heard = Callable[[str, int], None]  # a path, and the status that the other side answered with
+Fault = Callable[[str, str], None]  # a site, and why it was refused
+Desk = Callable[[Visitor, bytes], Awaitable[Mapping[str, Any]]]
 
 # A node that was registered by its key needs no others: register-node and unregister-node are for nodes without one.
 _CALLS = (
@@ -30,6 +35,7 @@ _CALLS = (
 )
 PATHS = {f"/v1/fleet/{call}".encode(): f"/v1/fleet/{call}" for call in _CALLS}
 _PUSH = "/v1/fleet/push-messages"
+DESK = "/v1/ggeur/site"  # a site's questions about itself, which the door answers
 NODE_KEY = b"flwr-public-key"
 REFUSED = "ggeur-door"  # header of answers by the door itself
 _PLAIN_HEADERS = (b"content-type", b"accept")
@@ -38,6 +44,7 @@ _FLOWER = b"flwr-"  # Flower's own headers: signature, time, version
 _ACTIVATION, _ENDS_ACTIVATION, _ENDS_NODE = "/v1/fleet/activate-node", 400, 401
 _TOLD = (_ENDS_ACTIVATION, _ENDS_NODE, 503)  # statuses that are reported elsewhere
 _AGAIN = 60.0  # seconds before the same notice is given again
+_RETRY = 1.0  # seconds between two tries to connect
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,7 @@ class Bounds:
     body: int = 16 * 2**20  # bytes
     seconds: float = 300.0  # for one call, from its headers to the last byte of its answer
     calls: int = 16  # of one site at a time
+    patience: float = 20.0  # seconds for the other side to come back; Flower's own pauses grow as long
 
 
 class Refused(Exception):
@@ -65,6 +73,14 @@ class Admission:
 
     def check(self, visitor: Visitor | None, node_key: bytes) -> None:
         """Raise Refused unless this visitor may speak for the node with this key."""
+        known = self.admitted(visitor)
+        if known.invited:
+            raise Refused(403, f"{known.name} has an invitation and has not joined yet.")
+        if node_key != known.node_key:
+            raise Refused(403, f"The certificate of {known.name} belongs to another node key than this one.")
+
+    def admitted(self, visitor: Visitor | None) -> Visitor:
+        """Return a visitor whose certificate is valid now; raise Refused for any other."""
         if visitor is None:
             raise Refused(403, "This door asks for a site's certificate.")
         if visitor.expired:
@@ -75,14 +91,14 @@ class Admission:
             raise Refused(502, str(error)) from error
         if revoked:
             raise Refused(403, f"The certificate of {visitor.name} is revoked.")
-        if node_key != visitor.node_key:
-            raise Refused(403, f"The certificate of {visitor.name} belongs to another node key than this one.")
+        return visitor
 
 
 class FleetCalls:
     """An ASGI application that passes the calls of nodes on to `upstream` and refuses everything else.
 
     Without an `admission` it checks no certificates, as at a site, where it listens on loopback for the site's node.
+    `heard` is told of every answer of the other side. `desk` answers what sites ask the door itself.
     """
 
     def __init__(
@@ -91,8 +107,12 @@ class FleetCalls:
         admission: Admission | None,
         notice: Notice,
         bounds: Bounds,
+        heard: Heard = lambda path, status: None,
+        desk: Desk | None = None,
+        faults: Fault = lambda site, why: None,
     ) -> None:
         self._upstream, self._admission, self._bounds = upstream, admission, bounds
+        self._heard, self._desk, self._faults = heard, desk, faults
         self._notice, self._noticed = notice, dict[str, float]()
         self._calls: Counter[str] = Counter()  # under way, by certificate
 
@@ -107,6 +127,8 @@ class FleetCalls:
             async with asyncio.timeout(self._bounds.seconds):
                 await self._answer(scope, receive, send, visitor)
         except Refused as refused:
+            if visitor is not None:
+                self._faults(visitor.name, refused.why)
             if refused.status not in _TOLD:
                 self._tell(f"Refused {_host(scope)}: {refused.why}")
             await _say(send, refused)
@@ -122,6 +144,15 @@ class FleetCalls:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, visitor: Visitor | None) -> None:
         headers = passed(scope["headers"])
+        if (scope["method"], scope["raw_path"]) == ("POST", DESK.encode()) and self._desk and self._admission:
+            asking = self._admission.admitted(visitor)
+            asked = await self._body(scope, receive)
+            try:
+                answer = await self._desk(asking, asked)
+            except GgeurError as error:
+                raise Refused(403, str(error)) from error
+            await _reply(send, answer)
+            return
         path = PATHS.get(scope["raw_path"]) if scope["method"] == "POST" and not scope["query_string"] else None
         if path is None:
             raise Refused(403, "Only the calls of nodes pass here.")
@@ -155,10 +186,10 @@ class FleetCalls:
         """Make the call at the other side and stream its answer back."""
         import httpx
 
-        sent = [*headers, (b"accept-encoding", b"identity")]
         begun = False
         try:
-            async with self._upstream.stream("POST", path, content=body, headers=sent) as answer:
+            async with self._answered(path, headers, body) as answer:
+                self._heard(path, answer.status_code)
                 if REFUSED in answer.headers and answer.status_code == httpx.codes.FORBIDDEN:
                     why = _printed(answer.headers[REFUSED])
                     self._tell(f"{self._upstream.base_url} refuses this site: {why}")
@@ -175,6 +206,28 @@ class FleetCalls:
             if begun:  # an answer that was cut short must not look like a whole one
                 raise ConnectionAbortedError from error
             raise Refused(503, "The other side does not answer; try again.") from error
+
+    @asynccontextmanager
+    async def _answered(self, path: str, headers: Headers, body: bytes) -> "AsyncIterator[httpx.Response]":
+        """Make the call; wait a little for another side that cannot be reached, to which nothing was sent yet."""
+        import httpx
+
+        sent = [*headers, (b"accept-encoding", b"identity")]
+        end = time.monotonic() + self._bounds.patience
+        while True:
+            request = self._upstream.build_request("POST", path, content=body, headers=sent)
+            try:
+                answer = await self._upstream.send(request, stream=True)
+            except httpx.ConnectError:
+                if time.monotonic() >= end:
+                    raise
+                await asyncio.sleep(_RETRY)
+                continue
+            try:
+                yield answer
+            finally:
+                await answer.aclose()
+            return
 
     def _tell(self, sentence: str) -> None:
         """Give a notice; repeat the same one only once in a while."""
@@ -210,6 +263,14 @@ def passed(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
 def _passed_back(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     lower = ((name.lower(), value) for name, value in headers)
     return [(n, v) for n, v in lower if n in (b"content-type", b"content-length") or n.startswith(_FLOWER)]
+
+
+async def _reply(send: Send, answer: Mapping[str, Any]) -> None:
+    """Answer as JSON."""
+    body = json.dumps(answer).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 async def _say(send: Send, refused: Refused) -> None:

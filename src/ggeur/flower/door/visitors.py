@@ -7,6 +7,8 @@ from pathlib import Path
 
 from ggeur.stats.errors import GgeurError
 
+INVITATION_UNIT = "invitation"  # in the subject of a certificate that can only ask to join
+
 
 @dataclass(frozen=True)
 class Visitor:
@@ -16,6 +18,7 @@ class Visitor:
     serial: str  # of the certificate, in hexadecimal letters
     expires: datetime
     node_key: bytes  # the certificate's public key, as Flower's nodes send theirs in a header
+    invited: bool = False  # it has an invitation to join, and no certificate of a node yet
 
     @staticmethod
     def of(certificate: bytes) -> "Visitor":
@@ -32,6 +35,10 @@ class Visitor:
             serial=f"{parsed.serial_number:x}",
             expires=parsed.not_valid_after_utc,
             node_key=base64.b64encode(key),
+            invited=any(
+                one.value == INVITATION_UNIT
+                for one in parsed.subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
+            ),
         )
 
     @property

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from ggeur.flower.door.visitors import INVITATION_UNIT
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.storage import cannot, write_bytes
 
@@ -95,6 +96,23 @@ def make_site_certificate(folder: Path, public_key: Path, name: str, days: int =
     return path
 
 
+def make_invitation(folder: Path, path: Path, name: str, days: int = VALID_DAYS) -> None:
+    """Write to `path` a certificate and its key, by which the site `name` may ask the federation in `folder` to join.
+
+    It is good for nothing else: the site's node gets another one, for a key that the site makes itself.
+    """
+    from cryptography.hazmat.primitives import serialization as s
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    check_certificate_name(name)
+    signer = s.load_pem_private_key((folder / AUTHORITY_KEY).read_bytes(), None)
+    key = ec.generate_private_key(ec.SECP256R1())
+    purpose = ExtendedKeyUsageOID.CLIENT_AUTH
+    certificate = _certificate(name, key.public_key(), signer, days, purpose, unit=INVITATION_UNIT)
+    _write(path, certificate + _pem(key), private=True)
+
+
 def revoke_site(folder: Path, name: str) -> str:
     """Add the certificate of the site `name` to the revocation list, and return its serial number."""
     from cryptography import x509
@@ -129,7 +147,13 @@ def check_certificate_name(name: str) -> None:
 
 
 def _certificate(
-    name: str, key: Any, authority_key: Any, days: int, purpose: Any = None, alternatives: Any = None
+    name: str,
+    key: Any,
+    authority_key: Any,
+    days: int,
+    purpose: Any = None,
+    alternatives: Any = None,
+    unit: str | None = None,
 ) -> bytes:
     """Return a certificate for `key`, of the authority itself if it has no `purpose`."""
     from cryptography import x509
@@ -138,9 +162,11 @@ def _certificate(
     from cryptography.x509.oid import NameOID
 
     now, authority = datetime.now(UTC), purpose is None
+    subject = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
+    subject += [] if unit is None else [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit)]
     builder = (
         x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .subject_name(x509.Name(subject))
         .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _AUTHORITY_NAME)]))
         .public_key(key)
         .serial_number(x509.random_serial_number())

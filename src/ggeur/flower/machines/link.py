@@ -8,11 +8,13 @@ from pathlib import Path
 from socket import socket
 
 from ggeur.flower.door.doors import front_door
+from ggeur.flower.door.invitations import Invitations
 from ggeur.flower.door.node_calls import Notice
 from ggeur.flower.machines import processes
 from ggeur.flower.machines.certificates import AUTHORITY, REVOKED, SERVER, SERVER_KEY
 from ggeur.flower.machines.loopback import LOOPBACK, Loopback
 from ggeur.flower.machines.processes import Machines
+from ggeur.flower.machines.status import FAULTS, Faults
 
 SUPERLINK, SUPEREXEC = "superlink", "superexec"
 STATE = "state.db"  # registered nodes, runs, and what sites have sent, until a new series of runs begins
@@ -47,5 +49,7 @@ def running_link(
     machines.wait_for_port(SUPERLINK, port)
     machines.start(SUPEREXEC, processes.superexec_command(loopback, address), env)
     keys = (certificates / SERVER, certificates / SERVER_KEY, certificates / AUTHORITY, certificates / REVOKED)
-    with front_door(made, *keys, address, loopback.client_context(), notice) as door:
+    invitations, faults = Invitations(certificates), Faults(folder / FAULTS)
+    trust = loopback.client_context()
+    with front_door(made, *keys, address, trust, notice, invitations=invitations, faults=faults) as door:
         yield Link(address, home, door.port)

@@ -41,6 +41,7 @@ _FRAME = " │╭╮╰╯─"  # around what Flower says
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 PRIVATE = 0o077  # the umask of what holds statistics, states or keys
 _LOOK = 1.0  # seconds between two looks at processes that run
+_QUICKLY, _TRIES = 30.0, 3  # a process that lives for less than these seconds is started as often again
 _GRACE = 5.0  # seconds between asking a process to end and ending it
 
 
@@ -169,14 +170,18 @@ class Machines:
     def __exit__(self, *exc: object) -> None:
         """Ask all processes to end, and kill those that do not."""
         with uninterrupted():  # a second Ctrl-C does not leave half of them running
-            for sign in (signal.SIGTERM, signal.SIGKILL):
-                for process in self.running.values():
-                    with suppress(ProcessLookupError, PermissionError):
-                        os.killpg(process.pid, sign)  # the group it leads: itself and what it started
-                end = time.monotonic() + _GRACE
-                while any(process.poll() is None for process in self.running.values()) and time.monotonic() < end:
-                    time.sleep(0.05)
-            self.running.clear()
+            self.end(*self.running)
+
+    def end(self, *names: str) -> None:
+        """Ask these processes to end, and kill those that do not, with everything that they started."""
+        ending = [self.running.pop(name) for name in names if name in self.running]
+        for sign in (signal.SIGTERM, signal.SIGKILL):
+            for process in ending:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, sign)  # the group it leads: itself and what it started
+            end = time.monotonic() + _GRACE
+            while any(process.poll() is None for process in ending) and time.monotonic() < end:
+                time.sleep(0.05)
 
     def start(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> None:
         """Start `command` with the variables `env`; its log is called `name`.
@@ -207,14 +212,20 @@ class Machines:
         self.start(name, *self._started[name])
         return True
 
-    def watch(self, vital: str, kept: str, notice: Callable[[str], None]) -> NoReturn:
-        """Restart the process `kept` whenever it ends; raise GgeurError once the process `vital` has ended."""
-        while not self.ended(vital):
+    def watch(self, names: Sequence[str], notice: Callable[[str], None]) -> NoReturn:
+        """Restart these processes whenever one ends; raise GgeurError where one ends again and again at once."""
+        started, quickly = dict.fromkeys(names, time.monotonic()), dict.fromkeys(names, 0)
+        while True:
             check()
-            if self.keep(kept):
-                notice(f"The {kept} had ended and is started again.")
+            for name in names:
+                if self.ended(name):
+                    quickly[name] = quickly[name] + 1 if time.monotonic() - started[name] < _QUICKLY else 0
+                    if quickly[name] >= _TRIES:
+                        raise GgeurError(f"The {name} has ended{self.last_words(name)}", code="process-ended")
+                    started[name] = time.monotonic()
+                    self.keep(name)
+                    notice(f"The {name} had ended and is started again.")
             time.sleep(_LOOK)
-        raise GgeurError(f"The {vital} has ended{self.last_words(vital)}", code="process-ended")
 
     def run(self, jobs: Mapping[str, Sequence[str]], env: Mapping[str, str], patience: float = 2 * _PATIENCE) -> None:
         """Run the commands of `jobs`, by name, in parallel to their end; raise GgeurError if one fails.

@@ -144,7 +144,7 @@ def _start(machines: Machines, doors: ExitStack, experiment: Experiment, private
     """
     from ggeur.flower.door.listening import bound
     from ggeur.flower.machines.link import running_link
-    from ggeur.flower.machines.node import Identity, running_node
+    from ggeur.flower.machines.node import Identity, site_node
 
     point, seed = experiment.points[0], experiment.seeds[0]
     tables = node_tables(load_table(point.data), point, seed)
@@ -181,7 +181,8 @@ def _start(machines: Machines, doors: ExitStack, experiment: Experiment, private
             config |= {"roster": str(keys / ROSTER), "key": str(key)}
         identity = Identity(keys / AUTHORITY, key, keys / SITES / f"node-{k}.crt")
         door = f"{LOOPBACK}:{link.port}"
-        doors.enter_context(running_node(machines, f"node-{k}", identity, folder, door, config, port, notice))
+        node = site_node(machines, f"node-{k}", identity, folder, door, config, port, notice)
+        doors.enter_context(node).start()
     machines.start("run", [flwr, "run", str(private / "app"), CONNECTION, "--stream"], env)
 
 

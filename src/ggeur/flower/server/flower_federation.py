@@ -36,8 +36,11 @@ class FlowerFederation:
         self._received: ReceivedStatistics | None = None
         self._units: Units | None = None
 
-    def collect(self, query: Query) -> Agreement:
-        """Agree with the sites, and ask them once for what answers the `query` of what they agree on."""
+    def collect(self, query: Query, end: float | None = None) -> Agreement:
+        """Agree with the sites, and ask them once for what answers the `query` of what they agree on.
+
+        Until `end`, of the monotonic clock, it waits for sites that are lost meanwhile.
+        """
         agreement, roster = self._agree(), self._roster
         noisy = not self._setup.release.exact
         while True:
@@ -49,6 +52,9 @@ class FlowerFederation:
                     received = self._collector.statistics(agreement, requested, self._folder, self._units)
             except LostSite:  # under secure aggregation nothing is known of any site yet, and the others begin again
                 roster.require_enough()
+                agreement = self._announce()
+                continue
+            if end is not None and roster.await_lost(end):  # those that have answered are not asked again
                 agreement = self._announce()
                 continue
             self._agreement, self._received = agreement, received

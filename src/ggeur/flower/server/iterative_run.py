@@ -1,6 +1,7 @@
 """Run one trial of an iterative method on real machines."""
 
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -101,7 +102,8 @@ class IterativeRun(TrialRun):
         a, start, roster = self._setup.augmentation, self._setup.start, self._roster
         kind = largest([a.needs, start and start.needs])
         query = None if kind is None else StatisticsQuery(kind, None if start is None else start.apart)
-        agreement = federation.collect(lambda agreement: query)
+        end = time.monotonic() + roster.settings.wait
+        agreement = federation.collect(lambda agreement: query, end if self._sums is None else None)
         if a.noise is not None:
             roster.journal(
                 "merging", clients=len(roster.known), classes=len(agreement.classes), dimension=agreement.dimension

@@ -33,6 +33,7 @@ class Roster:
         self.bytes_up = self.bytes_down = 0
         self._refused: set[int] = set()  # nodes that are not asked again
         self._silent: dict[int, str] = {}  # nodes that sent no greeting, and why
+        self.lost: set[int] = set()  # clients that were left out in round 0, and may come back
 
     @property
     def present(self) -> list[Client]:
@@ -53,13 +54,24 @@ class Roster:
         """Wait until all sites have sent a greeting or the time is up; raise if there are too few."""
         wanted = len(self.clients) if self.closed else self.settings.sites or 1
         self.journal("waiting", nodes=wanted)
-        end = time.monotonic() + self.settings.wait
-        self.meet(0)
-        while len(self.present) < wanted and time.monotonic() <= end:
-            time.sleep(_LOOK)
-            self.meet(0)
+        self.wait_until(lambda: len(self.present) >= wanted, time.monotonic() + self.settings.wait)
         here = f"{len(self.present)} of {wanted} sites are there after {self.settings.wait:g} seconds"
         self.require(len(self.present), None, here, "start the others' SuperNodes and look at their logs")
+
+    def wait_until(self, enough: Callable[[], bool], end: float) -> None:
+        """Greet sites until there are `enough` or it is `end`; a site that does not answer delays neither."""
+        self.meet(0, end)
+        while not enough() and time.monotonic() <= end:
+            time.sleep(_LOOK)
+            self.meet(0, end)
+
+    def await_lost(self, end: float) -> bool:
+        """Wait until `end` for clients that were lost in round 0, and say so; return whether one is back."""
+        lost = set(self.lost)
+        if lost and (seconds := round(end - time.monotonic())) > 0:
+            self.journal("awaited", clients=sorted(lost), seconds=seconds)
+            self.wait_until(lambda: not self.lost, end)
+        return lost > self.lost
 
     def require(self, there: int, most: int | None, here: str, remedy: str = _WHO) -> None:
         """Raise, with `here` and `remedy`, where fewer sites are `there` than min_sites or `most`, if that is less."""
@@ -72,15 +84,17 @@ class Roster:
         there = len(self.present)
         self.require(there, None, f"{there} sites remain before training")
 
-    def meet(self, number: int) -> None:
-        """Note sites that have left before round `number`, and greet new ones."""
+    def meet(self, number: int, end: float | None = None) -> None:
+        """Note sites that have left before round `number`, and greet new ones; wait for them until `end` at most."""
+        seconds = self.settings.wait if end is None else max(end - time.monotonic(), _LOOK)
         live = set(self.grid.get_node_ids())
         for client in self.present:
             if client.node not in live:
                 self.journal("left", client=client.index, node=str(client.node), round=number)
                 client.node = None
         known = {client.node for client in self.present} | self._refused
-        for answer in self._ask([(node, Question("query.hello", {}, {})) for node in sorted(live - known)], number):
+        greetings = [(node, Question("query.hello", {}, {})) for node in sorted(live - known)]
+        for answer in self._ask(greetings, number, min(seconds, self.settings.timeout)):
             if answer.problem is not None:
                 self._note_silence(answer, number)
                 continue
@@ -113,6 +127,7 @@ class Roster:
         if self.agreement is not None:
             self.agreement.check(client)
         self.clients[client.index] = client
+        self.lost.discard(client.index)
         event = "joined" if there is None else "returned"
         self.journal(event, client=client.index, node=str(client.node), round=number)
 
@@ -133,6 +148,7 @@ class Roster:
     def leave_out(self, client: Client, number: int, why: str) -> None:
         """Continue without `client`, which was late or lost in round `number`; it is greeted again when it is back."""
         self.missing(client, number, why)
+        self.lost.add(client.index)
         del self.clients[client.index]
 
     def missing(self, client: Client, number: int, why: str) -> None:
@@ -163,7 +179,7 @@ class Roster:
                 continue
             yield client, answer, value
 
-    def _ask(self, each: Iterable[tuple[int, Question]], number: int) -> Iterator[Answer]:
+    def _ask(self, each: Iterable[tuple[int, Question]], number: int, timeout: float | None = None) -> Iterator[Answer]:
         """Send questions to nodes, with the common facts."""
 
         def questions() -> Iterator[tuple[int, Question]]:
@@ -171,6 +187,6 @@ class Roster:
                 self.bytes_down += sum(a.nbytes for a in question.arrays.values())
                 yield node, question._replace(facts={**self.common, **question.facts})
 
-        for answer in ask(self.grid, questions(), timeout=self.settings.timeout, group=str(number)):
+        for answer in ask(self.grid, questions(), timeout=timeout or self.settings.timeout, group=str(number)):
             self.bytes_up += sum(a.nbytes for a in answer.arrays.values())
             yield answer
