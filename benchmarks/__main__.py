@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.timing import Fact, Line
 
 ALL = (
-    *("sampling", "training", "images", "sweep", "one_shot", "secure_aggregation"),
+    *("sampling", "training", "images", "sweep", "one_shot", "fit", "secure_aggregation"),
     *("flower", "growth", "embedding", "text", "tables"),
 )
 README = Path(__file__).with_name("README.md")

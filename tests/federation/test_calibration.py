@@ -145,3 +145,31 @@ def test_of_few_rows_the_temperature_is_that_of_a_head_of_all(shared):
     )
     found = ggeur.fit([whole.subset(samples)], method="mixture").calibration_
     assert found["test"]["error"] < 6 and found["test"]["error_before"] > 12
+
+
+@pytest.mark.real
+def test_of_real_sites_that_join_and_leave_the_error_is_that_of_a_fresh_fit(shared, tmp_path):
+    """Constants are kept where sites join and leave, and a fresh fit selects its own: two points between them."""
+    from ggeur.models.joining import add_site, forget_site
+
+    whole = ggeur.EmbeddingTable.load(shared / "data/embeddings/digits.tinyvit.npz")
+    rng, paths = np.random.default_rng(0), {}
+    for d, name in enumerate(whole.domain_names):
+        parts = [rng.permutation(np.flatnonzero((whole.domains == d) & (whole.test == t))) for t in (False, True)]
+        table = whole.subset(np.concatenate([parts[0][:1000], parts[1][:400]]))
+        paths[name] = tmp_path / f"{name}.npz"
+        names = tuple(f"digit {c}" for c in range(10))
+        ggeur.EmbeddingTable(x=table.x, y=table.y, test=table.test, class_names=names).save(paths[name])
+    first, *others = paths
+    ggeur.fit([paths[name] for name in others], out=tmp_path / "m")
+    add_site(tmp_path / "m", paths[first], [paths[name] for name in others])
+    left = [name for name in paths if name != others[0]]
+    for now in (list(paths), left):
+        if now == left:
+            forget_site(tmp_path / "m", others[0], [paths[name] for name in left])
+        changed = ggeur.load_model(tmp_path / "m").calibration
+        fresh = ggeur.fit([paths[name] for name in now]).calibration_
+        assert changed["source"] == fresh["source"] == "statistics"
+        assert changed["test"]["samples"] == fresh["test"]["samples"] == 400 * len(now)
+        assert abs(changed["test"]["error"] - fresh["test"]["error"]) < 2
+        assert changed["test"]["error"] < changed["test"]["error_before"]

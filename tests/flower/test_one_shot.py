@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+import ggeur
 from ggeur.experiments.runner import run
 from ggeur.models.model import Model
 
@@ -58,6 +59,11 @@ def test_auto_takes_what_the_simulation_takes(deploy, both, partition, kind):
     (trial,) = both(deployment).trials
     (simulated,) = run(deployment.simulated).trials
     assert (trial.taken, trial.message) == (simulated.taken, simulated.message)
+    assert deployment.sites[0].asked == TWO, "units and statistics come in one message, then the head is scored"
+    tables = sorted(deployment.folder.glob("node-*.npz"))
+    fitted = ggeur.fit(tables, parameters={"candidates": FEW["auto"]["candidates"][0], "folds": 3}, covariance=kind)
+    assert fitted.solution_.called == trial.taken, "and what `ggeur fit` takes of the sites' files"
+    assert fitted.solution_.expected == pytest.approx(trial.expected, abs=0.01)
     assert trial.expected == pytest.approx(simulated.expected, abs=1e-9)
     (chosen,) = deployment.events("chosen")
     assert chosen["taken"] == trial.taken and trial.message.startswith(chosen["why"])

@@ -27,6 +27,7 @@ from ggeur.stats.types import Bool, Float, Int
 
 MOST = 2000  # samples made of a group; of a larger group, each stands for several
 _LEAN = 10.0  # samples that a domain's covariance counts for, beside a group's own
+_ROUNDING = 1e-10  # share of a covariance's trace
 _DOMAIN_LEAN = 50.0  # samples that all domains' covariance counts for, beside a domain's own
 
 
@@ -179,7 +180,7 @@ class GroupCovariances(NamedTuple):
         within = np.sum(scatter, axis=0) / max(sum(freedom), 1.0)
         lean = _DOMAIN_LEAN
         each = [(s + lean * within) / (f + lean) for s, f in zip(scatter, freedom, strict=True)]
-        return cls(messages, tuple(square_root(one) for one in each))
+        return cls(messages, tuple(_above_rounding(square_root(one)) for one in each))
 
     def draws(self, domain: int, c: int, n: int, rng: np.random.Generator) -> Float:
         """Return `n` embeddings (n, p) drawn as samples of class `c` in that domain."""
@@ -188,9 +189,15 @@ class GroupCovariances(NamedTuple):
         if m.kind == "per-class" and m.count[c] > 1:
             freedom = float(m.count[c]) - 1
             share = freedom / (freedom + _LEAN)
-            own = square_root(m.scatter_of(c) * share / freedom)
+            own = _above_rounding(square_root(m.scatter_of(c) * share / freedom))
         noise = rng.normal(size=(n, len(own) + len(like)))
         return np.asarray(m.mean[c] + noise @ np.concatenate([own, np.sqrt(1 - share) * like]))
+
+
+def _above_rounding(f: Float) -> Float:
+    """The rows of a root that are not mere rounding, which would decide how many random numbers are drawn."""
+    square = (f**2).sum(axis=1)
+    return np.asarray(f[square > _ROUNDING * square.sum()])
 
 
 def _group_scatters(m: SiteStatistics) -> list[tuple[int, Float]]:

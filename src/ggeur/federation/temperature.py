@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax, softmax
+from scipy.special import softmax
 
 from ggeur.federation.folds import folds_of, unseen
 from ggeur.federation.selection import DRAWS, logits_of, solved_candidates, validation
@@ -162,12 +162,15 @@ def temperature(scores: CrossValidatedScores) -> float:
     n, classes = z.shape
     held = np.isin(np.arange(classes), y)  # of a class without samples a head says nothing that could be trusted
     e = 1 / (n + 2) if held.sum() > 1 else 0.0
+    below = z - z.max(axis=1, keepdims=True)  # of the largest logit, which every temperature leaves the largest
+    own = below[np.arange(n), y]
+    others = (below[:, held].sum(axis=1) - own) / max(held.sum() - 1, 1)
+    target, work = (1 - e) * own + e * others, np.empty_like(below)
 
     def loss(log_t: float) -> float:
-        p = log_softmax(z / np.exp(log_t), axis=1)
-        own = p[np.arange(n), y]
-        others = (p[:, held].sum(axis=1) - own) / max(held.sum() - 1, 1)
-        return -float(weight @ ((1 - e) * own + e * others))
+        t = np.exp(log_t)
+        np.exp(np.divide(below, t, out=work), out=work)
+        return -float(weight @ (target / t - np.log(work.sum(axis=1))))
 
     return float(np.exp(minimize_scalar(loss, bounds=_RANGE, method="bounded", options={"xatol": 1e-4}).x))
 
