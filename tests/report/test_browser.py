@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 import ggeur
+from ggeur.federation.score_counts import count_scores
+from ggeur.models.evaluating import evaluation
+from ggeur.models.score_files import ScoreFile
+from ggeur.report.evaluation_page import write_evaluation_page
 from ggeur.report.model_page import write_model_page
 from ggeur.report.page import write_report
 
@@ -112,3 +116,18 @@ def test_light_and_dark_by_system_and_by_button(opened):
 
 def test_it_prints(opened):
     assert opened(scheme="dark").pdf(format="A4").startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_the_page_of_an_evaluation(opened, tmp_path, screen):
+    rng = np.random.default_rng(0)
+    files = []
+    for name in ("leeds", "york", "a hospital with a long name"):
+        p, y = rng.dirichlet(np.ones(12), 400), rng.integers(12, size=400)
+        names = tuple(f"class {c}" for c in range(12))
+        counts = count_scores(p, y, 10 if name == "york" else 0)
+        files.append(ScoreFile(name, "hash", names, 10 if name == "york" else 0, "s", 0.2, "held out", counts))
+    path = write_evaluation_page(evaluation(files), tmp_path / "evaluation.html")
+    page = opened(*screen, path=path)
+    is_sound(page, path, screen[0], 0)
+    assert page.get_by_role("heading", name="Confusion matrix over all sites").count() == 1

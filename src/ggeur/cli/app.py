@@ -12,6 +12,7 @@ from ggeur.cli.datasets import datasets
 from ggeur.cli.demo import demo
 from ggeur.cli.embed import embed
 from ggeur.cli.encoders import encoders
+from ggeur.cli.evaluate import evaluate
 from ggeur.cli.export import export
 from ggeur.cli.federate import federate
 from ggeur.cli.fit import fit
@@ -28,7 +29,7 @@ from ggeur.cli.serve import serve
 from ggeur.cli.table import table
 
 GROUPS: dict[str, tuple[Callable[..., None], ...]] = {  # as `--help` shows them
-    "Classify across sites": (demo, fit, predict, add, forget),
+    "Classify across sites": (demo, fit, evaluate, predict, add, forget),
     "Run experiments": (run, runs, report, reproduce),
     "Prepare data": (embed, table, inspect, datasets, encoders, methods),
     "Protect and deploy": (audit, export, serve, cost),

@@ -9,14 +9,15 @@ key are on one side, at every site of the federation.
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ggeur.data.table import EmbeddingTable
+from ggeur.data.tables.files import TableFiles
 from ggeur.stats.errors import GgeurError
-from ggeur.stats.types import Bool, Float
+from ggeur.stats.types import Bool, Float, Int
 from ggeur.stats.validate import check_is
 
 TEST_SHARE, SALT = 0.2, "ggeur"  # where no plan says otherwise
@@ -38,7 +39,7 @@ def held_out(
     statistics and `ggeur evaluate` scores them; both must give the whole table of the site, the share, the salt, and
     the same one of `groups`, `ids` and `images` (SHA-256 of each image file, in hexadecimal).
 
-    For tables that do not fit into memory, collect `hash_positions` in blocks and give them to `below_share`.
+    `held_out_in_files` is the same for tables in files of any size.
 
     >>> x = np.arange(40.0).reshape(20, 2)
     >>> table = EmbeddingTable(x, np.arange(20) % 2)
@@ -50,6 +51,38 @@ def held_out(
         return table.test.copy()
     positions = hash_positions(salt, table.x, groups=groups, ids=ids, images=images)
     return below_share(positions, table.y, share)
+
+
+class FilesHoldOut(NamedTuple):
+    """Which samples of a table in files are held out, with the classes and groups of all, in the files' order."""
+
+    held: Bool
+    y: Int
+    groups: tuple[str, ...]  # or () where no column groups them
+
+
+def held_out_in_files(
+    files: TableFiles, share: float = TEST_SHARE, salt: str = SALT, *, every: bool = False
+) -> FilesHoldOut:
+    """Return which samples of the table in `files` are test samples, read piece by piece; `every` takes all.
+
+    As `held_out`, by the columns that the files have for groups and ids.
+    """
+    check_test_share(share)
+    positions, marks, classes, groups = [], [], [], list[str]()
+    for piece in files.pieces():
+        marks.append(piece.test)
+        classes.append(piece.y)
+        groups += piece.group
+        if not every and not files.marked:
+            keys = {"groups": piece.group or None, "ids": piece.id or None}
+            positions.append(hash_positions(salt, piece.x, **keys))
+    y, test = np.concatenate(classes), np.concatenate(marks)
+    if every:
+        test = np.ones(len(y), np.bool_)
+    elif not files.marked:
+        test = below_share(np.concatenate(positions), y, share)
+    return FilesHoldOut(test, y, tuple(groups))
 
 
 def hash_positions(

@@ -49,7 +49,6 @@ _KINDS: dict[str, type[Algorithm]] = {
     "ggeur-limit": ClosedForm,
     "mixture": ClosedForm,
     "blend": ClosedForm,
-    "kernel": ClosedForm,
     "text-prior": ClosedForm,
     "auto": Selection,
     "local": Reference,

@@ -64,14 +64,7 @@ def _candidate(one: str | Mapping[str, Any], kind: Covariance) -> Candidate:
             f"[method.auto] candidates: '{name}' is not a one-shot classifier; there are {', '.join(SOLVED)}.",
             code="method-candidate-unknown",
         )
-    solved = resolve_closed_form(name, given, kind)
-    if solved.features is not None:
-        raise GgeurError(
-            f"[method.auto] candidates: '{name}' asks sites for statistics of features, which synthetic samples do not "
-            f'have; name it by itself, method = "{name}".',
-            code="method-candidate-features",
-        )
-    return Candidate(name, given, solved)
+    return Candidate(name, given, resolve_closed_form(name, given, kind))
 
 
 def in_public() -> Selection:

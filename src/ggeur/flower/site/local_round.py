@@ -113,7 +113,7 @@ def _own_head(request: Request, setup: Any) -> Tree:
     return random_head(setup.head, _task(request), request.seed, request.site.client, setup.trained)
 
 
-def evaluate(request: Request) -> Reply:
+def score_round(request: Request) -> Reply:
     """Score the head in `request` on this site's test samples, and delete the run's files if it is the last."""
     from ggeur.heads import resolve
 
