@@ -1,4 +1,4 @@
-"""The federation that the benchmarks run: K clients, 10 classes x 2000 rows each, 512 dimensions, as virtual sets."""
+"""The federation of the benchmarks: K clients, 10 classes x 2000 samples each, 512 dimensions, as virtual sets."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -24,29 +24,29 @@ class Shape(NamedTuple):
     classes: int = 10
     target: int = 2000
     dim: int = 512
-    batch: int = 64
+    batch_size: int = 64
 
     @property
-    def own(self) -> int:
-        """Rows of each class that a client really has."""
+    def originals(self) -> int:
+        """Samples of each class that a client really has."""
         return min(20, self.target // 10)
 
     @property
-    def rows(self) -> int:
+    def samples(self) -> int:
         """Of one client's augmented set."""
         return self.classes * self.target
 
     @property
     def steps(self) -> int:
         """Client-steps of one local epoch of all clients."""
-        return self.clients * -(-self.rows // self.batch)
+        return self.clients * -(-self.samples // self.batch_size)
 
     def __str__(self) -> str:
-        return f"K={self.clients}, {self.classes} x {self.target}, p={self.dim}, B={self.batch}"
+        return f"K={self.clients}, {self.classes} x {self.target}, p={self.dim}, B={self.batch_size}"
 
 
 class Data(NamedTuple):
-    """Rows, labels, each client's rows, and the geometry that their statistics merge to."""
+    """Samples, labels, which are each client's, and the geometry that their statistics merge to."""
 
     x: NDArray[np.float32]
     y: NDArray[np.int64]
@@ -57,8 +57,8 @@ class Data(NamedTuple):
 def data_of(shape: Shape) -> Data:
     """Correlated Gaussians around class means."""
     rng = np.random.default_rng(0)
-    n = shape.clients * shape.classes * shape.own
-    y = np.tile(np.repeat(np.arange(shape.classes), shape.own), shape.clients)
+    n = shape.clients * shape.classes * shape.originals
+    y = np.tile(np.repeat(np.arange(shape.classes), shape.originals), shape.clients)
     mix = rng.normal(size=(shape.dim, shape.dim)) / np.sqrt(shape.dim)
     x = (rng.normal(size=(n, shape.dim)) @ mix + rng.normal(size=(shape.classes, shape.dim))[y]).astype(np.float32)
     geometry = Geometry.from_statistics(ClassStatistics.from_embeddings(x, y, shape.classes))
@@ -87,7 +87,9 @@ def run_of(shape: Shape) -> Run:
 
 def our_round(shape: Shape, run: Run, epochs: int, storage: str = "float32") -> Callable[[], object]:
     """One round of FedAvg, everything in it: orders, gathers, steps, aggregation; compiled before the first call."""
-    training = Training(rounds=10**6, batch=shape.batch, learning_rate=RATE, local_epochs=epochs, storage=storage)
+    training = Training(
+        rounds=10**6, batch_size=shape.batch_size, learning_rate=RATE, local_epochs=epochs, storage=storage
+    )
     rounds = Simulation([run], resolve("fedavg", resolve_head("linear"), {}), training).rounds()
     next(rounds)
     return lambda: next(rounds)

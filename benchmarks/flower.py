@@ -84,7 +84,7 @@ def simulated(shape: Shape, folder: str) -> float:
     def main(grid: Any, context: Any) -> None:
         strategy = Timed(fraction_evaluate=0.0)
         first = ArrayRecord(torch.nn.Linear(shape.dim, shape.classes).state_dict())
-        settings = ConfigRecord({"folder": folder, "batch_size": shape.batch})
+        settings = ConfigRecord({"folder": folder, "batch_size": shape.batch_size})
         strategy.start(grid, first, num_rounds=ROUNDS, train_config=settings)
 
     run_simulation(

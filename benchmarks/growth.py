@@ -56,7 +56,7 @@ def main() -> Iterator[Fact]:
         values = BASE | case
         shape = Shape(**values)
         found = in_own_process(values, rounds=4, epochs=1)
-        gigaflops = 4e-9 * shape.batch * shape.dim * shape.classes / found["step"]
+        gigaflops = 4e-9 * shape.batch_size * shape.dim * shape.classes / found["step"]
         yield Fact(
             "growth: a client-step of FedAvg",
             str(shape),
@@ -64,9 +64,9 @@ def main() -> Iterator[Fact]:
         )
     many = BASE | {"clients": 500}
     found = in_own_process(many, rounds=5, epochs=1)
-    rows = Shape(**many).rows * 500 / 1e6
+    samples = Shape(**many).samples * 500 / 1e6
     yield Fact(
-        f"memory: {rows:.0f} million virtual samples, 5 rounds",
+        f"memory: {samples:.0f} million virtual samples, 5 rounds",
         str(Shape(**many)),
         f"peak {found['peak'] / 2**30:.2f} GiB of the whole process",
     )

@@ -34,7 +34,7 @@ def federation(name: str) -> Run:
 
 def our_round(name: str, run: Run) -> Callable[[], object]:
     """Every client's epoch, and their mean."""
-    training = Training(rounds=1, batch=BATCH, learning_rate=RATE, local_epochs=1)
+    training = Training(rounds=1, batch_size=BATCH, learning_rate=RATE, local_epochs=1)
     simulation = Simulation([run], resolve_method("fedavg", resolve(name), {}), training)
     state = simulation.start()
 
@@ -61,7 +61,7 @@ def torch_round(name: str, run: Run, threads: int) -> Callable[[], object]:
             y = torch.from_numpy(s.y.astype(np.int64))
             for at in batch_order(run.seed, 1, k, len(s.y), STEPS[name], BATCH).reshape(-1, BATCH):
                 sgd.zero_grad()
-                torch.nn.functional.cross_entropy(net(inputs(pictures[s.row[at]])), y[at]).backward()
+                torch.nn.functional.cross_entropy(net(inputs(pictures[s.sample[at]])), y[at]).backward()
                 sgd.step()
 
     one()

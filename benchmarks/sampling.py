@@ -38,7 +38,7 @@ def materialise(shape: Shape, data: Data, clients: int) -> None:
                 for c, n in enumerate(np.bincount(draws.label))
             ]
         )
-        np.concatenate([x[own], x[own][draws.row] + noise])
+        np.concatenate([x[own], x[own][draws.sample] + noise])
 
 
 def main() -> list[Line]:

@@ -36,7 +36,7 @@ def _autograd_step(net: torch.nn.Linear, optimiser: torch.optim.SGD, x: torch.Te
 def dataloader(sets: Sets) -> Epoch:
     """The usual loop: DataLoader, autograd, torch.optim; one client, whose time counts for all."""
     net, optimiser = _net(sets.shape)
-    loader = DataLoader(TensorDataset(sets.x[0], sets.y[0]), batch_size=sets.shape.batch, shuffle=True)
+    loader = DataLoader(TensorDataset(sets.x[0], sets.y[0]), batch_size=sets.shape.batch_size, shuffle=True)
     return lambda: [_autograd_step(net, optimiser, x, y) for x, y in loader]
 
 
@@ -45,7 +45,7 @@ def slicing(sets: Sets) -> Epoch:
     net, optimiser = _net(sets.shape)
     x, y = sets.x[0], sets.y[0]
     return lambda: [
-        _autograd_step(net, optimiser, x[at], y[at]) for at in torch.randperm(len(y)).split(sets.shape.batch)
+        _autograd_step(net, optimiser, x[at], y[at]) for at in torch.randperm(len(y)).split(sets.shape.batch_size)
     ]
 
 
@@ -65,7 +65,7 @@ def by_hand(sets: Sets, together: int, *, compiled: bool = False, half: bool = F
 
     With `half`, rows are stored in float16 and widened as they are taken.
     """
-    shape, n = sets.shape, sets.shape.rows
+    shape, n = sets.shape, sets.shape.samples
     x = sets.x[:together].reshape(-1, shape.dim).to(torch.float16 if half else torch.float32)
     hot = torch.nn.functional.one_hot(sets.y[:together].reshape(-1), shape.classes).float()
     w, b = torch.randn(together, shape.classes, shape.dim) * 0.04, torch.zeros(together, shape.classes)
@@ -79,8 +79,8 @@ def by_hand(sets: Sets, together: int, *, compiled: bool = False, half: bool = F
     def epoch() -> None:
         order = torch.stack([k * n + torch.randperm(n) for k in range(together)])
         with torch.no_grad():
-            for i in range(n // shape.batch):  # the short last batch, which we do take, is given to torch
-                run(order[:, i * shape.batch : (i + 1) * shape.batch])
+            for i in range(n // shape.batch_size):  # the short last batch, which we do take, is given to torch
+                run(order[:, i * shape.batch_size : (i + 1) * shape.batch_size])
 
     epoch()  # compiles, where it does
     return epoch

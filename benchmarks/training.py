@@ -24,7 +24,7 @@ def limit(shape: Shape, run: Run, calls: int) -> Callable[[], object]:
     bank = jnp.asarray(run.bank)
     each = shape.clients // calls
     orders = [
-        jnp.asarray(rng.integers(0, len(bank), (shape.steps // shape.clients, each, shape.batch)), jnp.int32)
+        jnp.asarray(rng.integers(0, len(bank), (shape.steps // shape.clients, each, shape.batch_size)), jnp.int32)
         for _ in range(calls)
     ]
 
