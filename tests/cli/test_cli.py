@@ -84,7 +84,7 @@ def test_a_misspelt_command_line_exits_with_2(ggeur, argv):
 def test_run_prints_a_table_and_writes_a_run_folder(ggeur, place):
     code, out, err = ggeur("run", "exp.toml", "--out", "RUN")
     assert (code, err) == (0, "")
-    assert all(word in out for word in ("none", "ggeur", "art", "photo", "AVG", "STD", "RUN"))
+    assert all(word in out for word in ("FedAvg", "GGEUR", "art", "photo", "AVG", "STD", "RUN"))
     trials = json.loads((place / "RUN" / "result.json").read_text())["trials"]
     assert [(c["augment"], c["status"], len(c["rounds"])) for c in trials] == [("none", "ok", 2), ("ggeur", "ok", 2)]
     for trial in trials:
