@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,11 @@ from ggeur.experiments.setup import Setup
 from ggeur.experiments.trial_data import TrialData
 from ggeur.methods import resolve_closed_form
 from ggeur.methods.algorithm import ClosedForm, Selection, Task
+from ggeur.stats.features import FeatureMap, FeatureQuery
 from ggeur.stats.site_statistics import FederationStatistics, SiteStatistics
+from ggeur.stats.units import Units
 
-HEADS = ("lda", "ridge", "ggeur-limit", "mixture", "blend", "auto")
+HEADS = ("lda", "ridge", "ggeur-limit", "mixture", "blend", "kernel", "auto")
 ROUNDS, NEAR = 50, 0.2  # points from the last round's accuracy
 HEAD_BYTES = 4 * 10 * 489  # of a round, each way: ten classes of the built-in encoder's 488 dimensions
 LARGE = {"classes": 200, "dim": 512, "rows": 40_000}
@@ -72,6 +74,31 @@ def large(kind: Any) -> dict[str, float]:
     return {"sum": summed - began, "solve": time.perf_counter() - summed, "peak": peak()}
 
 
+def kernel() -> Fact:
+    """Processor seconds of a fit by `kernel` over 1.5 times those of its features' statistics, and `lda`'s fit."""
+    rng, d = np.random.default_rng(0), 3000
+    y = np.arange(20_000) % 10
+    x = (rng.normal(size=(10, 320))[y] * 0.2 + rng.normal(size=(len(y), 320))).astype(np.float32)
+    sites, units = [(x[k::4], y[k::4]) for k in range(4)], Units(np.zeros(320), 1.0)
+    asked = FeatureQuery(FeatureMap(units, rng.normal(size=(d, 320)).astype(np.float32)))
+
+    def processor(run: Callable[[], object]) -> float:
+        began = time.process_time()
+        run()
+        return time.process_time() - began
+
+    ggeur.fit(sites, method="lda", calibrate=False)
+    lda = processor(lambda: ggeur.fit(sites, method="lda"))
+    ours = processor(lambda: ggeur.fit(sites, method="kernel", parameters={"features": d}))
+    summarise = processor(lambda: [asked.statistics(x[k::4], y[k::4], y[k::4] * 0, 10) for k in range(4)])
+    return Fact(
+        "one message: kernel, fit",
+        f"20,000 x 320 made up, 4 sites, {d} landmarks",
+        f"{ours:.1f} processor s; features {summarise:.1f}, fit of lda {lda:.1f}; "
+        f"{ours / (1.5 * summarise + lda):.2f} of 1.5 times the first and the second",
+    )
+
+
 def main() -> Iterator[Fact]:
     work = "mini-digits, 4 sites, label and domain 0.1, one seed"
     *some, last = rounds()
@@ -81,6 +108,7 @@ def main() -> Iterator[Fact]:
         avg, took, up, down = solved(name)
         short = "" if avg >= last[1] - NEAR else f" (below GGEUR's {last[1]:.1f})"
         yield Fact(f"one message: {name}", work, f"{avg:.1f} %{short}, {took:.2f} s, {up:,} B up, {down:,} B down")
+    yield kernel()
     for kind in ("pooled", "per-class"):
         command = [sys.executable, "-m", "benchmarks.one_shot", kind]
         found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

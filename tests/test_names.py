@@ -15,6 +15,7 @@ ROLES = {
     "sizes": "a head: the parameters that are sizes of its arrays; and the registry, which asks the head",
     "mixture": "a solver and the head whose parameters it computes",
     "blend": "a solver and the head whose parameters it computes",
+    "kernel": "a solver and the head whose parameters it computes",
     "main": "a program of its own: the command line, and what starts Flower's processes",
 }
 

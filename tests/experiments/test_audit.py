@@ -73,6 +73,22 @@ def test_pooled_moments_and_means_give_away_single_rows_alone(path, statistics):
     assert (server[COUNT == 1] == "exact samples").all() and not (server[COUNT > 1] == "exact samples").any()
 
 
+def test_features_give_away_the_only_class_of_a_site_and_no_other(tmp_path):
+    """Where the pooled scatter is that of one class, sums of features tell its samples; by itself it does not."""
+    rng, count = np.random.default_rng(3), np.array([[8, 1, 0], [9, 8, 7]])
+    groups = np.argwhere(count >= 0)
+    at = np.concatenate([np.repeat(groups, n, axis=0) for n in (count.ravel(), 20)])
+    x = rng.normal(size=(2, P))[at[:, 0]] + 2 * rng.normal(size=(3, P))[at[:, 1]] + rng.normal(size=(len(at), P))
+    test = np.arange(len(at)) >= count.sum()
+    EmbeddingTable(x=x, y=at[:, 1], domain=at[:, 0], test=test, domain_names=("a", "b")).save(tmp_path / "t.npz")
+    plain, kernel = (audit(point(tmp_path / "t.npz", method=name), 0) for name in ("lda", "kernel"))
+    recovered = [{(f.client, f.label): f.recovered for f in done.of("server")} for done in (plain, kernel)]
+    assert recovered[0] == {(0, 0): 0, (0, 1): 1, (1, 0): 0, (1, 1): 0, (1, 2): 0}
+    assert recovered[1] == recovered[0] | {(0, 0): 8}
+    assert all(f.found in ("span", "membership") for f in kernel.of("server") if f.client == 1)
+    assert all(f.found == "not sent" for f in kernel.of("other client"))
+
+
 def test_another_client_reads_a_single_row_off_a_prototype(path):
     other = found(audit(point(path), 0), "other client")
     assert (other[COUNT == 1] == "exact samples").all() and not (other[COUNT > 1] == "exact samples").any()

@@ -51,11 +51,11 @@ def with_a_zero(x):
     return x
 
 
-def solved(method):
+def solved(method, **parameters):
     """A head solved from rows far from zero, whose intercepts must cancel large numbers."""
     x, y = rows(120, at=FAR), np.tile(NAMES, 40)
     x += np.where(y == "ant", 2, 0)[:, None] * np.eye(P)[0] + np.where(y == "bee", 2, 0)[:, None] * np.eye(P)[1]
-    found = ggeur.fit({"a": (x[:60], y[:60]), "b": (x[60:] + 1, y[60:])}, method=method)
+    found = ggeur.fit({"a": (x[:60], y[:60]), "b": (x[60:] + 1, y[60:])}, method=method, parameters=parameters)
     from ggeur.heads import sizes
 
     kind = found.solution_.solved.head
@@ -86,6 +86,8 @@ MODELS = {
     "lda": lambda: (solved("lda"), rows(at=FAR)),
     "mixture": lambda: (solved("mixture"), rows(at=FAR)),
     "blend": lambda: (solved("blend"), rows(at=FAR)),
+    "kernel": lambda: (solved("kernel"), rows(at=FAR)),
+    "kernel alone": lambda: (solved("kernel", form="alone"), rows(at=FAR)),
     "units": lambda: (replace(trained("mlp"), units=Units(np.full(P, FAR), 0.5)), rows(at=FAR)),
     "ball": lambda: (replace(trained("linear"), ball=BoundedNorm(1.5)), rows()),
     "projected": lambda: (

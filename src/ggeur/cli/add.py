@@ -17,6 +17,7 @@ from ggeur.cli.options import (
     EncoderId,
     FittedModel,
     JsonLines,
+    KeepUnits,
     PictureEncoder,
     Quiet,
     table_columns,
@@ -40,6 +41,7 @@ def add(
     group: ColumnGroup = None,
     encoder_id: EncoderId = None,
     choose_again: ChooseAgain = False,
+    keep_units: KeepUnits = False,
     own: Custom = False,
     quiet: Quiet = False,
     json_lines: JsonLines = False,
@@ -59,6 +61,7 @@ def add(
             encoder=encoder,
             columns=table_columns(x, y, domain, test, id, group, encoder_id),
             choose_again=choose_again,
+            keep_units=keep_units,
             own=own,
         )
         page = write_model_page(model, own=own)

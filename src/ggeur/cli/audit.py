@@ -93,7 +93,8 @@ def _table(found: "Audit", *, every: bool) -> Table:
         *(Column(name, overflow="ellipsis", no_wrap=True, max_width=_NAME) for name in ("client", "class")),
         Column("samples", justify="right", no_wrap=True),
         *(Column(party, no_wrap=True) for party in PARTIES),
-        caption="exact: samples recovered to a millionth. span: tells who is among the samples without error. AUC: how "
+        caption="exact: samples recovered to a millionth (of features: a thousandth). span: tells who is among the "
+        "samples without error. AUC: how "
         f"often it tells a sample from one held out; 0.5 is a coin. -: nothing found.{left}",
         padding=(0, 0),
     )

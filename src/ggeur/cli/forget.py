@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ggeur.cli.options import ChooseAgain, Custom, FittedModel, JsonLines, PictureEncoder, Quiet
+from ggeur.cli.options import ChooseAgain, Custom, FittedModel, JsonLines, KeepUnits, PictureEncoder, Quiet
 from ggeur.cli.screen import notes, say
 from ggeur.stats.errors import GgeurError
 
@@ -20,6 +20,7 @@ def forget(
     ] = None,
     encoder: PictureEncoder = None,
     choose_again: ChooseAgain = False,
+    keep_units: KeepUnits = False,
     own: Custom = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the removal.")] = False,
     quiet: Quiet = False,
@@ -36,7 +37,9 @@ def forget(
         say("Nothing was changed.")
         raise typer.Exit(1)
     with notes():
-        receipt = forget_site(model, site, remaining or [], encoder=encoder, choose_again=choose_again, own=own)
+        receipt = forget_site(
+            model, site, remaining or [], encoder=encoder, choose_again=choose_again, keep_units=keep_units, own=own
+        )
         page = write_model_page(model, own=own)
     say(f"{site} is no longer in {model}; the receipt is {receipt}, the page {page}", soft_wrap=True)
 

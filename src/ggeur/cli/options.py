@@ -28,6 +28,9 @@ PictureEncoder = Annotated[
     str | None, typer.Option("--encoder", help="Encoder: builtin, onnx:PATH or a Hugging Face model.")
 ]
 FittedModel = Annotated[Path, typer.Argument(help="Model folder that `ggeur fit` wrote.")]
+KeepUnits = Annotated[
+    bool, typer.Option("--keep-units", help="Kernel: keep the units of features; say what is not exact.")
+]
 ChooseAgain = Annotated[bool, typer.Option("--choose-again", help="Select the solver again, from all statistics.")]
 Custom = Annotated[bool, typer.Option("--custom", help="Allow the import of the model's custom parts.")]
 Trial = Annotated[str, typer.Option("--trial", help="Run folder: a trial's number, an arm's name, or last.")]

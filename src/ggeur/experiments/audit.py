@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from ggeur.data.table import EmbeddingTable
+from ggeur.experiments.feature_audit import NEAR, FeatureObserver
 from ggeur.experiments.grid import Experiment
 from ggeur.experiments.partitions import client_names, clients_of
 from ggeur.experiments.released import OtherClient, Released, TotalObserver
@@ -23,6 +24,7 @@ from ggeur.experiments.setup import Setup
 from ggeur.experiments.trial_data import TrialData, task_of
 from ggeur.federation.start import one_shot_head
 from ggeur.methods import resolve_closed_form
+from ggeur.methods.algorithm import ClosedForm
 from ggeur.models.model import Model
 from ggeur.privacy.attacks import Group, auc, chance, groups, in_span, likelihood_ratio, recovered_samples
 from ggeur.stats.errors import GgeurError
@@ -131,6 +133,8 @@ def audit(point: Settings, seed: int, min_count: int = 0, model: Model | None = 
     else:  # what is audited without a model sends messages
         sure = _sureness(_solved(sent.total(), table, seed), table)
     total, other = TotalObserver(sent) if kind is not None else None, OtherClient(sent)
+    asks = isinstance(sent.algorithm, ClosedForm) and sent.algorithm.features is not None
+    features = FeatureObserver(sent, task_of(table)) if asks else None
     findings: list[Finding] = []
     for k, own in enumerate(everybody.parts):
         seen: dict[int, list[tuple[Group, Int]]] = {}
@@ -151,6 +155,8 @@ def audit(point: Settings, seed: int, min_count: int = 0, model: Model | None = 
             ]
             for party, looks, inside in views:
                 each = [held.look(group, samples, k, inside) for group, samples in looks if group is not None]
+                if features is not None and party == "server" and c in seen:
+                    each += [held.look_at_features(features, k, c, seen[c])]
                 findings.append(Finding(party, k, c, len(mine), *_worst(each)))
             findings.append(Finding("model", k, c, len(mine), *_worst([held.told(sure[mine], sure, k, c)])))
     return Audit(findings, names, table.class_names, kind)
@@ -196,6 +202,21 @@ class _Held(NamedTuple):
             scores = span.astype(np.float64)
         return _membership(scores[: len(x)], scores[len(x) :])
 
+    def look_at_features(self, features: FeatureObserver, k: int, c: int, seen: Sequence[tuple[Group, Int]]) -> Look:
+        """Return what the features of class `c` at client `k` give away, beside the groups that were `seen` of it."""
+        members = np.concatenate([mine for _, mine in seen])
+        x = self.table.x[members].astype(np.float64)
+        samples = features.recovered(k, c, seen[0][0]) if len(seen) == 1 else None
+        if samples is not None and len(hits := members[_matched(samples, x, NEAR)]):
+            return "exact samples", hits, None
+        others = self.table.x[self.others(k, c)]
+        if not len(others):
+            return "nothing found", members[:0], None
+        scores = features.likeness(k, c, np.concatenate([x, others]))
+        if scores[: len(x)].min() > scores[len(x) :].max():
+            return "span", members[:0], 1.0
+        return _membership(scores[: len(x)], scores[len(x) :])
+
     def told(self, members: Float, sure: Float, k: int, c: int) -> Look:
         """Return what the model gives away by being surer of its `members` than of samples it has not seen."""
         return _membership(members, sure[self.others(k, c)])
@@ -210,10 +231,10 @@ def _membership(members: Float, others: Float) -> Look:
     return ("membership" if sure else "nothing found"), none, found
 
 
-def _matched(samples: Float, x: Float) -> Bool:
+def _matched(samples: Float, x: Float, same: float = _SAME) -> Bool:
     """Which of the samples `x` are among the recovered `samples`."""
     far = np.linalg.norm(x[:, None] - samples[None], axis=2).min(axis=1)
-    return np.asarray(far <= _SAME * np.linalg.norm(x, axis=1))
+    return np.asarray(far <= same * np.linalg.norm(x, axis=1))
 
 
 def _solved(total: FederationStatistics, table: EmbeddingTable, seed: int) -> Model:

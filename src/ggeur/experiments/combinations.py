@@ -122,12 +122,19 @@ def _privacy(s: "Settings", augmentation: Augmentation) -> Rules:
     noisy, secure = not p.release.exact, p.secure_aggregation and kind is not Reference
     sent = not trained or needs is not None or t.solver is not None or s.data.standardise
     means = needs == "none" and (secure or (noisy and augmentation.noise is not None))
+    solved = resolve_closed_form(t.method, s.method.get(t.method, {})) if kind is ClosedForm else None
+    features = solved is not None and solved.features is not None
     return {
         "secure-aggregation-auto": (
             secure and auto and not noisy,
             'method = "auto" selects by the statistics of single domains, which [privacy] secure_aggregation hides: '
             "name a method that needs the total alone, such as ridge, or ggeur-limit where every domain has three "
             "sites.",
+        ),
+        "privacy-features": (
+            features and (noisy or secure),
+            f"Under [privacy] epsilon, mechanism or secure_aggregation there is no '{t.method}': noise and fixed point "
+            "would fall on all products of its features; take ridge, or ggeur-limit with pooled covariance.",
         ),
         "privacy-radius-missing": (
             secure and sent and p.radius is None,

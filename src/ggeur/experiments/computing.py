@@ -180,7 +180,7 @@ def _solve(work: Work, trial_data: TrialData) -> None:
     algorithm, seed, name = setup.algorithm, tracker.seed, setup.settings.train.method
     table, units = trial_data.samples(setup, seed)
     head: str | None = None
-    selected, sent = None, None
+    selected, sent, features = None, None, None
     if isinstance(algorithm, ZeroShot):
         params, head = algorithm.solve(task_of(table)), algorithm.head
     else:
@@ -189,13 +189,14 @@ def _solve(work: Work, trial_data: TrialData) -> None:
             algorithm = algorithm.of_task(task_of(table))
         found = trial_data.one_shot(algorithm, name, setup, seed)
         params, head, selected = found.params, found.solver.solved.head, found.selected
+        features = found.statistics.features
         by_statistics = isinstance(algorithm, Selection) and selected is not None and not selected.why
         sent = (
             algorithm.needs
             if not isinstance(algorithm, Selection)
             else (algorithm.sends if by_statistics else found.solver.solved.needs)
         )
-    tracker.trial.bytes_up, tracker.trial.bytes_down = bytes_of_one_shot(setup, sent, table, params)
+    tracker.trial.bytes_up, tracker.trial.bytes_down = bytes_of_one_shot(setup, sent, table, params, features)
     tracker.trial.bytes_first = tracker.trial.bytes_up + tracker.trial.bytes_down
     own = head not in (None, setup.settings.train.head)
     test = trial_data.test_set(setup, seed, resolve_head(str(head)) if own else None)

@@ -15,6 +15,7 @@ from ggeur.stats.site_statistics import Covariance, matrices, statistics_bytes
 if TYPE_CHECKING:
     from ggeur.engine.stack import Run
     from ggeur.experiments.setup import Setup
+    from ggeur.stats.features import FeatureStatistics
 
 
 def shape_bytes(shapes: str, classes: int, p: int, rank: int | None = None) -> int:
@@ -42,12 +43,24 @@ def bytes_before_training(setup: Setup, table: EmbeddingTable, run: Run) -> tupl
     return statistics_bytes(setup.needs, classes, p) + units_up, down // len(run.sets) + units_down
 
 
-def bytes_of_one_shot(setup: Setup, needs: Covariance | None, table: EmbeddingTable, head: Params) -> tuple[int, int]:
-    """The same for a head that is solved from statistics of the kind `needs`, or given: they go up, the head down."""
+def bytes_of_one_shot(
+    setup: Setup,
+    needs: Covariance | None,
+    table: EmbeddingTable,
+    head: Params,
+    features: FeatureStatistics | None = None,
+) -> tuple[int, int]:
+    """The same for a head that is solved from statistics of the kind `needs`, or given: they go up, the head down.
+
+    Those of `features` go up too, and the map to them down.
+    """
     from ggeur.engine.trees import size_in_bytes
 
     units_up, units_down = units_bytes(setup, needs, table.dimension)
     up, down = statistics_bytes(needs, table.n_classes, table.dimension), size_in_bytes(head)
+    if features is not None:
+        more_up, more_down = features.asked.bytes(table.n_classes)
+        up, down = up + more_up, down + more_down
     return up + units_up, down + units_down
 
 

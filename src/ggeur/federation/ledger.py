@@ -26,15 +26,20 @@ class Entry(NamedTuple):
     salt: str
     hash: str
     encoder: Mapping[str, Any] | None = None
+    features: str = ""  # the hash of salt and statistics of features, if it sent any
 
     @classmethod
     def of(cls, sums: StoredStatistics, encoder: Mapping[str, Any] | None = None) -> "Entry":
         """The entry of these `sums`, with a salt of its own."""
         salt = secrets.token_hex(16)
-        return cls(sums.name, sums.class_names, sums.samples, sums.kind, salt, digest_of_sums(sums, salt), encoder)
+        digest = digest_of_sums(sums, salt)
+        features = "" if sums.features is None else sums.features.digest(salt)
+        return cls(sums.name, sums.class_names, sums.samples, sums.kind, salt, digest, encoder, features)
 
     def holds(self, sums: StoredStatistics) -> bool:
-        """Whether the site sent these `sums`, to the bit."""
+        """Whether the site sent these `sums`, to the bit; of features, if they hold any."""
+        if sums.features is not None and self.features != sums.features.digest(self.salt):
+            return False
         return self.hash == digest_of_sums(sums, self.salt)
 
 

@@ -15,7 +15,8 @@ from ggeur.federation.protocol import SiteInfo
 from ggeur.federation.summary import ALL, digits_note, repaired_total, summarise
 from ggeur.privacy.release import EXACT, Release, large_groups
 from ggeur.stats.augmented_sets import AugmentedSet, NoisePlace, training_set
-from ggeur.stats.errors import GgeurWarning
+from ggeur.stats.errors import GgeurError, GgeurWarning
+from ggeur.stats.features import FeatureQuery
 from ggeur.stats.geometry import LowRank
 from ggeur.stats.site_statistics import Breakdown, Covariance, FederationStatistics, SiteStatistics, StatisticsQuery
 from ggeur.stats.types import Float, Int
@@ -65,6 +66,8 @@ class LocalFederation:
 
     def statistics(self, query: StatisticsQuery) -> FederationStatistics:
         """Return the total of all clients' statistics, about a center where zero would lose digits."""
+        if query.features is not None:
+            return self._of_features(query.features)
         if not self.release.exact:
             return self._noisy(query)
         messages = list(self._messages(query))
@@ -107,6 +110,19 @@ class LocalFederation:
     def by_domain(self, kind: Covariance) -> tuple[SiteStatistics, ...]:
         """Return the statistics of every domain that somebody has samples of, about one center."""
         return self.statistics(StatisticsQuery(kind, Breakdown(kind))).apart
+
+    def _of_features(self, asked: FeatureQuery) -> FederationStatistics:
+        """Return the total of all clients' statistics of features."""
+        if not self.release.exact:
+            raise GgeurError(
+                "Statistics of features have no noise in them, and this release adds some: take ridge or ggeur-limit.",
+                code="statistics-features-exact",
+            )
+        each = (
+            asked.statistics(self.x[samples], self.y[samples], self.domains[samples], self.n_classes)
+            for samples in _lots(self.parts)
+        )
+        return FederationStatistics.of((ALL, message) for message in each)
 
     def _messages(self, query: StatisticsQuery) -> Iterator[tuple[int, Int]]:
         """Yield the samples behind each message, with what it is kept apart by."""

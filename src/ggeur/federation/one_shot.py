@@ -1,5 +1,6 @@
 """A one-shot classifier of a federation: statistics, the solver they select, and the head it computes from them."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from ggeur.federation.protocol import Federation
@@ -7,8 +8,9 @@ from ggeur.federation.selection import Selected, select
 from ggeur.federation.start import one_shot_head
 from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Candidate, ClosedForm, Selection, Task
+from ggeur.stats.features import FeatureStatistics
 from ggeur.stats.long_jobs import phase
-from ggeur.stats.site_statistics import FederationStatistics
+from ggeur.stats.site_statistics import FederationStatistics, StatisticsQuery
 from ggeur.stats.threads import single_threaded
 
 
@@ -43,4 +45,8 @@ def one_shot(
         solver = Candidate(name, {}, algorithm)
     phase("solve")
     statistics = federation.statistics(solver.solved.query)
+    if solver.solved.features is not None:
+        asked = solver.solved.features(statistics, task)
+        total = federation.statistics(StatisticsQuery("pooled", features=asked))
+        statistics = replace(statistics, features=FeatureStatistics(asked, total))
     return OneShot(one_shot_head(solver.solved, solver.name, statistics, task, seed), solver, statistics, selected)

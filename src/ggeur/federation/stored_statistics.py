@@ -15,8 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.federation.protocol import SiteInfo
+from ggeur.federation.stored_features import HeldSamples, StoredFeatures, key_of, not_resent
 from ggeur.federation.summary import digits_note
 from ggeur.stats.errors import GgeurError, GgeurWarning
+from ggeur.stats.features import FeatureQuery
+from ggeur.stats.long_jobs import phased
 from ggeur.stats.packed_statistics import packed_statistics
 from ggeur.stats.site_statistics import (
     COVARIANCES,
@@ -38,6 +41,7 @@ class StoredStatistics(NamedTuple):
     class_names: tuple[str, ...]  # its own, in its own order
     kind: Covariance
     messages: Mapping[str, SiteStatistics]
+    features: StoredFeatures | None = None  # of its samples, where a solver asked for them
 
     @property
     def samples(self) -> int:
@@ -149,12 +153,17 @@ class StoredFederation:
     """A federation of what `stored_sites` have sent, in a file or in this process, of the classes `class_names`.
 
     It is added up by the sites' names, each about the mean of all. Training samples stay where they are: it has no
-    rounds.
+    rounds. Statistics of features are answered from samples that are still `held` here, by site, and then stored too.
     """
 
-    def __init__(self, stored_sites: Iterable[StoredStatistics], class_names: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        stored_sites: Iterable[StoredStatistics],
+        class_names: tuple[str, ...],
+        held: Mapping[str, HeldSamples] | None = None,
+    ) -> None:
         self.stored = tuple(sorted(stored_sites, key=lambda site: site.name))
-        self.class_names = class_names
+        self.class_names, self._held = class_names, held or {}
         if not any(site.messages for site in self.stored):
             raise GgeurError("There are no sites, so there is nothing to solve a head from.", code="sites-missing")
         # What was added up once: solving and calibration ask for parts of what selection has asked for.
@@ -184,6 +193,8 @@ class StoredFederation:
 
         Nothing is repaired: what is noisy was repaired by whoever stored it.
         """
+        if query.features is not None:
+            return self._of_features(query.features)
         total, parts = self._total(query.covariance), self._parts(query.apart)
         domains, messages = tuple(d for d, _ in parts), tuple(m for _, m in parts)
         found = FederationStatistics(total.count, total.sum, total.second, total.center, messages, domains)
@@ -223,6 +234,45 @@ class StoredFederation:
             each = [(0, total)] if alone else self._apart(apart)
             self._kept_apart[apart] = [(d, m.about(total.center)) for d, m in each if m.count.any()]
         return self._kept_apart[apart]
+
+    def _of_features(self, asked: FeatureQuery) -> FederationStatistics:
+        """Return the total of all sites' statistics of features; whose answer is of another question is asked again."""
+        each = [(site, self._own(asked, site)) for site in self.stored]
+        old = [s.name for s, own in each if s.features is None or s.features.key != key_of(own)]
+        if lost := [name for name in old if name not in self._held]:
+            if all(site.features is None for site in self.stored):
+                raise GgeurError(
+                    "Statistics of features are made of samples, and here are only statistics of them: fit to the "
+                    "samples of all sites at once, or take another solver, such as ridge.",
+                    code="features-need-samples",
+                )
+            raise not_resent(lost)
+        self.stored = tuple(
+            site._replace(
+                features=StoredFeatures.of(own, self._held[site.name], sorted(site.messages), len(site.class_names))
+            )
+            if site.name in old
+            else site
+            for site, own in phased("features", each)
+        )
+        messages = (
+            aligned(site.features.message(asked), "pooled", site.class_names, self.class_names)
+            for site in self.stored
+            if site.features is not None
+        )
+        return FederationStatistics.of((0, message) for message in messages)
+
+    def _own(self, asked: FeatureQuery, site: StoredStatistics) -> FeatureQuery:
+        """Return what is `asked` of a site, with the weights of its own groups; those that it has no samples of are 0.
+
+        Its domains are numbered in the order of their names.
+        """
+        if asked.weights is None:
+            return asked
+        domains = [self.domain_names.index(domain) for domain in sorted(site.messages)]
+        classes = [self.class_names.index(name) for name in site.class_names]
+        count = np.stack([site.messages[domain].count for domain in sorted(site.messages)])
+        return asked._replace(weights=np.where(count > 0, asked.weights[np.ix_(domains, classes)], 0.0))
 
     def _apart(self, apart: Breakdown) -> Iterator[tuple[int, SiteStatistics]]:
         """Yield the statistics that are kept apart, each with its domain."""

@@ -21,6 +21,7 @@ HEADS = ("linear", "mlp", *IMAGES)  # what can be trained; each of the others is
 _SOLVED = (
     "mixture",
     "blend",
+    "kernel",
     "cosine",
     "adapter",
 )  # heads of one-shot classifiers, or of methods with a head of their own

@@ -49,6 +49,7 @@ _KINDS: dict[str, type[Algorithm]] = {
     "ggeur-limit": ClosedForm,
     "mixture": ClosedForm,
     "blend": ClosedForm,
+    "kernel": ClosedForm,
     "text-prior": ClosedForm,
     "auto": Selection,
     "local": Reference,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from ggeur.heads.head import Head, Params
     from ggeur.methods.method import Method
+    from ggeur.stats.features import FeatureQuery
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +127,9 @@ class ClosedForm(NamedTuple):
     by_text: bool = False  # whether the task's text tells it about classes that nobody holds
     approximate: "Callable[[FederationStatistics, Task, Params | None], Params] | None" = None
     """(total, task, parameters of a similar total) -> nearly what `solve` returns, sooner: for cross-validation."""
+
+    features: "Callable[[FederationStatistics, Task], FeatureQuery] | None" = None
+    """(total, task) -> the statistics of features that sites are asked for next; the total for `solve` has them."""
 
     @property
     def query(self) -> StatisticsQuery:

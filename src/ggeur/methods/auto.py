@@ -64,7 +64,14 @@ def _candidate(one: str | Mapping[str, Any], kind: Covariance) -> Candidate:
             f"[method.auto] candidates: '{name}' is not a one-shot classifier; there are {', '.join(SOLVED)}.",
             code="method-candidate-unknown",
         )
-    return Candidate(name, given, resolve_closed_form(name, given, kind))
+    solved = resolve_closed_form(name, given, kind)
+    if solved.features is not None:
+        raise GgeurError(
+            f"[method.auto] candidates: '{name}' asks sites for statistics of features, which synthetic samples do not "
+            f'have; name it by itself, method = "{name}".',
+            code="method-candidate-features",
+        )
+    return Candidate(name, given, solved)
 
 
 def in_public() -> Selection:

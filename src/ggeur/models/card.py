@@ -36,13 +36,15 @@ def card(model: Model, ledger: Ledger, history: Sequence[Mapping[str, Any]], *, 
         "# Model card",
         "",
         f"A classifier of {len(model.class_names)} classes on frozen embeddings of {model.dimension} dimensions, "
-        f"computed by `ggeur fit` from statistics that {many} sent once. {_privacy(model.privacy)}",
+        f"computed by `ggeur fit` from statistics that {many} sent once. "
+        f"{_privacy(model.privacy, features=model.head == 'kernel')}",
         "",
         f"- Classes: {_texts(model.class_names)}",
         _encoder(model),
         f"- Method: {_text(a['method'])} ({constants}), from {a['covariance']} statistics",
         *([f"- Why: {_text(a['why'])}"] if a["why"] else []),
         *([f"- Chosen with the help of: {_chosen_by(a['chosen_by'], ledger)}"] if a["chosen_by"] else []),
+        *_units_of(a.get("units_of") or {}, ledger),
         "",
         "| site | samples | classes |",
         "|---|---|---|",
@@ -80,13 +82,13 @@ _WITHOUT_STATISTICS = (
 _UNREAD = 4  # samples of a group from which on no attack on its statistics is known to recover one
 
 
-def _privacy(made: Mapping[str, Any]) -> str:
+def _privacy(made: Mapping[str, Any], *, features: bool) -> str:
     if not made:
         return (
             "Statistics are not anonymous: those of a class with one sample at a site are that sample, and a head may "
             "reveal it. The model has no privacy guarantee."
         )
-    few = made.get("min_count", 0) < _UNREAD
+    few = features or made.get("min_count", 0) < _UNREAD  # with features, groups of thirty were recovered
     so = "Samples of smaller groups still follow from the statistics" if few else "So no sample follows from them"
     return (
         f"{' '.join(sentences(made))} {so}; membership can still be inferred from the statistics, and they are not "
@@ -109,6 +111,17 @@ def _chosen_by(names: Sequence[str], ledger: Ledger) -> str:
     there = [name for name in names if name in ledger.names]
     gone = len(names) - len(there)
     return ", ".join([*map(_text, there), *([f"{gone} more, no longer in"] if gone else [])])
+
+
+def _units_of(told: Mapping[str, Any], ledger: Ledger) -> list[str]:
+    """Return a line about the units of features, where others have a part in them than those who are in."""
+    if not told:
+        return []
+    lacks = [_text(name) for name in ledger.names if name not in told["sites"]]
+    gone = len([name for name in told["sites"] if name not in ledger.names])
+    said = [f"include {gone} {'site that is' if gone == 1 else 'sites that are'} no longer in"] if gone else []
+    said += [f"do not include {', '.join(lacks)}"] if lacks else []
+    return [f"- Not exact: units of {_text(told['date'])} {' and '.join(said)}"] if said else []
 
 
 def _scores(metrics: Mapping[str, Any], changed: bool) -> list[str]:

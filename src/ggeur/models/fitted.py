@@ -108,7 +108,9 @@ def calibrated(
 ) -> dict[str, Any]:
     """Return the calibration that a model states, from the statistics and from the test samples of `sites`."""
     names, found = federation.class_names, Temperature(None, "a temperature needs per-class covariances")
-    if federation.kind == "per-class":
+    if solution.solved.features is not None:
+        found = Temperature(None, "synthetic samples have no statistics of features; it takes test samples")
+    elif federation.kind == "per-class":
         by_domain = federation.statistics(StatisticsQuery("per-class", Breakdown("per-class"))).apart
         found = synthetic_temperature(solution.solver, by_domain, Task(federation.dimension, names), solution.seed)
     every = -(-sum(site.tests for site in sites) // _CALIBRATED)  # so that logits fit into memory

@@ -1,6 +1,7 @@
 """Sites that join a solved model or leave it: the head is solved again from what remains, and a receipt says so."""
 
 import hashlib
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,12 +21,14 @@ from ggeur.models.fitted import Fitted, calibrated, keep, scores
 from ggeur.models.model import Model
 from ggeur.models.prediction import encoder_of
 from ggeur.models.site_files import LEDGER, load_ledger, load_sums, settle
-from ggeur.models.sites import AnySite, check_alike, class_names_of, name_of_path, read_sites
+from ggeur.models.sites import AnySite, check_alike, class_names_of, held_samples, name_of_path, read_sites
 from ggeur.models.solution import Solution, solve
 from ggeur.models.transaction import Command, current, locked
 from ggeur.stats.custom import is_custom, one_line
-from ggeur.stats.errors import GgeurError
+from ggeur.stats.errors import GgeurError, GgeurWarning
+from ggeur.stats.features import FeatureMap
 from ggeur.stats.site_statistics import largest
+from ggeur.stats.units import Units
 
 
 class Opened(NamedTuple):
@@ -120,12 +123,14 @@ def add_site(
     encoder: str | None = None,
     columns: TableColumns | None = None,
     choose_again: bool = False,
+    keep_units: bool = False,
     own: bool = False,
 ) -> Path:
     """Add the site at `site` to the model in `folder`; the receipt.
 
     The tables of the `others`, who are in already, are needed only where the model does not keep their statistics.
-    `choose_again` selects the solver anew, from all statistics.
+    `choose_again` selects the solver anew, from all statistics. `keep_units` keeps units and landmarks of features, so
+    that nobody is asked again, and says what is not exact.
     """
     with ExitStack() as held:
         name, cut = name_of_path(site), _locked(folder, held)
@@ -137,7 +142,7 @@ def add_site(
         opened.ledger.check_new(name)
         (new,) = opened.read([site], encoder, columns)
         again = opened.read(others, encoder, columns) if others else []
-        return _settle(opened, new.name, opened.ledger, again, choose_again, new)
+        return _settle(opened, new.name, opened.ledger, again, choose_again, keep_units, new)
 
 
 def forget_site(
@@ -147,12 +152,14 @@ def forget_site(
     *,
     encoder: str | None = None,
     choose_again: bool = False,
+    keep_units: bool = False,
     own: bool = False,
 ) -> Path:
     """Take the site `name` out of the model in `folder`, as if it had never been in; the receipt.
 
     The tables of the `remaining` sites are needed only where the model does not keep their statistics. `choose_again`
-    selects the solver anew, from all statistics.
+    selects the solver anew, from all statistics. `keep_units` keeps units and landmarks of features, so that nobody is
+    asked again, and says what is not exact.
     """
     with ExitStack() as held:
         cut = _locked(folder, held)
@@ -166,7 +173,8 @@ def forget_site(
                 f"'{name}' is the only site, and without it there is no model: delete {folder} instead.",
                 code="site-only-one",
             )
-        return _settle(opened, name, ledger, opened.read(remaining, encoder) if remaining else [], choose_again, None)
+        again = opened.read(remaining, encoder) if remaining else []
+        return _settle(opened, name, ledger, again, choose_again, keep_units, None)
 
 
 def _locked(folder: Path, held: ExitStack) -> Command | None:
@@ -178,21 +186,37 @@ def _locked(folder: Path, held: ExitStack) -> Command | None:
 
 
 def _settle(
-    opened: Opened, name: str, ledger: Ledger, again: Sequence[AnySite], choose_again: bool, new: AnySite | None
+    opened: Opened,
+    name: str,
+    ledger: Ledger,
+    again: Sequence[AnySite],
+    choose_again: bool,
+    keep_units: bool,
+    new: AnySite | None,
 ) -> Path:
     """Solve for the sites of the `ledger` and the `new` one, and write all that follows from it."""
     solution, model = opened.solution, opened.model
+    kept = _kept_map(opened) if keep_units else None
     before = opened.sums(ledger, again)
     kind = largest([solution.kind, *(entry.kind for entry in opened.ledger.entries)]) or solution.kind
-    changed = [] if new is None else [new.sums(kind)]
+    sums = before if new is None else [*before, new.sums(kind)]
     given = {site.name: site for site in (*again, *([] if new is None else [new]))}
-    ledger = Ledger(tuple(e._replace(encoder=given[e.name].encoder) if e.name in given else e for e in ledger.entries))
-    ledger = Ledger.of([*ledger.entries, *(Entry.of(sums, given[sums.name].encoder) for sums in changed)])
-    federation = StoredFederation([*before, *changed], class_names_of([e.class_names for e in ledger.entries]))
+    names = class_names_of([one.class_names for one in sums])
+    federation = StoredFederation(sums, names, held_samples(given.values()))
     if choose_again:
         solution, found = _chosen_again(opened, federation)
     else:
-        found = solution.solve(federation)
+        found = solution.solve(federation, kept)
+    exact = ""
+    if kept is None:
+        solution = solution.with_units(found, federation)
+    elif exact := kept_units_note(solution, name, joins=new is not None):
+        warnings.warn(exact, GgeurWarning, stacklevel=3)
+    known = {one.name: one.features for one in before}
+    changed = [s for s in federation.stored if s.name not in known or s.features is not known[s.name]]
+    entries = [e._replace(encoder=given[e.name].encoder) if e.name in given else e for e in ledger.entries]
+    others = [e for e in entries if e.name not in {one.name for one in changed}]
+    ledger = Ledger.of([*others, *(Entry.of(one, given[one.name].encoder) for one in changed)])
     sites = sorted(given.values(), key=lambda site: site.name)
     wanted = model.settings.get("calibrate", True)
     fitted = Fitted(
@@ -208,10 +232,30 @@ def _settle(
         "note": _note(name, opened.solution, choose_again),
         "method": solution.method,
         "hash_of_head": head_hash(found.params),
+        **({"units": exact} if exact else {}),
     }
     command = Command("forget" if new is None else "add", name, choose_again)
-    kept = keep(opened.folder, fitted, changed, ledger, command, more)
-    return opened.folder / kept.receipt
+    kept_files = keep(opened.folder, fitted, changed, ledger, command, more)
+    return opened.folder / kept_files.receipt
+
+
+def _kept_map(opened: Opened) -> FeatureMap:
+    """Return the model's units and landmarks."""
+    if opened.solution.solved.features is None:
+        raise GgeurError(
+            f"'{opened.solution.method}' has no features whose units could be kept: leave --keep-units out.",
+            code="option-keep-units",
+        )
+    params = Model.load(opened.folder, own=opened.own).params
+    return FeatureMap(Units(params["center"], float(params["scale"])), params["landmarks"])
+
+
+def kept_units_note(solution: Solution, name: str, *, joins: bool) -> str:
+    """Return what is not exact where the site `name` `joins` or leaves and the units of features stay; else ""."""
+    told = solution.units_of
+    if not told or joins == (name in told["sites"]):
+        return ""
+    return f"Not exact: units of {told['date']} {'do not include' if joins else 'include'} {name}."
 
 
 def _chosen_again(opened: Opened, federation: StoredFederation) -> tuple[Solution, OneShot]:

@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from ggeur.federation.contributions import FILE as CONTRIBUTIONS
 from ggeur.federation.ledger import Entry, Ledger
+from ggeur.federation.stored_features import StoredFeatures
 from ggeur.federation.stored_statistics import StoredStatistics
 from ggeur.models.transaction import NEXT, PART, Command, clear, close, current, land, pending, settled, temporaries
 from ggeur.stats.custom import one_line
@@ -80,7 +81,7 @@ def save_sums(folder: Path, sums: StoredStatistics) -> None:
     """Write the statistics of a site to a file with its name; `folder` is the model's."""
     check_site_name(sums.name)
     (folder / SUMS).mkdir(parents=True, exist_ok=True)
-    _write(folder / SUMS / f"{sums.name}.npz", sums.class_names, list(sums.messages), list(sums.messages.values()))
+    _write(folder / SUMS / f"{sums.name}.npz", sums)
 
 
 def check_site_name(name: str) -> None:
@@ -98,8 +99,8 @@ def _is_file_name(name: Any) -> bool:
 def load_sums(folder: Path, entry: Entry) -> StoredStatistics:
     """Return the statistics of the site with that `entry`; raise GgeurError where they were changed."""
     path = current(folder, f"{SUMS}/{entry.name}.npz")
-    names, domains, messages = _read(path)
-    sums = StoredStatistics(entry.name, names, entry.kind, dict(zip(domains, messages, strict=True)))
+    names, messages, features = _read(path)
+    sums = StoredStatistics(entry.name, names, entry.kind, messages, features)
     if not entry.holds(sums):
         raise GgeurError(
             f"{path} does not match its hash in the ledger; bring it back, or forget the site.",
@@ -184,23 +185,27 @@ def _number(path: Path) -> int:
     return int(match[1]) if match else 0
 
 
-def _write(path: Path, names: tuple[str, ...], domains: Sequence[str], messages: Sequence[SiteStatistics]) -> None:
-    arrays: dict[str, Any] = {"class_names": np.array(names, np.str_), "domains": np.array(domains, np.str_)}
-    for i, m in enumerate(messages):
+def _write(path: Path, sums: StoredStatistics) -> None:
+    names, domains = np.array(sums.class_names, np.str_), np.array(list(sums.messages), np.str_)
+    arrays: dict[str, Any] = {"class_names": names, "domains": domains}
+    for i, m in enumerate(sums.messages.values()):
         arrays |= {f"count{i}": m.count, f"sum{i}": m.sum, f"second{i}": m.second, f"center{i}": m.center}
+    if sums.features is not None:
+        arrays |= sums.features.arrays
     with write_atomically(path) as file:
         np.savez(file, allow_pickle=False, **arrays)
 
 
-def _read(path: Path) -> tuple[tuple[str, ...], list[str], list[SiteStatistics]]:
+def _read(path: Path) -> tuple[tuple[str, ...], dict[str, SiteStatistics], StoredFeatures | None]:
     arrays = read_arrays(path)
     try:
         domains = [str(d) for d in arrays["domains"]]
         parts = [[arrays[f"{part}{i}"] for part in ("count", "sum", "second", "center")] for i in range(len(domains))]
         names, messages = tuple(str(n) for n in arrays["class_names"]), [SiteStatistics(*part) for part in parts]
+        features = StoredFeatures.read(arrays)
         if not messages or not all(_is_sound(m, len(names)) for m in messages):
             raise ValueError("its arrays do not go together")
-        return names, domains, messages
+        return names, dict(zip(domains, messages, strict=True)), features
     except (KeyError, TypeError, ValueError) as error:
         raise GgeurError(f"{path} does not hold statistics: {one_line(error)}.", code="file-not-statistics") from error
 

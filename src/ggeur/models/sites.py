@@ -18,6 +18,7 @@ from ggeur.data.tables.files import TableFiles
 from ggeur.data.tables.pairing import glob_or_joined, is_table, table_name
 from ggeur.encoders.encoder import Encoder, load_encoder
 from ggeur.encoders.job import embed
+from ggeur.federation.stored_features import HeldSamples
 from ggeur.federation.stored_statistics import StoredStatistics, number_of, stored_statistics, union_of_classes
 from ggeur.models.site_of_files import SiteOfFiles
 from ggeur.privacy.release import large_groups
@@ -95,6 +96,11 @@ class Site(NamedTuple):
 
 
 AnySite = Site | SiteOfFiles
+
+
+def held_samples(sites: Iterable[AnySite]) -> dict[str, HeldSamples]:
+    """Return the training samples of these sites by name, to be read when they are asked for."""
+    return {site.name: HeldSamples(partial(site.pieces, test=False), site.domain_names) for site in sites}
 
 
 def read_sites(

@@ -1,5 +1,6 @@
 """How a head is solved from what sites sent: by which method, with which constants, and who took part in choosing."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, Self
@@ -13,9 +14,10 @@ from ggeur.heads.head import Params
 from ggeur.methods import SOLVED, checked_parameters, factory, kind_of, names, resolve_closed_form
 from ggeur.methods.algorithm import Candidate, ClosedForm, Selection, Task
 from ggeur.methods.auto import auto
-from ggeur.models.sites import AnySite, class_names_of
+from ggeur.models.sites import AnySite, class_names_of, held_samples
 from ggeur.stats.custom import is_custom, load_custom
 from ggeur.stats.errors import GgeurError
+from ggeur.stats.features import FeatureMap
 from ggeur.stats.hyperparameters import declared_parameters as declared_by
 from ggeur.stats.long_jobs import phased
 from ggeur.stats.site_statistics import Covariance, largest
@@ -39,6 +41,7 @@ class Solution:
         default_factory=dict
     )  # points behind the first in the ranking, of every candidate
     label: str = ""  # which of these candidates it is
+    units_of: Mapping[str, Any] = field(default_factory=dict)  # date and sites of the units of features, if not public
 
     @classmethod
     def given(cls, method: str, parameters: Mapping[str, Any], covariance: Covariance, seed: int = 0) -> Self:
@@ -88,11 +91,21 @@ class Solution:
         assert found is not None
         return found
 
-    def solve(self, federation: StoredFederation) -> OneShot:
-        """Compute the classifier of `federation`."""
+    def solve(self, federation: StoredFederation, kept: FeatureMap | None = None) -> OneShot:
+        """Compute the classifier of `federation`; of features by the map that is `kept`, if one is."""
         check_several(federation)
-        task = Task(federation.dimension, federation.class_names)
-        return one_shot(federation, self.solved, self.method, task, self.seed)
+        task, solved = Task(federation.dimension, federation.class_names), self.solved
+        if kept is not None and (asks := solved.features) is not None:
+            solved = solved._replace(features=lambda total, task: asks(total, task)._replace(map=kept))
+        return one_shot(federation, solved, self.method, task, self.seed)
+
+    def with_units(self, found: OneShot, federation: StoredFederation) -> Self:
+        """Return the same, with who has a part in the units and landmarks of the features `found`, and since when."""
+        features = found.statistics.features
+        if features is None or features.asked.public:
+            return self
+        sites = [site.name for site in federation.sites]
+        return replace(self, units_of={"date": time.strftime("%Y-%m-%d", time.gmtime()), "sites": sites})
 
     @property
     def solver(self) -> Candidate:
@@ -135,7 +148,10 @@ def covariance_to_send(
     if kind_of(method) is Selection:
         needs = _auto(parameters, covariance).sends
     else:
-        needs = Solution.given(method, parameters, covariance).kind
+        solution = Solution.given(method, parameters, covariance)
+        needs = solution.kind
+        if solution.solved.features is not None:  # no more: beside features, statistics per class tell too much
+            return needs
     return largest([needs, covariance if calibrate else None]) or needs
 
 
@@ -145,7 +161,8 @@ def solve(
     """Compute the classifier of `federation` by `method`: a solver or, for `auto`, the one its statistics select."""
     if kind_of(method) is ClosedForm:
         solution = Solution.given(method, parameters, covariance, seed)
-        return solution, solution.solve(federation)
+        found = solution.solve(federation)
+        return solution.with_units(found, federation), found
     chosen = _auto(parameters, covariance)
     check_several(federation)
     found = one_shot(federation, chosen, method, Task(federation.dimension, federation.class_names), seed)
@@ -186,7 +203,8 @@ def solve_sites(
     kind = covariance_to_send(method, parameters, covariance, calibrate=calibrate)
     names = class_names_of([s.class_names for s in sites])
     label = {str(label): label for s in sites for label in s.labels}
-    federation = StoredFederation([s.sums(kind) for s in phased("summarize", sites)], names)
+    sums = [s.sums(kind) for s in phased("summarize", sites)]
+    federation = StoredFederation(sums, names, held_samples(sites))
     solution, found = solve(federation, method, parameters, covariance, seed)
     return SolvedSites(solution, found.params, federation, tuple(label[name] for name in names))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +19,9 @@ from ggeur.stats.statistics import ClassStatistics
 from ggeur.stats.types import Bool, Float
 from ggeur.stats.units import Units
 from ggeur.stats.validate import check_choice, check_numbers
+
+if TYPE_CHECKING:
+    from ggeur.stats.features import FeatureQuery, FeatureStatistics
 
 Covariance = Literal["none", "pooled", "per-class"]
 _ROUNDING = 1e-13  # rounding of a scatter, over the moments that it is a difference of
@@ -159,13 +162,15 @@ class StatisticsQuery(NamedTuple):
     """A question to all sites: second moments of the total, and what is kept apart by domain or site.
 
     `classes` (sites, C) marks the classes that a site sends, by default all. Under noise, directions that it hides are
-    raised to it ("floor") for a classifier, or left out ("drop") for a geometry.
+    raised to it ("floor") for a classifier, or left out ("drop") for a geometry. With `features` the statistics are of
+    features of samples, and nothing is kept apart.
     """
 
     covariance: Covariance
     apart: Breakdown | None = None
     classes: Bool | None = None
     repair: EigenvalueRule = "floor"
+    features: FeatureQuery | None = None
 
     @property
     def by_domain(self) -> bool:
@@ -175,10 +180,14 @@ class StatisticsQuery(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FederationStatistics(SiteStatistics):
-    """The total of all statistics and, where a solver asks for them, those of domains or clients kept `apart`."""
+    """The total of all statistics and, where a solver asks for them, those of domains or clients kept `apart`.
+
+    `features` are statistics of the same samples' features, which sites are asked for next.
+    """
 
     apart: tuple[SiteStatistics, ...] = ()
     domain: tuple[int, ...] = ()  # of each that is kept apart
+    features: FeatureStatistics | None = None
 
     @classmethod
     def of(cls, messages: Iterable[tuple[int, SiteStatistics]], apart: Breakdown | None = None) -> FederationStatistics:

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from ggeur.flower.wire.check import check_leaves, checked_message, checked_sums
-from ggeur.flower.wire.packing import pack_message, triangles
+from ggeur.flower.wire.packing import pack_message
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.site_statistics import SiteStatistics
+from ggeur.stats.triangles import triangles
 from ggeur.stats.units import SampleMoments
 
 P, CLASSES = 3, 2

@@ -9,16 +9,15 @@ from hypothesis import strategies as st
 
 from ggeur.flower.wire.packing import (
     arrays_to_tree,
-    from_triangles,
     load_tree,
     pack_message,
     save_tree,
     tree_to_arrays,
-    triangles,
     unpack_message,
 )
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.site_statistics import SiteStatistics
+from ggeur.stats.triangles import from_triangles, triangles
 
 leaves = st.sampled_from([np.float32(2), np.arange(3), np.zeros((2, 0)), np.array(7.0)])
 trees = st.recursive(

@@ -12,6 +12,7 @@ from ggeur.federation.summary import repaired_total
 from ggeur.flower.server.agreement import Agreement, Client
 from ggeur.flower.server.collecting import Collector
 from ggeur.flower.server.received import ReceivedStatistics
+from ggeur.flower.server.received_features import collect_features
 from ggeur.flower.server.roster import Roster
 from ggeur.flower.server.round_zero import packed
 from ggeur.flower.server.scores import LastScores, last_scores
@@ -75,6 +76,9 @@ class FlowerFederation:
 
     def statistics(self, query: StatisticsQuery) -> FederationStatistics:
         """Return the total of what sites have sent, and as much of it apart as `query` asks for."""
+        if query.features is not None:
+            senders, units = self.received.senders, packed(self._units)
+            return collect_features(self._roster, self.agreement, query.features, self._folder, senders, units)
         kind, release = query.covariance, self._setup.release
         messages = ((d, message.of_kind(kind)) for d, message in self._messages(query))
         if release.exact:

@@ -15,6 +15,7 @@ from ggeur.federation.selection import Selected
 from ggeur.flower.server.agreement import Agreement, Client
 from ggeur.flower.server.flower_federation import FlowerFederation
 from ggeur.flower.server.journal import Journal
+from ggeur.flower.server.received_features import SiteGone
 from ggeur.flower.server.reopening import check_all_are_back
 from ggeur.flower.server.scores import LastScores, LateScores
 from ggeur.flower.server.text import asked_text, collect_text, common_prompts
@@ -93,7 +94,17 @@ class OneShotRun(TrialRun):
         return [client for client in waiting if self._sums is None or client.index in answer.senders]
 
     def _solve(self) -> _Answer:
-        """The head of the sites that are there, and of those that are not but have sent their statistics."""
+        """The head of the sites that are there, and of those that are not but have sent their statistics.
+
+        Where a site is lost between statistics and features, the others go on without it.
+        """
+        while True:
+            try:
+                return self._solve_once()
+            except SiteGone:
+                continue
+
+    def _solve_once(self) -> _Answer:
         name, federation = self._tracker.point.train.method, self._federation
         assert isinstance(self._setup.algorithm, ClosedForm | Selection)
         algorithm: ClosedForm | Selection = self._setup.algorithm

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ggeur.flower.site.data import SiteData
 from ggeur.flower.site.local_round import score_round, train_round
 from ggeur.flower.site.opening import augment_site, hello, statistics, sums, text
+from ggeur.flower.site.own_features import features
 from ggeur.flower.site.request import Reply, Request
 from ggeur.flower.site.scoring import score
 from ggeur.flower.site.secure_aggregation import keys, masked, seed
@@ -24,7 +25,7 @@ def client_app() -> "ClientApp":
     from flwr.clientapp import ClientApp
 
     app = ClientApp()
-    for answer in (hello, sums, statistics, text, augment_site, score, keys, masked, seed):
+    for answer in (hello, sums, statistics, features, text, augment_site, score, keys, masked, seed):
         app.query(answer.__name__)(_handler(answer))
     app.train()(_handler(train_round))
     app.evaluate()(_handler(score_round))

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.flower.wire.packing import Arrays, arrays_to_tree, tree_to_arrays, triangle_size
+from ggeur.flower.wire.packing import Arrays, arrays_to_tree, tree_to_arrays
 from ggeur.flower.wire.requested import RequestedStatistics
 from ggeur.privacy.secure_aggregation.fixed_point import Block
 from ggeur.stats.site_statistics import matrices
+from ggeur.stats.triangles import triangle_size
 from ggeur.stats.types import Tree
 from ggeur.stats.units import Units
 

@@ -11,10 +11,11 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from ggeur.flower.wire.packing import MESSAGE, triangle_size, unpack_message
+from ggeur.flower.wire.packing import MESSAGE, unpack_message
 from ggeur.flower.wire.requested import RequestedPart, RequestedStatistics, announced
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.site_statistics import Covariance, SiteStatistics, matrices
+from ggeur.stats.triangles import triangle_size
 from ggeur.stats.types import Float, Int, Tree
 from ggeur.stats.units import SampleMoments
 
@@ -84,7 +85,7 @@ def checked_message(
         )
     message = unpack_message(arrays, center)
     for c in np.flatnonzero(most > 0):
-        _check_scatter(message, int(c), 4 * p * rounding)
+        check_scatter(message, int(c), 4 * p * rounding)
     return message
 
 
@@ -132,7 +133,7 @@ def checked_sums(arrays: Mapping[str, NDArray[Any]], p: int, samples: int) -> Sa
     return sums
 
 
-def _check_scatter(m: SiteStatistics, c: int, rounding: float) -> None:
+def check_scatter(m: SiteStatistics, c: int, rounding: float) -> None:
     """Cholesky of the scatter, lifted by the tolerance, exists if and only if no eigenvalue is further below zero."""
     scatter = m.scatter_of(c)
     trace, whole = float(np.trace(scatter)), float(np.trace(m.second[c]))

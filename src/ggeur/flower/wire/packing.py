@@ -15,6 +15,7 @@ from ggeur.stats.custom import one_line
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.site_statistics import SiteStatistics
 from ggeur.stats.storage import read_arrays, write_atomically
+from ggeur.stats.triangles import from_triangles, triangles
 from ggeur.stats.types import Float, Tree
 
 Arrays = dict[str, NDArray[Any]]
@@ -86,25 +87,6 @@ def load_tree(path: Path) -> Tree:
     """Return the tree that was written to `path`; raise GgeurError where it is missing or damaged."""
     arrays = read_arrays(path)
     return arrays_to_tree(arrays, str(arrays.get("shape")), "leaf")
-
-
-def triangle_size(p: int) -> int:
-    """Return how many numbers a triangle of a p x p matrix has."""
-    return p * (p + 1) // 2
-
-
-def triangles(matrices: NDArray[Any]) -> NDArray[Any]:
-    """Return the upper triangles (n, p (p + 1) / 2) of symmetric `matrices` (n, p, p), row by row."""
-    return np.ascontiguousarray(matrices[:, *np.triu_indices(matrices.shape[-1])])
-
-
-def from_triangles(packed: NDArray[Any], p: int) -> NDArray[Any]:
-    """Return the symmetric matrices (n, p, p) of the triangles `packed` (n, p (p + 1) / 2)."""
-    rows, columns = np.triu_indices(p)
-    full = np.empty((len(packed), p, p), packed.dtype)
-    full[:, rows, columns] = packed
-    full[:, columns, rows] = packed
-    return full
 
 
 def pack_factors(factors: NDArray[Any], rest: NDArray[Any]) -> Arrays:

@@ -25,7 +25,7 @@ from ggeur.privacy.bounded_norm import basis_of
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.storage import cannot, write_bytes
 
-EXPORTED = ("linear", "mlp", "mixture", "blend", "cosine", "adapter", *IMAGES)
+EXPORTED = ("linear", "mlp", "mixture", "blend", "kernel", "cosine", "adapter", *IMAGES)
 
 
 def numbers(model: Model) -> dict[str, NDArray[Any]]:

@@ -18,6 +18,7 @@ from ggeur.models.exports.export_folder import colours_of, is_double, numbers, p
 from ggeur.models.model import Model
 from ggeur.privacy.bounded_norm import BoundedNorm, basis_of
 from ggeur.stats.errors import GgeurError, how_to_install
+from ggeur.stats.features import LINEAR
 from ggeur.stats.storage import write_bytes
 
 _AXES_ARE_INPUTS = 18  # from this opset on all reductions take axes as an input
@@ -92,7 +93,7 @@ def network(n: Nodes, model: Model, a: Arrays, x: str) -> str:
 
 def _small(n: Nodes, a: Arrays, x: str) -> str:
     for at in ("conv/0", "conv/1"):
-        convolved = n("Conv", x, _kernel(a, at), a[f"{at}/b"])
+        convolved = n("Conv", x, _filters(a, at), a[f"{at}/b"])
         x = n("MaxPool", n("Relu", convolved), kernel_shape=[2, 2], strides=[2, 2])
     x = n("Flatten", n("Transpose", x, perm=[0, 2, 3, 1]))  # as our layers have them: channels last
     for i in range(3):
@@ -113,7 +114,7 @@ def _residual(n: Nodes, a: Arrays, x: str) -> str:
 
 def _convolved(n: Nodes, a: Arrays, at: str, x: str, stride: int = 1) -> str:
     """Return a convolution with GroupNorm, which is InstanceNorm over flattened groups of channels."""
-    kernel = _kernel(a, at)
+    kernel = _filters(a, at)
     z = n("Conv", x, kernel, pads=[kernel.shape[2] // 2] * 4, strides=[stride, stride])
     flat = n("Reshape", z, np.array([0, GROUPS, -1], np.int64))
     ones, zeros = np.ones(GROUPS, np.float32), np.zeros(GROUPS, np.float32)
@@ -121,7 +122,7 @@ def _convolved(n: Nodes, a: Arrays, at: str, x: str, stride: int = 1) -> str:
     return n("Add", n("Mul", normed, a[f"{at}/scale"][:, None, None]), a[f"{at}/shift"][:, None, None])
 
 
-def _kernel(a: Arrays, at: str) -> NDArray[Any]:
+def _filters(a: Arrays, at: str) -> NDArray[Any]:
     return a[f"{at}/W"].transpose(3, 2, 0, 1)
 
 
@@ -238,6 +239,16 @@ def _blend(n: Nodes, a: Arrays, x: str) -> str:
     return n("Add", n("Sub", z, n.log_sum_exp(z, 1)), n("Sub", g, n.log_sum_exp(g, 1)))
 
 
+def _kernel(n: Nodes, a: Arrays, x: str) -> str:
+    z = n("Div", n("Sub", x, a["center"]), n.number(float(a["scale"])))
+    landmarks, w, p = a["landmarks"].astype(np.float64), a["W"], len(a["center"])
+    lengths = n("Add", n.reduced("ReduceSum", n("Mul", z, z), 1), (landmarks**2).sum(axis=1))
+    far = n("Sub", lengths, n("MatMul", z, 2 * landmarks.T))
+    near = n("Mul", n("Exp", n("Div", far, n.number(-p))), n.number(p**0.5))
+    scores = n("Add", n("Gemm", z, LINEAR * w[:, :p], a["b"], transB=1), n("MatMul", near, w[:, p:].T))
+    return n("Add", scores, n("Mul", _mixture(n, a, x, "mixture/"), a["t"])) if "t" in a else scores
+
+
 def _cosine(n: Nodes, a: Arrays, x: str) -> str:
     text = a["text"].astype(np.float64)
     unit = text / np.maximum(np.linalg.norm(text, axis=1, keepdims=True), 1e-12)
@@ -254,6 +265,7 @@ _HEADS = {
     "mlp": _mlp,
     "mixture": _mixture,
     "blend": _blend,
+    "kernel": _kernel,
     "cosine": _cosine,
     "adapter": _adapter,
 }

@@ -82,6 +82,14 @@ class Classifier(torch.nn.Module):
         mixed = self._of("t") * self._mixture(x, "mixture/")
         return torch.log_softmax(self._linear(x, "linear/"), dim=1) + torch.log_softmax(mixed, dim=1)
 
+    def _kernel(self, x):
+        z, landmarks, w = (x - self._of("center")) / self._of("scale"), self._of("landmarks"), self._of("W")
+        p = z.shape[1]
+        far = z.square().sum(dim=1, keepdim=True) + landmarks.square().sum(dim=1) - 2 * z @ landmarks.T
+        near = p**0.5 * torch.exp(-far / p)
+        scores = 0.1 * z @ w[:, :p].T + near @ w[:, p:].T + self._of("b")
+        return scores + self._of("t") * self._mixture(x, "mixture/") if hasattr(self, "t") else scores
+
     def _cosine(self, x):
         unit = torch.nn.functional.normalize
         return 100.0 * unit(x, dim=1) @ unit(self._of("text"), dim=1).T  # CLIP's scale
@@ -99,7 +107,7 @@ class Classifier(torch.nn.Module):
 
     def _small(self, x):
         for at in ("conv/0", "conv/1"):
-            x = F.max_pool2d(torch.relu(F.conv2d(x, self._kernel(at), self._of(f"{at}/b"))), 2)
+            x = F.max_pool2d(torch.relu(F.conv2d(x, self._filters(at), self._of(f"{at}/b"))), 2)
         x = x.permute(0, 2, 3, 1).flatten(1)
         for i in range(3):
             x = torch.relu(self._linear(x, f"hidden/{i}/"))
@@ -116,9 +124,9 @@ class Classifier(torch.nn.Module):
         return x.mean(dim=(2, 3))
 
     def _convolved(self, at, x, stride=1):
-        kernel = self._kernel(at)
+        kernel = self._filters(at)
         z = F.conv2d(x, kernel, stride=stride, padding=kernel.shape[2] // 2)
         return F.group_norm(z, 32, self._of(f"{at}/scale"), self._of(f"{at}/shift"))
 
-    def _kernel(self, at):
+    def _filters(self, at):
         return self._of(f"{at}/W").permute(3, 2, 0, 1)
