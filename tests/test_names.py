@@ -8,7 +8,16 @@ import ggeur
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "ggeur"
 
-COMMANDS = {"audit", "cost", "embed", "fit", "run", "serve", "up"}  # cli/NAME declares it and calls what has its name
+COMMANDS = {
+    "audit",
+    "cost",
+    "embed",
+    "fit",
+    "run",
+    "serve",
+    "summarize",
+    "up",
+}  # cli/NAME declares it and calls what has its name
 ROLES = {
     "factory": "a registry of names: the function behind one of them",
     "resolve": "a registry of names: what one of them stands for, built",

@@ -38,12 +38,17 @@ def test_they_are_the_statistics_of_the_samples(kind, far):
     assert (made.second == made.second.swapaxes(1, 2)).all()
 
 
-@given(n=st.integers(1, 60), seed=st.integers(0, 99))
-def test_a_group_takes_no_more_numbers_than_its_samples(n, seed):
+@given(n=st.integers(1, 60), seed=st.integers(0, 99), kind=st.sampled_from(KINDS[1:]))
+def test_a_group_takes_no_more_numbers_than_its_samples(n, seed, kind):
     x, y = samples(n, seed=seed)
-    made = packed(x, y)
+    made = packed(x, y, kind=kind)
     made.check()
-    assert len(made.moments) == packed_length(made.count, 6, "per-class")
+    assert len(made.moments) == packed_length(made.count, 6, kind)
+    if kind == "pooled":
+        assert len(made.moments) + 6 <= x.size
+        want = (x - x.mean(axis=0)).T @ (x - x.mean(axis=0))
+        np.testing.assert_allclose(made.statistics.second[0], want, atol=1e-9)
+        return
     assert len(made.moments) + made.sum[made.count > 0].size <= x.size
 
 

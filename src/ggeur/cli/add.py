@@ -27,7 +27,7 @@ from ggeur.cli.screen import notes, say
 
 def add(
     model: FittedModel,
-    site: Annotated[Path, typer.Argument(help="Site to add: a table or an image folder.")],
+    site: Annotated[Path, typer.Argument(help="Site to add: a table, image folder or .stats file.")],
     others: Annotated[
         list[Path] | None,
         typer.Argument(help="Tables of the other sites, to score their test samples."),

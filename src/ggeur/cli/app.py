@@ -19,6 +19,7 @@ from ggeur.cli.fit import fit
 from ggeur.cli.forget import forget
 from ggeur.cli.inspect import inspect
 from ggeur.cli.methods import methods
+from ggeur.cli.plan import plan
 from ggeur.cli.predict import predict
 from ggeur.cli.report import report
 from ggeur.cli.reproduce import reproduce
@@ -26,10 +27,11 @@ from ggeur.cli.run import run
 from ggeur.cli.runs import runs
 from ggeur.cli.screen import Voice, speak
 from ggeur.cli.serve import serve
+from ggeur.cli.summarize import summarize
 from ggeur.cli.table import table
 
 GROUPS: dict[str, tuple[Callable[..., None], ...]] = {  # as `--help` shows them
-    "Classify across sites": (demo, fit, evaluate, predict, add, forget),
+    "Classify across sites": (demo, plan, summarize, fit, evaluate, predict, add, forget),
     "Run experiments": (run, runs, report, reproduce),
     "Prepare data": (embed, table, inspect, datasets, encoders, methods),
     "Protect and deploy": (audit, export, serve, cost),

@@ -18,6 +18,7 @@ from ggeur.cli.options import (
     EncoderId,
     JsonLines,
     PictureEncoder,
+    PlanFile,
     Quiet,
     table_columns,
 )
@@ -35,7 +36,7 @@ def fit(
     out: Annotated[Path, typer.Option("--out", help="Model folder to write; new or empty.")],
     sites: Annotated[
         list[Path] | None,
-        typer.Argument(help="Sites: tables (.npz, .parquet, .csv, .npy, ...) or image folders."),
+        typer.Argument(help="Sites: tables, image folders with <class>/*, or .stats files."),
     ] = None,
     encoder: PictureEncoder = None,
     x: ColumnX = None,
@@ -46,8 +47,14 @@ def fit(
     group: ColumnGroup = None,
     encoder_id: EncoderId = None,
     method: Annotated[str, typer.Option(help="Solver (see `ggeur methods`); auto selects one.")] = "auto",
-    covariance: Annotated[str, typer.Option(help="Covariance that sites send: per-class or pooled.")] = "per-class",
-    min_count: Annotated[int, typer.Option(min=0, help="Smallest group a site shares; 10 is recommended.")] = 0,
+    covariance: Annotated[
+        str | None,
+        typer.Option(help="Covariance: per-class or pooled.", show_default="the plan's, else per-class"),
+    ] = None,
+    min_count: Annotated[
+        int | None, typer.Option(min=0, help="Smallest group a site shares.", show_default="the plan's, else 0")
+    ] = None,
+    plan: PlanFile = None,
     no_calibrate: Annotated[
         bool,
         typer.Option("--no-calibrate", help="Skip the temperature calibration."),
@@ -66,7 +73,7 @@ def fit(
     with (
         notes(),
         following_phases(),
-        _following_pictures() as on_pictures,
+        following_pictures() as on_pictures,
         progress_of_heads("contributions") as on_head,
     ):
         phase("start")
@@ -79,6 +86,7 @@ def fit(
             encoder=encoder,
             columns=table_columns(x, y, domain, test, id, group, encoder_id),
             min_count=min_count,
+            plan=plan,
             out=out,
             contributions=contributions,
             calibrate=not no_calibrate,
@@ -95,7 +103,7 @@ def fit(
 
 
 @contextmanager
-def _following_pictures() -> Iterator["OnPictures"]:
+def following_pictures() -> Iterator["OnPictures"]:
     """Show the progress of each image folder, one after the other."""
     with ExitStack() as stack:
         follow: dict[str, Follow] = {}

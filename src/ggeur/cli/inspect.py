@@ -1,4 +1,4 @@
-"""`ggeur inspect`: describe an embedding table in numbers and figures."""
+"""`ggeur inspect`: describe an embedding table in numbers and figures, or a file of statistics in numbers."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def inspect(
-    table: Annotated[Path, typer.Argument(help="Embedding table (.npz).")],
+    table: Annotated[Path, typer.Argument(help="Embedding table (.npz) or file of statistics.")],
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the figures; default: numbers only.")] = None,
     partition: Annotated[
         str | None,
@@ -37,9 +37,13 @@ def inspect(
     Also norms, similarity across domains, and, with --out, the paper's figures.
     """
     from ggeur.data.table import EmbeddingTable
+    from ggeur.federation.statistics_file import is_statistics_file
     from ggeur.report import inspection
     from ggeur.report.inspection import draw, partitions
 
+    if is_statistics_file(table):
+        _show_statistics(table)
+        return
     if table.is_dir():
         raise GgeurError(
             f"{table} is a folder, and inspect shows a table (.npz); `ggeur report` is for models and runs.",
@@ -61,6 +65,34 @@ def inspect(
         with notes():
             drawn = draw(held, (values, names), pairs, points, out, client, class_ or [], seed)
             say(f"{', '.join(drawn)} are in {out}, as PNG and SVG")
+
+
+def _show_statistics(path: Path) -> None:
+    from ggeur.federation.statistics_file import read_statistics_file
+    from ggeur.stats.long_jobs import human_bytes
+
+    file = read_statistics_file(path)
+    meta, p = file.meta, file.meta.encoder.dimension
+    say(
+        f"{path}: {file.samples:,} samples of the site '{meta.site}', file number {meta.sequence}; "
+        f"{human_bytes(path.stat().st_size)}, and the samples in float64 {human_bytes(8 * p * file.samples)}",
+        soft_wrap=True,
+    )
+    for key, value in (meta.plan.to_tree() | {"encoder": meta.encoder.model_dump(exclude_defaults=True)}).items():
+        if key not in ("classes", "format"):
+            say(f"  {key}: {value}", soft_wrap=True)
+    domains = [Column(escape(name), justify="right") for name in meta.domains]
+    shown = titled_table(
+        "samples of each class",
+        "class",
+        *domains,
+        caption=f"*: no more than {p} samples, whose factor travels: it is these samples up to a rotation.",
+    )
+    for c, name in enumerate(meta.classes):
+        counts = [int(one.count[c]) for one in file.packed.values()]
+        marked = [f"{n:,}{'*' if meta.plan.covariance == 'per-class' and 0 < n <= p else ''}" for n in counts]
+        shown.add_row(escape(name), *marked)
+    console.print(shown)
 
 
 def _say_what_it_is(table: "EmbeddingTable", path: Path) -> None:

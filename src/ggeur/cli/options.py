@@ -27,6 +27,7 @@ Seeds = Annotated[int, typer.Option(min=1, help="Number of random seeds.")]
 PictureEncoder = Annotated[
     str | None, typer.Option("--encoder", help="Encoder: builtin, onnx:PATH or a Hugging Face model.")
 ]
+PlanFile = Annotated[Path | None, typer.Option("--plan", help="Plan of the federation (TOML).")]
 FittedModel = Annotated[Path, typer.Argument(help="Model folder that `ggeur fit` wrote.")]
 KeepUnits = Annotated[
     bool, typer.Option("--keep-units", help="Kernel: keep the units of features; say what is not exact.")

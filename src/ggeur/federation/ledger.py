@@ -27,6 +27,7 @@ class Entry(NamedTuple):
     hash: str
     encoder: Mapping[str, Any] | None = None
     features: str = ""  # the hash of salt and statistics of features, if it sent any
+    sequence: int = 0  # of the file that its statistics came in, if they did
 
     @classmethod
     def of(cls, sums: StoredStatistics, encoder: Mapping[str, Any] | None = None) -> "Entry":
@@ -34,7 +35,7 @@ class Entry(NamedTuple):
         salt = secrets.token_hex(16)
         digest = digest_of_sums(sums, salt)
         features = "" if sums.features is None else sums.features.digest(salt)
-        return cls(sums.name, sums.class_names, sums.samples, sums.kind, salt, digest, encoder, features)
+        return cls(sums.name, sums.class_names, sums.samples, sums.kind, salt, digest, encoder, features, sums.sequence)
 
     def holds(self, sums: StoredStatistics) -> bool:
         """Whether the site sent these `sums`, to the bit; of features, if they hold any."""
@@ -62,9 +63,18 @@ class Ledger(NamedTuple):
         self.check_in(name)
         return next(e for e in self.entries if e.name == name)
 
-    def check_new(self, name: str) -> None:
-        """GgeurError where the site `name` is in already."""
-        if name in self.names:
+    def check_new(self, name: str, sequence: int = 0) -> None:
+        """GgeurError where the site `name` is in already, unless a file with a higher `sequence` number replaces it."""
+        if name not in self.names:
+            return
+        known = self.entry(name).sequence
+        if sequence and known >= sequence:
+            raise GgeurError(
+                f"The model has the statistics of '{name}' with the sequence number {known}, and this file has "
+                f"{sequence}: to replace them, the site writes them with `ggeur summarize --sequence {known + 1}`.",
+                code="statistics-sequence-old",
+            )
+        if not sequence:
             raise GgeurError(
                 f"The site '{name}' is already in; forget it first, or rename it if it is another.",
                 code="site-already-added",

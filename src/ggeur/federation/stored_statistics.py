@@ -42,6 +42,7 @@ class StoredStatistics(NamedTuple):
     kind: Covariance
     messages: Mapping[str, SiteStatistics]
     features: StoredFeatures | None = None  # of its samples, where a solver asked for them
+    sequence: int = 0  # of the file that they came in; a later one replaces it
 
     @property
     def samples(self) -> int:

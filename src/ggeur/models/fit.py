@@ -6,14 +6,16 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ggeur.data.tables.columns import TableColumns
 from ggeur.federation.ledger import Entry, Ledger
+from ggeur.federation.plan import FederationPlan
+from ggeur.federation.statistics_file import StatisticsFile
 from ggeur.methods.algorithm import Task
 from ggeur.models.fitted import Fitted, calibrated, check_new_model, claim, keep, scores
 from ggeur.models.site_files import check_site_name
-from ggeur.models.sites import AnySite, GivenSite, OnPictures, named_sites, read_sites
+from ggeur.models.sites import AnySite, GivenSite, OnPictures, named_sites, read_sites, shared_by
 from ggeur.models.solution import Solution, SolvedSites, covariance_to_send, solve_sites, together
 from ggeur.models.transaction import Command
 from ggeur.stats.custom import blaming
@@ -26,6 +28,9 @@ from ggeur.stats.validate import check_choice, check_is, check_path, check_whole
 if TYPE_CHECKING:
     from ggeur.federation.contributions import Contributions, OnHead
     from ggeur.models.estimator import OneShotClassifier
+
+
+_Value = TypeVar("_Value")
 
 
 class FittedSites(NamedTuple):
@@ -41,10 +46,11 @@ def fit(
     *,
     method: str = "auto",
     parameters: Mapping[str, Any] | None = None,
-    covariance: Covariance = "per-class",
+    covariance: Covariance | None = None,
     encoder: str | None = None,
     columns: TableColumns | None = None,
-    min_count: int = 0,
+    min_count: int | None = None,
+    plan: FederationPlan | str | os.PathLike[str] | None = None,
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
     contributions: bool = False,
@@ -57,13 +63,15 @@ def fit(
     Parameters
     ----------
     sites : pairs (x, y), embedding tables, or paths to tables (`.npz`, `.parquet`, `.csv`, `.npy` and others, also
-        patterns) and folders of pictures; or a mapping of names to them.
+        patterns), folders of pictures and files of statistics (`.stats`); or a mapping of names to them.
     method : a one-shot classifier, or "auto", which selects one by the statistics alone.
     parameters : those of the method; default: its own defaults.
-    covariance : "per-class" second moments, or "pooled" ones.
+    covariance : "per-class" second moments, or "pooled" ones; default: the plan's, else "per-class".
     encoder : what embeds folders of pictures: builtin, onnx:PATH, or a Hugging Face model's name or folder.
     columns : what the columns of tables of other programs hold; default: the only candidates, which are said.
-    min_count : how many samples of a class a site must have to share them; 10 is what we recommend.
+    min_count : how many samples of a class a site must have to share them; 10 is what we recommend. Default: the
+        plan's, else 0.
+    plan : what the federation agreed on (`ggeur plan`), or its file; default: that of the files of statistics.
     seed : of the synthetic samples of "auto", and of heads that draw.
     out : a model folder to write, with what `ggeur add` and `ggeur forget` need beside the model.
     contributions : estimate what each site adds, by heads without it; kept in the model folder as contributions.json.
@@ -93,6 +101,7 @@ def fit(
         encoder=encoder,
         columns=columns,
         min_count=min_count,
+        plan=plan,
         seed=seed,
         out=out,
         contributions=contributions,
@@ -100,7 +109,9 @@ def fit(
         on_head=on_head,
         on_pictures=on_pictures,
     )
-    found = OneShotClassifier(method, parameters=parameters, covariance=covariance, seed=seed)._taking(solved)
+    found = OneShotClassifier(method, parameters=parameters, covariance=solved.solution.covariance, seed=seed)._taking(
+        solved
+    )
     found.metrics_, found.calibration_, found.contributions_ = fitted.metrics, fitted.calibration, estimated
     return found
 
@@ -110,10 +121,11 @@ def fit_model(
     *,
     method: str = "auto",
     parameters: Mapping[str, Any] | None = None,
-    covariance: Covariance = "per-class",
+    covariance: Covariance | None = None,
     encoder: str | None = None,
     columns: TableColumns | None = None,
-    min_count: int = 0,
+    min_count: int | None = None,
+    plan: FederationPlan | str | os.PathLike[str] | None = None,
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
     contributions: bool = False,
@@ -124,7 +136,12 @@ def fit_model(
     """Do what `fit` does, without scikit-learn, whose import takes longer than many a fit."""
     folder = None if out is None else check_path("out", out)
     check_is("method", method, str, "a method's name")
-    check_choice("covariance", covariance, STATISTICS)
+    named = named_sites(sites)
+    agreed = _agreed(named, plan)
+    planned = FederationPlan(min_count=0) if agreed is None else agreed
+    sent: Covariance = _option("covariance", covariance, planned.covariance, agreed)
+    min_count = _option("min_count", min_count, planned.min_count, agreed)
+    check_choice("covariance", sent, STATISTICS)
     check_whole("seed", seed, least=0)
     check_whole("min_count", min_count, least=0)
     if not callable(on_head) or not callable(on_pictures):
@@ -133,20 +150,21 @@ def fit_model(
         )
     if parameters is not None:
         check_is("parameters", parameters, Mapping, "a mapping of names to values")
-    covariance_to_send(method, parameters or {}, covariance)  # says what is wrong with them, before anything is read
-    named = named_sites(sites)
+    covariance_to_send(method, parameters or {}, sent)  # says what is wrong with them, before anything is read
     if folder is not None:
         check_new_model(folder)
         for name in named:
             check_site_name(name)
     if len(named) == 1:
         warnings.warn("Only one site: this is ordinary training.", GgeurWarning, stacklevel=3)
-    read = [site.shared(min_count) for site in read_sites(named, encoder, on_pictures, columns)]
-    solved = solve_sites(read, method, parameters or {}, covariance, seed, calibrate=calibrate)
+    read = read_sites(named, encoder or _encoder_of(agreed), on_pictures, columns, agreed)
+    read = [shared_by(site, agreed, min_count) for site in read]
+    solved = solve_sites(read, method, parameters or {}, sent, seed, calibrate=calibrate)
     solution, params, federation, _ = solved
     encoders = {site.name: site.encoder for site in read}
     ledger = Ledger.of(Entry.of(sums, encoders[sums.name]) for sums in federation.stored)
-    settings = {"method": method, "covariance": covariance, "seed": seed, "min_count": min_count}
+    settings: dict[str, Any] = {"method": method, "covariance": sent, "seed": seed, "min_count": min_count}
+    settings |= {} if agreed is None else {"plan": agreed.to_tree()}
     fitted = Fitted(
         solution,
         params,
@@ -167,6 +185,30 @@ def fit_model(
             with cannot(f"write {folder}", CannotWrite):
                 save_contributions(estimated, folder)
     return FittedSites(fitted, solved, estimated)
+
+
+def _agreed(
+    named: Mapping[str, GivenSite], plan: FederationPlan | str | os.PathLike[str] | None
+) -> FederationPlan | None:
+    """Return the `plan`, or the one by which the files among the sites were made, if there are any."""
+    if plan is not None:
+        return plan if isinstance(plan, FederationPlan) else FederationPlan.load(plan)
+    return next((one.plan for one in named.values() if isinstance(one, StatisticsFile)), None)
+
+
+def _encoder_of(plan: FederationPlan | None) -> str | None:
+    return None if plan is None else plan.encoder.encoder or None
+
+
+def _option(name: str, value: Any, default: _Value, plan: FederationPlan | None) -> _Value:
+    """Return the `value`, or where none was given the `default`; they must agree where there is a `plan`."""
+    if plan is not None and value not in (None, default):
+        raise GgeurError(
+            f"{name} is {value!r} here and {default!r} in the plan that the sites follow: leave it out.",
+            code="plan-option-conflict",
+        )
+    chosen: _Value = default if value is None else value
+    return chosen
 
 
 def _contributions(sites: Sequence[AnySite], solution: Solution, on_head: OnHead) -> Contributions | None:

@@ -13,6 +13,7 @@ from ggeur.data.tables.columns import TableColumns
 from ggeur.data.tables.pairing import is_table
 from ggeur.federation.ledger import Entry, Ledger
 from ggeur.federation.one_shot import OneShot
+from ggeur.federation.plan import FederationPlan
 from ggeur.federation.stored_statistics import StoredFederation, StoredStatistics
 from ggeur.heads.head import Params
 from ggeur.methods import kind_of
@@ -21,7 +22,17 @@ from ggeur.models.fitted import Fitted, calibrated, keep, scores
 from ggeur.models.model import Model
 from ggeur.models.prediction import encoder_of
 from ggeur.models.site_files import LEDGER, load_ledger, load_sums, settle
-from ggeur.models.sites import AnySite, check_alike, class_names_of, held_samples, name_of_path, read_sites
+from ggeur.models.sites import (
+    AnySite,
+    SentSite,
+    check_alike,
+    class_names_of,
+    held_samples,
+    name_of_path,
+    read_sites,
+    shared_by,
+    site_name,
+)
 from ggeur.models.solution import Solution, solve
 from ggeur.models.transaction import Command, current, locked
 from ggeur.stats.custom import is_custom, one_line
@@ -77,6 +88,12 @@ class Opened(NamedTuple):
         return cls(folder, model, ledger, solution, own)
 
     @property
+    def plan(self) -> FederationPlan | None:
+        """Return the plan that its sites followed, if they did."""
+        tree = self.model.settings.get("plan")
+        return None if tree is None else FederationPlan.of(tree, f"{self.folder / 'model.json'}")
+
+    @property
     def min_count(self) -> int:
         """How many samples of a class a site must have to share them."""
         return int(self.model.settings.get("min_count", 0))
@@ -84,7 +101,9 @@ class Opened(NamedTuple):
     def read(self, paths: Sequence[Path], encoder: str | None, columns: TableColumns | None = None) -> list[AnySite]:
         """The sites at `paths`, whose samples must come from the model's encoder, with what they share of them."""
         tower = encoder_of(self.model, encoder) if any(path.is_dir() and not is_table(path) for path in paths) else None
-        sites = [site.shared(self.min_count) for site in read_sites(paths, tower, columns=columns)]
+        plan = self.plan
+        sites = read_sites(paths, tower, columns=columns, plan=plan)
+        sites = [shared_by(site, plan, self.min_count) for site in sites]
         check_alike(sites, self.model.encoder, self.model.dimension)
         return sites
 
@@ -133,16 +152,17 @@ def add_site(
     that nobody is asked again, and says what is not exact.
     """
     with ExitStack() as held:
-        name, cut = name_of_path(site), _locked(folder, held)
+        name, cut = site_name(site), _locked(folder, held)
         opened = Opened.at(folder, own)
         if cut is not None and cut.is_for("add", name, choose_again) and name in opened.ledger.names:
             (new,), entry = opened.read([site], encoder, columns), opened.ledger.entry(name)
             if entry.holds(new.sums(entry.kind)):  # and not other samples under the same name
                 return folder / cut.receipt
-        opened.ledger.check_new(name)
         (new,) = opened.read([site], encoder, columns)
+        opened.ledger.check_new(name, new.sent.meta.sequence if isinstance(new, SentSite) else 0)
+        ledger = opened.ledger.without(name) if name in opened.ledger.names else opened.ledger
         again = opened.read(others, encoder, columns) if others else []
-        return _settle(opened, new.name, opened.ledger, again, choose_again, keep_units, new)
+        return _settle(opened, new.name, ledger, again, choose_again, keep_units, new)
 
 
 def forget_site(

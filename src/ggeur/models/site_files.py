@@ -100,7 +100,7 @@ def load_sums(folder: Path, entry: Entry) -> StoredStatistics:
     """Return the statistics of the site with that `entry`; raise GgeurError where they were changed."""
     path = current(folder, f"{SUMS}/{entry.name}.npz")
     names, messages, features = _read(path)
-    sums = StoredStatistics(entry.name, names, entry.kind, messages, features)
+    sums = StoredStatistics(entry.name, names, entry.kind, messages, features, entry.sequence)
     if not entry.holds(sums):
         raise GgeurError(
             f"{path} does not match its hash in the ledger; bring it back, or forget the site.",

@@ -1,9 +1,10 @@
-"""Sites as they are handed in: tables, folders of pictures, or arrays; read, named, and held against each other."""
+"""Sites as they are handed in: tables, folders of pictures, arrays, files of statistics; read, named, compared."""
 
 import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,13 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ggeur.data.holdout import below_share, hash_positions
+from ggeur.data.image_set import ImageSet
 from ggeur.data.readers import folder_name, image_folder
 from ggeur.data.table import EmbeddingTable
 from ggeur.data.tables.columns import TableColumns
 from ggeur.data.tables.files import TableFiles
 from ggeur.data.tables.pairing import glob_or_joined, is_table, table_name
-from ggeur.encoders.encoder import Encoder, load_encoder
+from ggeur.encoders.cache import digest_of
+from ggeur.encoders.encoder import Encoder, about, load_encoder
 from ggeur.encoders.job import embed
+from ggeur.federation.file_federation import check_files
+from ggeur.federation.plan import FederationPlan
+from ggeur.federation.statistics_file import StatisticsFile, is_statistics_file, read_statistics_file
 from ggeur.federation.stored_features import HeldSamples
 from ggeur.federation.stored_statistics import StoredStatistics, number_of, stored_statistics, union_of_classes
 from ggeur.models.site_of_files import SiteOfFiles
@@ -29,9 +36,10 @@ from ggeur.stats.streaming import Piece
 from ggeur.stats.types import Bool, Int
 from ggeur.stats.validate import as_array, check_embeddings, check_is
 
-GivenSite = Any  # a path, an EmbeddingTable, or a pair (x, y)
+GivenSite = Any  # a path, an EmbeddingTable, a StatisticsFile, or a pair (x, y)
 _LARGE = 1 << 28  # bytes of an .npz, beyond which it is read in pieces
 _UNNAMED = ("all", "0")  # what a table calls its only domain where nobody gave it a name
+UNLABELLED = "unlabelled"  # the one class of samples without labels
 _ENCODER = ("encoder", "weights", "preprocessing")
 
 OnPictures = Callable[[str, int, int, int], None]  # site, pictures done, of how many, and how many were computed
@@ -49,6 +57,8 @@ class Site(NamedTuple):
     domain_names: tuple[str, ...]
     test: Bool  # samples that are left out, and scored
     encoder: Mapping[str, Any]
+    marked: bool = True  # whether its table says which samples are test samples
+    keys: Callable[[], Mapping[str, Sequence[Any]]] = dict  # by which samples are held out; default: the embeddings
 
     @property
     def dimension(self) -> int:
@@ -94,13 +104,118 @@ class Site(NamedTuple):
             self.name, self.x[t], self.y[t], self.class_names, self.domain[t], self.domain_names, kind
         )
 
+    def without_labels(self) -> "Site":
+        """Return the same samples as one group."""
+        return self._replace(y=np.zeros_like(self.y), class_names=(UNLABELLED,), labels=(UNLABELLED,))
 
-AnySite = Site | SiteOfFiles
+    def holding_out(self, share: float, salt: str) -> "Site":
+        """Return the same with this `share` of its samples for testing, by a public hash, unless its table marks some.
+
+        The hash is of a sample's group, or else its name, its image's file or its embedding.
+        """
+        if self.marked or not share:
+            return self
+        positions = hash_positions(salt, self.x, **self.keys())
+        return self._replace(test=below_share(positions, self.y, share), marked=True)
+
+    def following(self, plan: FederationPlan) -> "Site":
+        """Return what it shares by this `plan`: with the plan's classes, without test samples and small groups."""
+        plan.encoder.check(self.encoder, self.dimension, f"'{self.name}'")
+        plan.check_classes(self.class_names, f"'{self.name}'")
+        site = self
+        if plan.classes:
+            place = {name: i for i, name in enumerate(plan.classes)}
+            codes = np.array([place[name] for name in self.class_names], np.int64)
+            site = self._replace(y=codes[self.y], class_names=plan.classes, labels=plan.classes)
+        return site.holding_out(plan.test_share, plan.salt).shared(plan.min_count)
+
+
+@dataclass(frozen=True, eq=False)
+class SentSite:
+    """A site that sent a file of statistics; as `Site`, but without samples."""
+
+    name: str
+    sent: StatisticsFile
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Return the names of its classes."""
+        return self.sent.meta.classes
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """Return the same."""
+        return self.class_names
+
+    @property
+    def domain_names(self) -> tuple[str, ...]:
+        """Return the names of its domains."""
+        return self.sent.meta.domains
+
+    @property
+    def dimension(self) -> int:
+        """Return the dimension p of the embeddings."""
+        return self.sent.meta.encoder.dimension
+
+    @property
+    def encoder(self) -> Mapping[str, Any]:
+        """Return what is known of the encoder."""
+        known = self.sent.meta.encoder.model_dump()
+        return {key: known[key] for key in _ENCODER if known[key]}
+
+    @property
+    def tests(self) -> int:
+        """Return how many test samples there are: they stayed at the site."""
+        return 0
+
+    def pieces(self, *, test: bool) -> Iterator[Piece]:
+        """Yield no samples."""
+        yield from ()
+
+    @property
+    def samples(self) -> Piece:
+        """Return no samples."""
+        none = np.zeros(0, np.int64)
+        return Piece(np.zeros((0, self.dimension)), none, none)
+
+    def shared(self, min_count: int) -> "SentSite":
+        """Return the same: small groups were left out by its plan."""
+        return self
+
+    def following(self, plan: FederationPlan) -> "SentSite":
+        """Return the same: it has followed its plan."""
+        return self
+
+    def sums(self, kind: Covariance) -> StoredStatistics:
+        """Return the statistics."""
+        return self.sent.stored.of_kind(kind)
+
+
+AnySite = Site | SiteOfFiles | SentSite
+
+
+def in_memory(site: SiteOfFiles) -> Site:
+    """Return the samples of a site's files, with the keys by which they are held out."""
+    pieces = list(site.files.pieces())
+    x, y, domain, test = (np.concatenate([piece[i] for piece in pieces]) for i in range(4))
+    id, group = (tuple(name for piece in pieces for name in piece[i]) for i in (4, 5))
+    keys: dict[str, Sequence[Any]] = {"groups": group} if group else {"ids": id} if id else {}
+    names = site.class_names
+    marked = site.files.marked
+    return Site(site.name, x, y, names, names, domain, site.domain_names, test, site.encoder, marked, lambda: keys)
+
+
+def shared_by(site: AnySite, plan: FederationPlan | None, min_count: int) -> AnySite:
+    """Return what the `site` shares by the `plan` or, without one, by `min_count`."""
+    if plan is None:
+        return site.shared(min_count)
+    return (in_memory(site) if isinstance(site, SiteOfFiles) else site).following(plan)
 
 
 def held_samples(sites: Iterable[AnySite]) -> dict[str, HeldSamples]:
     """Return the training samples of these sites by name, to be read when they are asked for."""
-    return {site.name: HeldSamples(partial(site.pieces, test=False), site.domain_names) for site in sites}
+    here = [site for site in sites if not isinstance(site, SentSite)]
+    return {site.name: HeldSamples(partial(site.pieces, test=False), site.domain_names) for site in here}
 
 
 def read_sites(
@@ -108,10 +223,12 @@ def read_sites(
     encoder: str | Encoder | None = None,
     on_pictures: OnPictures = lambda site, done, total, computed: None,
     columns: TableColumns | None = None,
+    plan: FederationPlan | None = None,
 ) -> list[AnySite]:
     """The sites, by name: those of a mapping have its keys, of paths their stems, and others are numbered.
 
-    `columns` says what the columns of tables hold. Tables that are no `.npz` stay in their files.
+    `columns` says what the columns of tables hold. Tables that are no `.npz` stay in their files. A `plan` is checked
+    before images are embedded; `shared_by` then applies it.
     """
     named = named_sites(given)
 
@@ -126,7 +243,9 @@ def read_sites(
 
     sites: list[AnySite] = []
     for name, one in phased("read", named.items()):
-        sites.append(_site(name, one, tower, partial(on_pictures, name), columns))
+        if plan is not None and isinstance(one, StatisticsFile):
+            plan.check_same(one.plan, "The plan", f"'{name}'")
+        sites.append(_site(name, one, tower, partial(on_pictures, name), columns, plan))
     check_alike(sites)
     return sorted(sites, key=lambda s: s.name)
 
@@ -140,7 +259,8 @@ def named_sites(given: Sequence[GivenSite] | Mapping[str, GivenSite]) -> dict[st
             "There are no sites: name at least one table (.npz) or folder of pictures.", code="sites-missing"
         )
     named: dict[str, GivenSite] = {}
-    for number, (key, one) in enumerate(pairs):
+    for number, (key, given_one) in enumerate(pairs):
+        one = read_statistics_file(given_one) if is_statistics_file(given_one) else given_one
         name = str(key) if key is not None else _name_of(one, number, len(pairs))
         if name in named:
             raise GgeurError(
@@ -157,7 +277,14 @@ def name_of_path(path: str | os.PathLike[str]) -> str:
     return folder_name(whole if whole.is_dir() else whole.with_name(table_name(path) or whole.name))
 
 
+def site_name(path: Path) -> str:
+    """Return the name of the site at `path`, which a file of statistics says itself."""
+    return read_statistics_file(path).site if is_statistics_file(path) else name_of_path(path)
+
+
 def _name_of(one: GivenSite, number: int, many: int) -> str:
+    if isinstance(one, StatisticsFile):
+        return one.site
     return name_of_path(one) if isinstance(one, str | os.PathLike) else f"site-{number:0{len(str(many - 1))}d}"
 
 
@@ -167,7 +294,15 @@ def _site(
     tower: Callable[[], Encoder],
     on_pictures: Callable[[int, int, int], None],
     columns: TableColumns | None,
+    plan: FederationPlan | None,
 ) -> AnySite:
+    if isinstance(one, StatisticsFile):
+        if name != one.site:
+            raise GgeurError(
+                f"The file given as the site '{name}' is of the site '{one.site}': name it so.",
+                code="site-name-mismatch",
+            )
+        return SentSite(name, one)
     if isinstance(one, TableFiles):
         return SiteOfFiles.of(name, one, _UNNAMED)
     if isinstance(one, str | os.PathLike):
@@ -176,7 +311,14 @@ def _site(
             return SiteOfFiles.of(name, TableFiles(path, columns), _UNNAMED)
         if not path.exists():
             raise GgeurError(f"There is no folder or table '{path}'.{nearest_file(path)}", code="site-missing")
-        return _of_table(name, _embedded(path, tower(), on_pictures) if path.is_dir() else EmbeddingTable.load(path))
+        if not path.is_dir():
+            return _of_table(name, EmbeddingTable.load(path))
+        images, encoder = image_folder(path), tower()
+        if plan is not None:  # before minutes are spent
+            plan.encoder.check(about(encoder), encoder.dimension, f"'{name}'")
+            plan.check_classes(images.class_names, f"'{name}'")
+        table = _embedded(path, images, encoder, on_pictures)
+        return _of_table(name, table)._replace(keys=lambda: {"images": _image_hashes(images, table.path)})
     if isinstance(one, EmbeddingTable):
         return _of_table(name, one)
     try:
@@ -205,7 +347,7 @@ def site_of_rows(name: str, x: Any, labels: Any) -> Site:
     check_site_labels(labels, f"The site {name}")
     known, y = np.unique(labels, return_inverse=True)
     names, none = tuple(map(str, known.tolist())), np.zeros(len(x), np.int64)
-    return Site(name, x, y, names, tuple(known.tolist()), none, (name,), np.zeros(len(x), np.bool_), {})
+    return Site(name, x, y, names, tuple(known.tolist()), none, (name,), np.zeros(len(x), np.bool_), {}, marked=False)
 
 
 def check_site_labels(labels: ArrayLike, whose: str) -> None:
@@ -227,11 +369,18 @@ def _of_table(name: str, table: EmbeddingTable) -> Site:
     if names == tuple(map(str, range(len(names)))):
         note = f"The classes of '{name}' have no names and are matched by number."
         warnings.warn(note, GgeurWarning, stacklevel=5)
-    return Site(name, table.x, table.y, names, names, table.domains, domains, test, encoder)
+    return Site(name, table.x, table.y, names, names, table.domains, domains, test, encoder, table.test is not None)
 
 
-def _embedded(path: Path, tower: Encoder, on_pictures: Callable[[int, int, int], None]) -> EmbeddingTable:
-    images = image_folder(path)
+def _image_hashes(images: ImageSet, names: Sequence[str]) -> list[str]:
+    """Return the SHA-256 of the image files of these `names`."""
+    items = {item.where: item for item in images.items}
+    return [digest_of(items[name].read()).hex() for name in names]
+
+
+def _embedded(
+    path: Path, images: ImageSet, tower: Encoder, on_pictures: Callable[[int, int, int], None]
+) -> EmbeddingTable:
     note = f"Embedding the {len(images):,} pictures of {path} with {tower.name}, unless the cache has them."
     warnings.warn(note, GgeurWarning, stacklevel=5)
     on_pictures(0, len(images), 0)  # from here on time counts
@@ -242,6 +391,9 @@ def check_alike(
     sites: Iterable[AnySite], encoder: Mapping[str, Any] | None = None, dimension: int | None = None
 ) -> None:
     """GgeurError unless samples of all sites, and of a model with this `encoder` and `dimension`, come from one map."""
+    sites = list(sites)
+    if files := [site.sent for site in sites if isinstance(site, SentSite)]:
+        check_files(files)
     known, p, first = dict(encoder or {}), dimension, "the model"
     for site in sites:
         if p is not None and site.dimension != p:

@@ -26,8 +26,8 @@ _ROUNDING = 1e-9  # share of a scatter's trace: an eigenvalue below minus it is 
 class PackedStatistics:
     """The statistics of one domain of a site.
 
-    `moments` are the rows of all groups, in the order of the classes. Where moments are pooled, they are the rows of
-    one triangle: the second moment of all samples about their mean.
+    `moments` are the rows of all groups, in the order of the classes. Where moments are pooled, all samples are one
+    group.
     """
 
     kind: Covariance
@@ -45,7 +45,7 @@ class PackedStatistics:
                 for c in np.flatnonzero(count > 1).tolist():
                     parts.append(_factor_rows(small[c]) if c in small else found.scatter_of(c)[_upper(p, p)])
             elif found.kind == "pooled":
-                parts = [found.second[0][_upper(p, p)]]
+                parts = [_factor_rows(small[0]) if 0 in small else found.second[0][_upper(p, p)]]
         moments = np.concatenate(parts) if parts else np.zeros(0)
         if not np.isfinite(moments).all():
             raise GgeurError(
@@ -63,9 +63,9 @@ class PackedStatistics:
         """Return the same as sums and second moments about the mean of all samples."""
         count, p, d = self.count, self.dimension, _shifts(self.count, self.sum)
         second = np.zeros((matrices(self.kind, len(count)), p, p))
-        if self.kind == "pooled":
-            second[0] = _scatter(self.moments, p + 1, p)
-        for c, n, rows in self._groups():
+        if self.kind == "pooled" and len(self.moments):
+            second[0] = _scatter(self.moments, int(count.sum()), p)
+        for c, n, rows in self._groups() if self.kind == "per-class" else ():
             second[c] = (0.0 if rows is None else _scatter(rows, n, p)) + n * np.outer(d[c], d[c])
         return SiteStatistics(count, count[:, None] * d, second, _center(count, self.sum))
 
@@ -88,18 +88,19 @@ class PackedStatistics:
             if (np.diagonal(factor) < 0).any():
                 raise ValueError("the diagonal of a factor is negative")
         if self.kind == "pooled":
-            _check_scatter(self.statistics.scatter_of(0), _trace(self.moments, self.dimension))
+            whole = self.statistics
+            _check_scatter(whole.scatter_of(0), float(np.trace(whole.second[0])))
         for _, n, rows in self._groups():
             if rows is not None and n > self.dimension:
                 _check_scatter(_scatter(rows, n, self.dimension), _trace(rows, self.dimension))
 
     def _groups(self) -> Iterator[tuple[int, int, Float | None]]:
         """Yield the class, the number of samples and the rows of every group; of one sample, no rows."""
-        if self.kind != "per-class":
-            return
         at = 0
-        for c in np.flatnonzero(self.count).tolist():
-            n = int(self.count[c])
+        sizes = [(0, int(self.count.sum()))] if self.kind == "pooled" else []
+        if self.kind == "per-class":
+            sizes = [(c, int(self.count[c])) for c in np.flatnonzero(self.count).tolist()]
+        for c, n in sizes:
             length = _length(min(n - 1, self.dimension), self.dimension)
             yield c, n, self.moments[at : at + length] if length else None
             at += length
@@ -115,7 +116,7 @@ def packed_statistics(
     (array([ 0.707, -0.707,  0.   ]), array([ 0.5, -0.5,  0. ]))
     """
     groups = _SmallGroups(n_classes)
-    watched = groups.watched(pieces) if kind == "per-class" else pieces
+    watched = pieces if kind == "none" else groups.watched(pieces, pooled=kind == "pooled")
     found = streamed_statistics(watched, n_classes, kind, workers=workers)
     with threadpool_limits(1):  # the number of threads decides the last digits
         return {d: PackedStatistics.of(found.pop(d), groups.of_domain(d)) for d in list(found)}
@@ -129,10 +130,10 @@ class _SmallGroups:
         self._kept: dict[int, dict[int, list[NDArray[Any]]]] = {}
         self._size: dict[int, Int] = {}
 
-    def watched(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
+    def watched(self, pieces: Iterable[Piece], *, pooled: bool) -> Iterator[Piece]:
         for piece in pieces:
             for d in np.unique(piece.domain).tolist():
-                self._add(d, piece.x, np.flatnonzero(piece.domain == d), piece.y)
+                self._add(d, piece.x, np.flatnonzero(piece.domain == d), np.zeros_like(piece.y) if pooled else piece.y)
             yield piece
 
     def of_domain(self, d: int) -> dict[int, NDArray[Any]]:
@@ -160,9 +161,8 @@ def packed_length(count: Float, p: int, kind: Covariance) -> int:
     >>> packed_length(np.array([1.0, 3.0, 100.0]), 4, "per-class")  # none, two rows of a factor, a triangle
     17
     """
-    if kind != "per-class":
-        return matrices(kind, len(count)) * _length(p, p)
-    return sum(_length(min(int(n) - 1, p), p) for n in count if n > 1)
+    sizes = count if kind == "per-class" else count.sum(keepdims=True)[: matrices(kind, len(count))]
+    return sum(_length(min(int(n) - 1, p), p) for n in sizes if n > 1)
 
 
 def triangular_factor(z: Float) -> Float:

@@ -1,0 +1,71 @@
+"""`ggeur summarize`: write a site's statistics to a file, which is all that leaves it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ggeur.cli.fit import following_pictures
+from ggeur.cli.options import (
+    ColumnDomain,
+    ColumnGroup,
+    ColumnId,
+    ColumnTest,
+    ColumnX,
+    ColumnY,
+    EncoderId,
+    JsonLines,
+    PictureEncoder,
+    PlanFile,
+    Quiet,
+    table_columns,
+)
+from ggeur.cli.screen import notes, say
+
+
+def summarize(
+    site: Annotated[Path, typer.Argument(help="Site: a table or an image folder with <class>/*.")],
+    out: Annotated[Path, typer.Option("--out", help="File to write: NAME.stats.")],
+    plan: PlanFile = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the site; default: that of SITE.")] = None,
+    encoder: PictureEncoder = None,
+    x: ColumnX = None,
+    y: ColumnY = None,
+    domain: ColumnDomain = None,
+    test: ColumnTest = None,
+    id: ColumnId = None,
+    group: ColumnGroup = None,
+    encoder_id: EncoderId = None,
+    unlabelled: Annotated[bool, typer.Option("--unlabelled", help="Write one group of all samples.")] = False,
+    sequence: Annotated[int, typer.Option(min=1, help="Number of the file; a higher one replaces it.")] = 1,
+    quiet: Quiet = False,
+    json_lines: JsonLines = False,
+) -> None:
+    """Write a site's statistics to one file, for `ggeur fit` and `ggeur add` elsewhere."""
+    from ggeur.stats.long_jobs import human_bytes
+
+    with notes(), following_pictures() as on_pictures:
+        from ggeur.models.summarize import summarize as summarize_site
+
+        found = summarize_site(
+            site,
+            out,
+            plan=plan,
+            name=name,
+            encoder=encoder,
+            columns=table_columns(x, y, domain, test, id, group, encoder_id),
+            unlabelled=unlabelled,
+            sequence=sequence,
+            on_pictures=on_pictures,
+        )
+    meta = found.file.meta
+    say(
+        f"{out}: {found.file.samples:,} samples of '{meta.site}', {len(meta.classes)} classes, "
+        f"{meta.encoder.dimension} dimensions, {meta.plan.covariance} moments; left out: {found.held_out:,} test "
+        f"samples and {found.withheld:,} of groups below {meta.plan.min_count}",
+        soft_wrap=True,
+    )
+    say(
+        f"{human_bytes(found.size)}; these samples in float64, as the file has its numbers, "
+        f"take {human_bytes(found.embeddings_size)}"
+    )
