@@ -20,6 +20,7 @@ EXTRAS = {
     "hf": ("torch", "transformers", "datasets", "PIL"),
     "onnx": ("onnxruntime", "onnx", "PIL"),
     "serve": ("fastapi", "python_multipart", "uvicorn"),
+    "sign": ("cryptography",),
     "flower": ("flwr", "cryptography"),
     "track": ("mlflow", "tensorboard", "wandb"),
     "bench": ("torch", "psutil"),

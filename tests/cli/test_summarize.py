@@ -228,6 +228,92 @@ def test_a_plan_that_another_program_changed(tmp_path):
             FederationPlan.load(tmp_path / "p.toml")
 
 
+@pytest.fixture
+def keys(made, tmp_path):
+    """Signed files of leeds and york, and a folder that trusts both keys."""
+    (tmp_path / "keys").mkdir()
+    for name in ("leeds", "york"):
+        key = tmp_path / f"{name}.key"
+        summarize(made / f"{name}.npz", tmp_path / f"{name}.stats", plan=made / "plan.toml", key=key)
+        (tmp_path / f"{name}.pub").rename(tmp_path / "keys" / f"{name}.pub")
+    return tmp_path / "keys"
+
+
+@pytest.mark.needs("sign")
+@pytest.mark.usefixtures("undrawn")
+def test_signed_files_of_trusted_sites_are_admitted(ggeur, made, keys, tmp_path):
+    first, model = read_statistics_file(tmp_path / "leeds.stats"), tmp_path / "m"
+    assert len(first.signature) == 64 and first.meta.date and (tmp_path / "leeds.key").stat().st_mode & 0o77 == 0
+    summarize(made / "leeds.npz", tmp_path / "again.stats", plan=made / "plan.toml", key=tmp_path / "leeds.key")
+    assert read_statistics_file(tmp_path / "again.stats").signature == first.signature, "the key is made once"
+    files = [tmp_path / f"{name}.stats" for name in ("leeds", "york")]
+    assert ggeur("fit", *files, "--method", "lda", "--trust", keys, "--out", model)[0] == 0
+    shutil.copytree(model, tmp_path / "plain")
+    code, _, err = ggeur("add", model, made / "oslo.stats", "--trust", keys)
+    assert code == 2 and err.says("site-untrusted: oslo")
+    assert ggeur("forget", model, "york", "--yes")[0] == 0
+    assert ggeur("add", model, files[1], "--trust", keys)[0] == 0 and same_head(model, tmp_path / "plain")
+
+
+@pytest.mark.needs("sign")
+def test_openssl_and_sha256sum_agree(made, keys, tmp_path):
+    """The statement and the keys are what other programs make of them."""
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    file = read_statistics_file(tmp_path / "leeds.stats")
+    load_pem_public_key((keys / "leeds.pub").read_bytes()).verify(file.signature, file.statement)
+    assert file.statement.startswith(b"ggeur statistics 1\n") and b"  meta.json\n" in file.statement
+
+
+def saying(file, **values):
+    return file._replace(meta=file.meta.model_copy(update=values))
+
+
+@pytest.mark.needs("sign")
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda f, other: f._replace(signature=b""), "statistics-unsigned: leeds"),
+        (lambda f, other: f._replace(signature=other.signature), "statistics-signature-wrong: leeds"),
+        (lambda f, other: f._replace(signature=bytes(64)), "statistics-signature-wrong: leeds"),
+        (
+            lambda f, other: saying(f, site="york"),
+            "statistics-signature-wrong: york",
+        ),
+        (lambda f, other: saying(f, site="oslo"), "site-untrusted: oslo"),
+        (lambda f, other: saying(f, sequence=2), "statistics-signature-wrong"),
+        (
+            lambda f, other: saying(f, date="2031-01-01"),
+            "statistics-signature-wrong",
+        ),
+        (lambda f, other: f._replace(packed=other.packed), "statistics-signature-wrong"),
+    ],
+)
+def test_files_that_nobody_trusted_signed_are_refused(ggeur, keys, tmp_path, change, says):
+    files = [read_statistics_file(tmp_path / f"{name}.stats") for name in ("leeds", "york")]
+    changed = change(*files)
+    if changed.packed is files[1].packed:  # as york's numbers under the name of leeds
+        packed = {"leeds": next(iter(changed.packed.values()))}
+        changed = changed._replace(packed=packed)
+    changed.save(tmp_path / "bad.stats")
+    code, _, err = ggeur("fit", tmp_path / "bad.stats", "--trust", keys, "--out", tmp_path / "m")
+    assert code == 2 and err.says(says) and not (tmp_path / "m").exists()
+
+
+@pytest.mark.needs("sign")
+def test_keys_that_are_none(ggeur, made, keys, tmp_path):
+    (tmp_path / "bad.key").write_text("secret")
+    given = ("summarize", made / "leeds.npz", "--out", tmp_path / "n.stats", "--key")
+    for key in (tmp_path / "bad.key", keys / "leeds.pub"):
+        assert ggeur(*given, key)[2].says("signing-key-invalid")
+    (keys / "leeds.pub").write_text("public")
+    given = ("fit", tmp_path / "leeds.stats", tmp_path / "york.stats", "--out", tmp_path / "m", "--trust")
+    assert ggeur(*given, keys)[2].says("signing-key-invalid: leeds.pub")
+    assert ggeur(*given, tmp_path / "nowhere")[2].says("folder-missing: nowhere")
+    assert ggeur("fit", made / "leeds.npz", *given[2:], keys)[2].says("statistics-unsigned: leeds")
+    assert not (tmp_path / "n.stats").exists() and not (tmp_path / "m").exists()
+
+
 @pytest.mark.real
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.needs("onnx")

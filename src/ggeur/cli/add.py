@@ -20,6 +20,7 @@ from ggeur.cli.options import (
     KeepUnits,
     PictureEncoder,
     Quiet,
+    TrustedKeys,
     table_columns,
 )
 from ggeur.cli.screen import notes, say
@@ -42,6 +43,7 @@ def add(
     encoder_id: EncoderId = None,
     choose_again: ChooseAgain = False,
     keep_units: KeepUnits = False,
+    trust: TrustedKeys = None,
     own: Custom = False,
     quiet: Quiet = False,
     json_lines: JsonLines = False,
@@ -62,6 +64,7 @@ def add(
             columns=table_columns(x, y, domain, test, id, group, encoder_id),
             choose_again=choose_again,
             keep_units=keep_units,
+            trust=trust,
             own=own,
         )
         page = write_model_page(model, own=own)

@@ -20,6 +20,7 @@ from ggeur.cli.options import (
     PictureEncoder,
     PlanFile,
     Quiet,
+    TrustedKeys,
     table_columns,
 )
 from ggeur.cli.screen import notes, progress_of_heads, say
@@ -55,6 +56,7 @@ def fit(
         int | None, typer.Option(min=0, help="Smallest group a site shares.", show_default="the plan's, else 0")
     ] = None,
     plan: PlanFile = None,
+    trust: TrustedKeys = None,
     no_calibrate: Annotated[
         bool,
         typer.Option("--no-calibrate", help="Skip the temperature calibration."),
@@ -87,6 +89,7 @@ def fit(
             columns=table_columns(x, y, domain, test, id, group, encoder_id),
             min_count=min_count,
             plan=plan,
+            trust=trust,
             out=out,
             contributions=contributions,
             calibrate=not no_calibrate,

@@ -27,6 +27,9 @@ Seeds = Annotated[int, typer.Option(min=1, help="Number of random seeds.")]
 PictureEncoder = Annotated[
     str | None, typer.Option("--encoder", help="Encoder: builtin, onnx:PATH or a Hugging Face model.")
 ]
+TrustedKeys = Annotated[
+    Path | None, typer.Option("--trust", help="Folder of public keys: admit signed files of these sites alone.")
+]
 PlanFile = Annotated[Path | None, typer.Option("--plan", help="Plan of the federation (TOML).")]
 FittedModel = Annotated[Path, typer.Argument(help="Model folder that `ggeur fit` wrote.")]
 KeepUnits = Annotated[

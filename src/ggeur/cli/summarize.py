@@ -38,6 +38,7 @@ def summarize(
     encoder_id: EncoderId = None,
     unlabelled: Annotated[bool, typer.Option("--unlabelled", help="Write one group of all samples.")] = False,
     sequence: Annotated[int, typer.Option(min=1, help="Number of the file; a higher one replaces it.")] = 1,
+    key: Annotated[Path | None, typer.Option("--key", help="Private key to sign with; made if there is none.")] = None,
     quiet: Quiet = False,
     json_lines: JsonLines = False,
 ) -> None:
@@ -56,9 +57,12 @@ def summarize(
             columns=table_columns(x, y, domain, test, id, group, encoder_id),
             unlabelled=unlabelled,
             sequence=sequence,
+            key=key,
             on_pictures=on_pictures,
         )
     meta = found.file.meta
+    if key is not None:
+        say(f"Signed with {key}; {key.with_suffix('.pub')} is what the coordinator needs to know this site by")
     say(
         f"{out}: {found.file.samples:,} samples of '{meta.site}', {len(meta.classes)} classes, "
         f"{meta.encoder.dimension} dimensions, {meta.plan.covariance} moments; left out: {found.held_out:,} test "

@@ -67,6 +67,7 @@ class StatisticsFile(NamedTuple):
     meta: Meta
     packed: Mapping[str, PackedStatistics]
     signature: bytes = b""
+    received: bytes = b""  # the statement on the members of a file that was read
 
     @property
     def site(self) -> str:
@@ -94,7 +95,7 @@ class StatisticsFile(NamedTuple):
     @property
     def statement(self) -> bytes:
         """Return the bytes that a site signs: a line for each member with its hash, as sha256sum prints them."""
-        return _statement(self._members())
+        return self.received or _statement(self._members())
 
     def signed(self, sign: Callable[[bytes], bytes]) -> Self:
         """Return the same with the signature that `sign` makes of the statement."""
@@ -161,7 +162,7 @@ def read_statistics_file(path: str | os.PathLike[str]) -> StatisticsFile:
         ) from error
     except ValueError as error:
         raise GgeurError(f"{path} holds no statistics of samples: {error}.", code="file-not-statistics") from error
-    return StatisticsFile(meta, packed, members.get(_SIGNATURE, b""))
+    return StatisticsFile(meta, packed, members.pop(_SIGNATURE, b""), _statement(members))
 
 
 def is_statistics_file(path: Any) -> bool:
@@ -187,7 +188,7 @@ def _statement(members: Mapping[str, bytes]) -> bytes:
 
 
 def _members_of(content: bytes) -> dict[str, bytes]:
-    """Return meta.json and the signature; raise where the archive is not as it was written."""
+    """Return all members by name; raise where the archive is not as it was written."""
     if not content:
         raise ValueError("it is empty")
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -204,7 +205,7 @@ def _members_of(content: bytes) -> dict[str, bytes]:
             raise ValueError("it is compressed")
         if archive.getinfo(_META).file_size > _MOST_META:
             raise ValueError(f"{_META} is too large")
-        return {info.filename: archive.read(info) for info in infos if info.filename in (_META, _SIGNATURE)}
+        return {info.filename: archive.read(info) for info in infos}
 
 
 def _packed(meta: Meta, arrays: Mapping[str, Any]) -> dict[str, PackedStatistics]:

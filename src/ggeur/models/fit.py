@@ -51,6 +51,7 @@ def fit(
     columns: TableColumns | None = None,
     min_count: int | None = None,
     plan: FederationPlan | str | os.PathLike[str] | None = None,
+    trust: str | os.PathLike[str] | None = None,
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
     contributions: bool = False,
@@ -72,6 +73,7 @@ def fit(
     min_count : how many samples of a class a site must have to share them; 10 is what we recommend. Default: the
         plan's, else 0.
     plan : what the federation agreed on (`ggeur plan`), or its file; default: that of the files of statistics.
+    trust : a folder of public keys; then only files of statistics are taken, signed by the key SITE.pub.
     seed : of the synthetic samples of "auto", and of heads that draw.
     out : a model folder to write, with what `ggeur add` and `ggeur forget` need beside the model.
     contributions : estimate what each site adds, by heads without it; kept in the model folder as contributions.json.
@@ -102,6 +104,7 @@ def fit(
         columns=columns,
         min_count=min_count,
         plan=plan,
+        trust=trust,
         seed=seed,
         out=out,
         contributions=contributions,
@@ -126,6 +129,7 @@ def fit_model(
     columns: TableColumns | None = None,
     min_count: int | None = None,
     plan: FederationPlan | str | os.PathLike[str] | None = None,
+    trust: str | os.PathLike[str] | None = None,
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
     contributions: bool = False,
@@ -157,7 +161,7 @@ def fit_model(
             check_site_name(name)
     if len(named) == 1:
         warnings.warn("Only one site: this is ordinary training.", GgeurWarning, stacklevel=3)
-    read = read_sites(named, encoder or _encoder_of(agreed), on_pictures, columns, agreed)
+    read = read_sites(named, encoder or _encoder_of(agreed), on_pictures, columns, agreed, trust)
     read = [shared_by(site, agreed, min_count) for site in read]
     solved = solve_sites(read, method, parameters or {}, sent, seed, calibrate=calibrate)
     solution, params, federation, _ = solved

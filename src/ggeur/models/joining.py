@@ -98,11 +98,17 @@ class Opened(NamedTuple):
         """How many samples of a class a site must have to share them."""
         return int(self.model.settings.get("min_count", 0))
 
-    def read(self, paths: Sequence[Path], encoder: str | None, columns: TableColumns | None = None) -> list[AnySite]:
+    def read(
+        self,
+        paths: Sequence[Path],
+        encoder: str | None,
+        columns: TableColumns | None = None,
+        trust: Path | None = None,
+    ) -> list[AnySite]:
         """The sites at `paths`, whose samples must come from the model's encoder, with what they share of them."""
         tower = encoder_of(self.model, encoder) if any(path.is_dir() and not is_table(path) for path in paths) else None
         plan = self.plan
-        sites = read_sites(paths, tower, columns=columns, plan=plan)
+        sites = read_sites(paths, tower, columns=columns, plan=plan, trust=trust)
         sites = [shared_by(site, plan, self.min_count) for site in sites]
         check_alike(sites, self.model.encoder, self.model.dimension)
         return sites
@@ -143,13 +149,15 @@ def add_site(
     columns: TableColumns | None = None,
     choose_again: bool = False,
     keep_units: bool = False,
+    trust: Path | None = None,
     own: bool = False,
 ) -> Path:
     """Add the site at `site` to the model in `folder`; the receipt.
 
     The tables of the `others`, who are in already, are needed only where the model does not keep their statistics.
     `choose_again` selects the solver anew, from all statistics. `keep_units` keeps units and landmarks of features, so
-    that nobody is asked again, and says what is not exact.
+    that nobody is asked again, and says what is not exact. `trust` is a folder of public keys, one of
+    which must have signed the site's file.
     """
     with ExitStack() as held:
         name, cut = site_name(site), _locked(folder, held)
@@ -158,7 +166,7 @@ def add_site(
             (new,), entry = opened.read([site], encoder, columns), opened.ledger.entry(name)
             if entry.holds(new.sums(entry.kind)):  # and not other samples under the same name
                 return folder / cut.receipt
-        (new,) = opened.read([site], encoder, columns)
+        (new,) = opened.read([site], encoder, columns, trust)
         opened.ledger.check_new(name, new.sent.meta.sequence if isinstance(new, SentSite) else 0)
         ledger = opened.ledger.without(name) if name in opened.ledger.names else opened.ledger
         again = opened.read(others, encoder, columns) if others else []

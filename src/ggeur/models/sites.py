@@ -24,6 +24,7 @@ from ggeur.encoders.encoder import Encoder, about, load_encoder
 from ggeur.encoders.job import embed
 from ggeur.federation.file_federation import check_files
 from ggeur.federation.plan import FederationPlan
+from ggeur.federation.signature import Trust
 from ggeur.federation.statistics_file import StatisticsFile, is_statistics_file, read_statistics_file
 from ggeur.federation.stored_features import HeldSamples
 from ggeur.federation.stored_statistics import StoredStatistics, number_of, stored_statistics, union_of_classes
@@ -34,7 +35,7 @@ from ggeur.stats.long_jobs import phased
 from ggeur.stats.site_statistics import Covariance
 from ggeur.stats.streaming import Piece
 from ggeur.stats.types import Bool, Int
-from ggeur.stats.validate import as_array, check_embeddings, check_is
+from ggeur.stats.validate import as_array, check_embeddings, check_is, check_path
 
 GivenSite = Any  # a path, an EmbeddingTable, a StatisticsFile, or a pair (x, y)
 _LARGE = 1 << 28  # bytes of an .npz, beyond which it is read in pieces
@@ -224,11 +225,13 @@ def read_sites(
     on_pictures: OnPictures = lambda site, done, total, computed: None,
     columns: TableColumns | None = None,
     plan: FederationPlan | None = None,
+    trust: str | os.PathLike[str] | None = None,
 ) -> list[AnySite]:
     """The sites, by name: those of a mapping have its keys, of paths their stems, and others are numbered.
 
     `columns` says what the columns of tables hold. Tables that are no `.npz` stay in their files. A `plan` is checked
-    before images are embedded; `shared_by` then applies it.
+    before images are embedded; `shared_by` then applies it. With a folder of public keys to `trust`, all
+    sites must be files that one of these signed.
     """
     named = named_sites(given)
 
@@ -241,6 +244,15 @@ def read_sites(
             )
         return load_encoder(encoder) if isinstance(encoder, str) else encoder
 
+    if trust is not None:
+        keys = Trust(check_path("trust", trust))
+        for name, one in named.items():
+            if not isinstance(one, StatisticsFile):
+                raise GgeurError(
+                    f"The site '{name}' is no file of statistics, and --trust admits signed ones alone.",
+                    code="statistics-unsigned",
+                )
+            keys.check(one)
     sites: list[AnySite] = []
     for name, one in phased("read", named.items()):
         if plan is not None and isinstance(one, StatisticsFile):

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ from pydantic import ValidationError
 
 from ggeur.data.tables.columns import TableColumns
 from ggeur.federation.plan import FederationPlan, PlannedEncoder, first_fault
+from ggeur.federation.signature import SigningKey
 from ggeur.federation.statistics_file import SUFFIX, Meta, StatisticsFile, check_fits_memory, is_statistics_file
 from ggeur.models.site_of_files import SiteOfFiles
 from ggeur.models.sites import GivenSite, OnPictures, Site, in_memory, named_sites, read_sites
@@ -42,6 +44,7 @@ def summarize(
     columns: TableColumns | None = None,
     unlabelled: bool = False,
     sequence: int = 1,
+    key: str | os.PathLike[str] | None = None,
     on_pictures: OnPictures = lambda site, done, total, computed: None,
 ) -> Summarized:
     """Write the statistics of a `site`, a folder of images or a table, to the file `out` (.stats).
@@ -54,6 +57,7 @@ def summarize(
     columns : what the columns of a table of another program hold; default: the only candidates, which are said.
     unlabelled : write one group of all samples, whatever their classes.
     sequence : the number of this file; one that replaces another has a higher number.
+    key : the file of the site's private key, with which it is signed; made, if there is none.
     """
     path = check_path("out", out)
     if path.suffix != SUFFIX:
@@ -66,6 +70,7 @@ def summarize(
     if plan is not None and not isinstance(plan, FederationPlan):
         plan = FederationPlan.load(plan)
     agreed = FederationPlan() if plan is None else plan
+    signing = None if key is None else SigningKey(check_path("key", key))
     given = {name: site} if name is not None else named_sites([site])
     planned = agreed.model_copy(update={"classes": ()}) if unlabelled else agreed
     (whole,) = read_sites(given, encoder or agreed.encoder.encoder or None, on_pictures, columns, planned)
@@ -73,6 +78,9 @@ def summarize(
     assert isinstance(whole, Site)  # as it is no file of statistics
     shared = (whole.without_labels() if unlabelled else whole).following(planned)
     file = statistics_of(shared, agreed, sequence, labelled=not unlabelled)
+    if signing is not None:
+        today = datetime.now(UTC).date().isoformat()
+        file = file._replace(meta=file.meta.model_copy(update={"date": today})).signed(signing.sign)
     size = file.save(path)
     return Summarized(file, size, int(shared.test.sum()), len(whole.x) - len(shared.x))
 
