@@ -314,6 +314,19 @@ def test_keys_that_are_none(ggeur, made, keys, tmp_path):
     assert not (tmp_path / "n.stats").exists() and not (tmp_path / "m").exists()
 
 
+def test_fail_on_exact(ggeur, tmp_path):
+    rng = np.random.default_rng(0)
+    library.EmbeddingTable(x=rng.normal(size=(41, 8)), y=np.arange(41) // 40, class_names=("a", "b")).save(
+        tmp_path / "t.npz"
+    )
+    given = ("summarize", tmp_path / "t.npz", "--out", tmp_path / "a.stats", "--fail-on", "exact")
+    FederationPlan(min_count=0, test_share=0).save(tmp_path / "p.toml")
+    code, out, _ = ggeur(*given, "--plan", tmp_path / "p.toml")
+    assert code == 1 and "Do not export it: 1 of" in out and (tmp_path / "a.stats.html").exists()
+    assert ggeur(*given)[0] == 0, "without a plan a group needs ten"
+    assert ggeur(*given[:-1], "more")[2].code == "option-fail-on-unknown"
+
+
 @pytest.mark.real
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.needs("onnx")

@@ -21,6 +21,7 @@ from ggeur.cli.options import (
     table_columns,
 )
 from ggeur.cli.screen import notes, say
+from ggeur.stats.errors import GgeurError
 
 
 def summarize(
@@ -39,12 +40,20 @@ def summarize(
     unlabelled: Annotated[bool, typer.Option("--unlabelled", help="Write one group of all samples.")] = False,
     sequence: Annotated[int, typer.Option(min=1, help="Number of the file; a higher one replaces it.")] = 1,
     key: Annotated[Path | None, typer.Option("--key", help="Private key to sign with; made if there is none.")] = None,
+    fail_on: Annotated[
+        str | None, typer.Option(help="exact: exit with 1 if a sample can be recovered exactly.")
+    ] = None,
     quiet: Quiet = False,
     json_lines: JsonLines = False,
 ) -> None:
-    """Write a site's statistics to one file, for `ggeur fit` and `ggeur add` elsewhere."""
+    """Write a site's statistics to one file, for `ggeur fit` and `ggeur add` elsewhere.
+
+    A report beside it says what the file gives away.
+    """
     from ggeur.stats.long_jobs import human_bytes
 
+    if fail_on not in (None, "exact"):
+        raise GgeurError(f"--fail-on takes exact, not '{fail_on}'.", code="option-fail-on-unknown")
     with notes(), following_pictures() as on_pictures:
         from ggeur.models.summarize import summarize as summarize_site
 
@@ -73,3 +82,10 @@ def summarize(
         f"{human_bytes(found.size)}; these samples in float64, as the file has its numbers, "
         f"take {human_bytes(found.embeddings_size)}"
     )
+    from ggeur.report.egress_page import write_egress_report
+
+    report = write_egress_report(out)
+    say(report.recommendation)
+    say(f"{out}.html and {out}.json say what it gives away, for whoever approves its export", soft_wrap=True)
+    if fail_on and report.recovered:
+        raise typer.Exit(1)
