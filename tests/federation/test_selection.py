@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import ggeur
 from ggeur.federation.folds import folds_of
 from ggeur.federation.selection import Scores, by_rule, cross_validated, select, validation
 from ggeur.federation.synthetic import synthetic_samples
@@ -233,20 +234,25 @@ def test_its_sentences_say_what_was_selected_and_why():
     )
 
 
+def flattering(seed):
+    """Two domains whose moments tell them apart, as their samples do not."""
+    rng, samples = np.random.default_rng(seed), []
+    for d in range(2):
+        y = np.repeat(np.arange(C), 150)
+        x = rng.normal(size=(len(y), P))
+        if d:  # variance 9 in half of the coordinates: 0.25 for nine samples of ten, 87.75 for the others
+            x[:, 4:] *= np.where(rng.random((len(y), 1)) < 0.1, np.sqrt(87.75), 0.5)
+        x[:, 0] += 1.6 * (y + d)  # the classes lie along a line, one further in the other domain
+        x[:, 1] += 1 - 2 * (y % 2)
+        samples.append((x, y))
+    return samples
+
+
 def test_it_takes_a_mixture_that_gaussian_samples_flatter_which_moments_cannot_tell(monkeypatch):
     """One domain is wide by a tenth of its samples: Gaussian samples tell the domains apart, real ones do not."""
     gained = []
     for seed in range(3):
-        rng = np.random.default_rng(seed)
-        samples = []
-        for d in range(2):
-            y = np.repeat(np.arange(C), 150)
-            x = rng.normal(size=(len(y), P))
-            if d:  # variance 9 in half of the coordinates: 0.25 for nine samples of ten, 87.75 for the others
-                x[:, 4:] *= np.where(rng.random((len(y), 1)) < 0.1, np.sqrt(87.75), 0.5)
-            x[:, 0] += 1.6 * (y + d)  # the classes lie along a line, one further in the other domain
-            x[:, 1] += 1 - 2 * (y % 2)
-            samples.append((x, y))
+        samples = flattering(seed)
         by_domain = [SiteStatistics.from_embeddings(x, y, C) for x, y in samples]
         synthetic = cross_validated(chosen(), by_domain, TASK, seed, {})
         real = on(monkeypatch, by_domain, samples, seed)
@@ -290,3 +296,27 @@ def test_what_is_expected_is_a_ranking_in_points_behind_the_first():
     behind = [100 * (estimate[i] - estimate.max()) for i in found.ranking]
     np.testing.assert_allclose(list(expected.values()), behind, atol=1e-9)
     assert "%" not in found.sentence(candidates.candidates)
+
+
+def test_with_cv_samples_a_simulation_leaves_real_samples_out_and_others_refuse(tmp_path):
+    samples = flattering(0)
+    x, y = (np.concatenate([one[i] for one in samples]) for i in (0, 1))
+    again = np.append(np.arange(len(y)), np.arange(0, len(y), 10))  # a few of them as test samples, too
+    domain, test = np.repeat([0, 1], len(y) // 2)[again], np.arange(len(again)) >= len(y)
+    table = ggeur.EmbeddingTable(x=x[again], y=y[again], domain=domain, test=test, class_names=tuple("abcd"))
+    table.save(tmp_path / "table.npz")
+
+    def trial(cv):
+        few = {"auto": {"candidates": [["lda", "mixture"]], "cv": cv}}
+        tree = {"data": {"table": str(tmp_path / "table.npz")}, "partition": {"kind": "domain"}, "method": few}
+        return ggeur.run(ggeur.Experiment.of(tree | {"train": {"method": "auto"}, "augment": {"kind": "none"}})).trials[
+            0
+        ]
+
+    synthetic, real = trial("statistics"), trial("samples")
+    assert max(synthetic.expected, key=synthetic.expected.get) == "mixture"
+    assert (max(real.expected, key=real.expected.get), real.taken) == ("lda", "lda")
+    assert "Ranking on real samples" in real.message and "synthetic" not in real.message
+    with pytest.raises(GgeurError) as refused:
+        ggeur.fit(samples, parameters={"cv": "samples"})
+    assert refused.value.code == "auto-samples-absent"

@@ -13,11 +13,13 @@ from ggeur.federation.augmentation import Augmentation
 from ggeur.federation.augmentation_plan import about_center, plan_augmentation
 from ggeur.federation.protocol import SiteInfo
 from ggeur.federation.summary import ALL, digits_note, repaired_total, summarise
+from ggeur.federation.synthetic import SyntheticSamples
 from ggeur.privacy.release import EXACT, Release, large_groups
 from ggeur.stats.augmented_sets import AugmentedSet, NoisePlace, training_set
 from ggeur.stats.errors import GgeurError, GgeurWarning
 from ggeur.stats.features import FeatureQuery
 from ggeur.stats.geometry import LowRank
+from ggeur.stats.seeding import generator
 from ggeur.stats.site_statistics import Breakdown, Covariance, FederationStatistics, SiteStatistics, StatisticsQuery
 from ggeur.stats.types import Float, Int
 from ggeur.stats.units import SampleMoments, Units
@@ -123,6 +125,20 @@ class LocalFederation:
             for samples in _lots(self.parts)
         )
         return FederationStatistics.of((ALL, message) for message in each)
+
+    def samples_of_groups(self, statistics: FederationStatistics, seed: int) -> SyntheticSamples:
+        """Return the clients' samples in the form of synthetic ones, for cross-validation on them in this process.
+
+        `statistics` are theirs by domain; `seed` decides the order within a group, by which folds are cut.
+        """
+        samples, order = np.concatenate(self.parts), []
+        for d in statistics.domain:
+            own = generator(seed, "real samples", d).permutation(samples[self.domains[samples] == d])
+            order.append(own[np.argsort(self.y[own], kind="stable")])
+        domain = np.repeat(np.arange(len(order)), [len(own) for own in order])
+        every = np.concatenate(order)
+        x = self.x[every].astype(np.float64) - statistics.apart[0].center
+        return SyntheticSamples(x, self.y[every].astype(np.int64), domain, np.ones(len(every)), statistics.apart)
 
     def _messages(self, query: StatisticsQuery) -> Iterator[tuple[int, Int]]:
         """Yield the samples behind each message, with what it is kept apart by."""

@@ -3,11 +3,14 @@
 from dataclasses import replace
 from typing import NamedTuple
 
+from ggeur.federation.local_federation import LocalFederation
 from ggeur.federation.protocol import Federation
 from ggeur.federation.selection import Selected, select
 from ggeur.federation.start import one_shot_head
+from ggeur.federation.synthetic import SyntheticSamples
 from ggeur.heads.head import Params
 from ggeur.methods.algorithm import Candidate, ClosedForm, Selection, Task
+from ggeur.stats.errors import GgeurError
 from ggeur.stats.features import FeatureStatistics
 from ggeur.stats.long_jobs import phase
 from ggeur.stats.site_statistics import FederationStatistics, StatisticsQuery
@@ -39,7 +42,8 @@ def one_shot(
     if isinstance(algorithm, Selection):
         if selected is None:
             statistics = federation.statistics(algorithm.query)
-            selected = select(algorithm, statistics.apart, task, seed)
+            real = _real_samples(federation, statistics, seed) if algorithm.cv == "samples" else None
+            selected = select(algorithm, statistics.apart, task, seed, real=real)
         solver = algorithm.candidates[selected.taken]
     else:
         solver = Candidate(name, {}, algorithm)
@@ -50,3 +54,13 @@ def one_shot(
         total = federation.statistics(StatisticsQuery("pooled", features=asked))
         statistics = replace(statistics, features=FeatureStatistics(asked, total))
     return OneShot(one_shot_head(solver.solved, solver.name, statistics, task, seed), solver, statistics, selected)
+
+
+def _real_samples(federation: Federation, statistics: FederationStatistics, seed: int) -> SyntheticSamples:
+    if isinstance(federation, LocalFederation):
+        return federation.samples_of_groups(statistics, seed)
+    raise GgeurError(
+        '[method.auto] cv = "samples" leaves real samples out, which only a simulation (`ggeur run`) has in one '
+        'process: use cv = "statistics".',
+        code="auto-samples-absent",
+    )

@@ -69,6 +69,7 @@ class Selected(NamedTuple):
     error: float = 0.0  # standard error of that lead
     unavailable: Mapping[int, Unavailable] = {}
     behind: Mapping[int, float] = {}  # points of each that ranks, against the first: at most zero
+    on: str = "synthetic samples"  # it was cross-validated
     why: str = ""  # where a public rule selected, which looks at no statistics
 
     def expected(self, candidates: Sequence[Candidate]) -> dict[str, float]:
@@ -84,7 +85,7 @@ class Selected(NamedTuple):
         if not self.ranking:
             return f"Selected {taken}, the default: no class is held in two domains, so no group can be left out."
         methods = list(dict.fromkeys(candidates[i].name for i in self.ranking))
-        ranking = f" Ranking on synthetic samples, which is no accuracy: {', '.join(methods)}."
+        ranking = f" Ranking on {self.on}, which is no accuracy: {', '.join(methods)}."
         best = names[self.ranking[0]]
         ahead = f"{self.lead:.2g} points with a standard error of {self.error:.2g}"
         if best == default:
@@ -101,16 +102,19 @@ def select(
     seed: int,
     default: str | None = None,
     makings: int = 1,
+    real: SyntheticSamples | None = None,
 ) -> Selected:
     """Return which of the candidates to take, given the statistics of every domain, or site, and nothing else.
 
     `default` is the label of the candidate that another must beat: by default the first of `DEFAULTS` that is there.
-    The scores are averaged over `makings` of the synthetic samples.
+    The scores are averaged over `makings` of the synthetic samples; where `real` samples are given, they stand in for
+    these.
     """
     unavailable: dict[int, Unavailable] = {}
-    each = [cross_validated(chosen, by_domain, task, seed, unavailable, making) for making in range(makings)]
+    each = [cross_validated(chosen, by_domain, task, seed, unavailable, making, real) for making in range(makings)]
     scores = each[0]._replace(share=np.mean([one.share for one in each], axis=0))
-    return by_rule(chosen.candidates, scores, default, unavailable)
+    found = by_rule(chosen.candidates, scores, default, unavailable)
+    return found if real is None else found._replace(on="real samples")
 
 
 def by_rule(
@@ -154,13 +158,14 @@ def cross_validated(
     seed: int,
     unavailable: dict[int, Unavailable],
     making: int = 0,
+    real: SyntheticSamples | None = None,
 ) -> Scores:
-    """Return each candidate's accuracy on synthetic samples, and on whole groups, that it was solved without.
+    """Return each candidate's accuracy on synthetic samples, or `real` ones, and on whole groups it was solved without.
 
     Candidates that cannot be solved here are put into `unavailable`, by their number.
     """
     phase("select")
-    samples = synthetic_samples(by_domain, seed, making=making)
+    samples = synthetic_samples(by_domain, seed, making=making) if real is None else real
     made = samples.made
     folds = folds_of(made, chosen.folds, seed, by_text=bool(task.text) and chosen.wants_text)
     nothing = np.zeros(len(samples.y), np.bool_)

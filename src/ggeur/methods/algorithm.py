@@ -8,7 +8,7 @@ Reference: FedAvg where there is no federation, for comparison.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,6 +153,9 @@ class Candidate(NamedTuple):
         return f"{self.name} ({given})" if given else self.name
 
 
+Validation = Literal["statistics", "samples"]
+
+
 @dataclass(frozen=True)
 class Selection:
     """That of several one-shot classifiers which is best by the statistics alone."""
@@ -160,6 +163,7 @@ class Selection:
     candidates: tuple[Candidate, ...]  # the simplest first
     folds: int  # how many parts are left out in turn
     by_text: tuple[Candidate, ...] = ()  # more of them, for a task that has text
+    cv: Validation = "statistics"  # cross-validation on synthetic samples, or on real ones in this process
 
     def of_task(self, task: Task) -> "Selection":
         """Return the same with all candidates that this task allows."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ggeur.methods.algorithm import Candidate, ClosedForm, Selection
+from ggeur.methods.algorithm import Candidate, ClosedForm, Selection, Validation
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.site_statistics import Covariance, largest
 
@@ -39,11 +39,13 @@ def auto(
     *,
     folds: Folds = 4,
     candidates: Sequence[str | dict[str, Any]] | None = None,
+    cv: Validation = "statistics",
     covariance: Covariance = "per-class",
 ) -> Selection:
     """`folds`: how many parts of the synthetic samples are left out in turn. `candidates`: what is selected from.
 
-    Each is a name, or a table such as {method = "lda", shrinkage = 0.5}.
+    Each is a name, or a table such as {method = "lda", shrinkage = 0.5}. With `cv` "samples" the real samples are left
+    out, which a simulation has in one process.
     `covariance` is that of [augment], and pooled where that would be none.
     """
     kind = largest([covariance, "pooled"]) or "pooled"
@@ -51,7 +53,7 @@ def auto(
     if not found:
         raise GgeurError("[method.auto] candidates: name at least one.", code="method-candidates-missing")
     by_text = [_candidate(one, kind) for one in BY_TEXT] if candidates is None else []
-    return Selection(tuple(found), folds, tuple(by_text))
+    return Selection(tuple(found), folds, tuple(by_text), cv)
 
 
 def _candidate(one: str | Mapping[str, Any], kind: Covariance) -> Candidate:

@@ -61,6 +61,11 @@ def with_nodes(experiment: Experiment, sites: int | None) -> Experiment:
             "[partition] validation is for simulations; on real machines the test samples are scored.",
             code="deployment-validation-split",
         )
+    if point.method.get("auto", {}).get("cv") == "samples":
+        raise GgeurError(
+            '[method.auto] cv = "samples" is for simulations; on real machines samples stay at their sites.',
+            code="deployment-auto-samples",
+        )
     clients = len(partition_samples(load_table(point.data).split(seed), point.partition, seed))
     if sites not in (None, clients):
         raise GgeurError(
