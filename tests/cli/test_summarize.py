@@ -19,12 +19,12 @@ NAMES = ("ant", "bee", "cat")
 META = {"encoder": "toy", "weights": "abc", "preprocessing": "none"}
 
 
-def save(path, seed=0, n=90, p=8, names=NAMES, **more):
+def save(place, seed=0, n=90, p=8, names=NAMES, **more):
     rng = np.random.default_rng(seed)
     y = np.arange(n) % len(names)
     x = rng.normal(size=(n, p)) + 4 * np.eye(p)[y]
-    library.EmbeddingTable(**({"x": x, "y": y, "class_names": names, "meta": META} | more)).save(path)
-    return path
+    library.EmbeddingTable(**({"x": x, "y": y, "class_names": names, "meta": META} | more)).save(place)
+    return place
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +112,27 @@ def test_small_groups_and_the_test_share_stay_at_home(made):
     site = site_of_rows("leeds", table.x, np.array(NAMES)[table.y]).holding_out(0.25, "study")
     assert packed.count.tolist() == np.bincount(table.y[~site.test]).tolist()
     np.testing.assert_allclose(packed.sum.sum(axis=0), table.x[~site.test].sum(axis=0, dtype=np.float64), rtol=1e-6)
+
+
+@pytest.mark.parametrize("paths", [False, True])
+@pytest.mark.usefixtures("undrawn")
+def test_evaluate_scores_the_samples_that_the_files_are_not_of(ggeur, made, tmp_path, paths):
+    """With names of samples, by which they are then held out, and without."""
+    more = {"path": tuple(f"{i}.png" for i in range(90))} if paths else {}
+    for seed, name in enumerate(("leeds", "york")):
+        save(tmp_path / f"{name}.npz", seed, **more)
+        summarize(tmp_path / f"{name}.npz", tmp_path / f"{name}.stats", plan=made / "plan.toml")
+    files = [tmp_path / f"{name}.stats" for name in ("leeds", "york")]
+    assert ggeur("fit", *files, "--method", "lda", "--out", tmp_path / "m")[0] == 0
+    code, _, err = ggeur(
+        "evaluate", tmp_path / "m", tmp_path / "leeds.npz", "--salt", "x", "--out", tmp_path / "l.scores"
+    )
+    assert code == 2 and err.code == "evaluation-holdout-mismatch"
+    code, *_ = ggeur("evaluate", tmp_path / "m", tmp_path / "leeds.npz", "--out", tmp_path / "l.scores")
+    assert code == 0
+    tested = read_arrays(tmp_path / "l.scores")["samples"]
+    (packed,) = read_statistics_file(files[0]).packed.values()
+    assert (tested + packed.count == 30).all() and tested.sum()
 
 
 def test_one_group_of_samples_without_labels(ggeur, made, tmp_path):

@@ -168,7 +168,10 @@ def fit_model(
     encoders = {site.name: site.encoder for site in read}
     ledger = Ledger.of(Entry.of(sums, encoders[sums.name]) for sums in federation.stored)
     settings: dict[str, Any] = {"method": method, "covariance": sent, "seed": seed, "min_count": min_count}
-    settings |= {} if agreed is None else {"plan": agreed.to_tree()}
+    if agreed is not None:
+        from ggeur.models.evaluating import HOLDOUT
+
+        settings |= {"plan": agreed.to_tree(), HOLDOUT: {"share": agreed.test_share, "salt": agreed.salt}}
     fitted = Fitted(
         solution,
         params,

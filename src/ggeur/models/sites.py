@@ -319,7 +319,9 @@ def _site(
         return SiteOfFiles.of(name, one, _UNNAMED)
     if isinstance(one, str | os.PathLike):
         path = Path(one)
-        if is_table(path) and (path.exists() or not path.suffix or glob_or_joined(path)) and _stays(path, columns):
+        named = path.exists() or not path.suffix or glob_or_joined(path)
+        # Under a plan even a small .npz is read as one of any size is: its ids say which samples are held out.
+        if is_table(path) and named and (plan is not None or _stays(path, columns)):
             return SiteOfFiles.of(name, TableFiles(path, columns), _UNNAMED)
         if not path.exists():
             raise GgeurError(f"There is no folder or table '{path}'.{nearest_file(path)}", code="site-missing")
