@@ -222,7 +222,7 @@ def test_the_page_and_contributions(ggeur, sites, tmp_path):
     assert "sketch" in page and "Contributions" not in page and not (model / "contributions.json").exists()
 
 
-@pytest.mark.parametrize("method", ["lda", "auto"])
+@pytest.mark.parametrize("method", ["lda", "auto", "kernel"])
 def test_it_imports_neither_jax_nor_scikit_learn_which_take_seconds(sites, tmp_path, method):
     words = ["ggeur", "fit", *(str(sites / f"{name}.npz") for name in ("art", "photo")), "--method", method]
     heavy = ("jax", "optax", "sklearn", "scipy.stats", "pandas", "torch", "flwr")

@@ -21,6 +21,7 @@ def test_a_kernel_model_is_fitted_used_and_left(ggeur, undrawn, sites, tmp_path)
     model = tmp_path / "model"
     code, out, _ = ggeur("fit", *sites, "--method", "kernel", "--out", model)
     assert code == 0 and "kernel" in out
+    assert "from pooled statistics" in (model / "card.md").read_text()
     code, out, _ = ggeur("predict", model, sites[0])
     assert code == 0 and "ant" in out
     code, _, err = ggeur("forget", model, "sketch", "--yes")

@@ -1,5 +1,6 @@
 """A kernel model as it is kept: fit, saved, joined and left; who is asked again, and what is then exact."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -127,6 +128,21 @@ def test_units_that_are_declared_are_exact_and_nobody_is_asked_again(tables, tmp
         resolve_closed_form("kernel", {"shift": 0.0})
     with refused("features-units-mismatch: 2"):
         ggeur.fit(tables("art", "photo"), method="kernel", parameters={"shift": [0.0, 1.0], "scale": 1.0})
+
+
+def test_sites_that_share_a_domain_count_together_and_are_asked_again(tables, tmp_path):
+    """A sample then weighs one over its group's samples in the domain, whoever leaves it."""
+    for name, domain in (("art", "ink"), ("photo", "ink"), ("sketch", "oil")):
+        (path,) = tables(name)
+        table = dataclasses.replace(ggeur.EmbeddingTable.load(path), domain_names=(domain,))
+        table.save(tmp_path / f"{name}.npz")
+    sites, model = [tmp_path / f"{name}.npz" for name in ("art", "photo", "sketch")], tmp_path / "model"
+    ggeur.fit(sites, method="kernel", out=model, parameters=DECLARED | {"form": "limit"})
+    with refused("features-not-resent: sites photo must"):
+        forget_site(model, "art")
+    forget_site(model, "sketch")  # which shares with nobody
+    ggeur.fit(sites[:2], method="kernel", out=tmp_path / "never", parameters=DECLARED | {"form": "limit"})
+    assert same_head(model, tmp_path / "never")
 
 
 def test_features_of_other_units_or_changed_ones_are_not_taken(tables, tmp_path):

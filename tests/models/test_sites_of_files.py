@@ -9,6 +9,7 @@ import ggeur
 from ggeur.data.table import EmbeddingTable
 from ggeur.data.tables.columns import TableColumns
 from ggeur.data.tables.files import TableFiles
+from ggeur.heads.parameter_tree import by_path
 from ggeur.models.joining import add_site, forget_site
 from ggeur.models.prediction import answers_in_pieces
 from refusal import refused
@@ -43,10 +44,10 @@ def folder(tmp_path_factory):
 
 
 def heads(found):
-    return {k: np.asarray(v).tobytes() for k, v in found.params_.items()}
+    return {k: np.asarray(v).tobytes() for k, v in by_path(found.params_).items()}
 
 
-@pytest.mark.parametrize("method", ["lda", "auto", "ggeur-limit"])
+@pytest.mark.parametrize("method", ["lda", "auto", "ggeur-limit", "kernel"])
 def test_the_classifier_is_that_of_the_arrays_to_the_bit(method, folder):
     arrays, files = (ggeur.fit([folder / f"{s}{end}" for s in SITES], method=method) for end in (".npz", ".csv"))
     assert heads(arrays) == heads(files) and arrays.metrics_ == files.metrics_

@@ -248,20 +248,19 @@ class StoredFederation:
                     code="features-need-samples",
                 )
             raise not_resent(lost)
-        self.stored = tuple(
-            site._replace(
-                features=StoredFeatures.of(own, self._held[site.name], sorted(site.messages), len(site.class_names))
-            )
-            if site.name in old
-            else site
-            for site, own in phased("features", each)
-        )
+        asks = phased("features", each)
+        self.stored = tuple(self._answered(site, own) if site.name in old else site for site, own in asks)
         messages = (
             aligned(site.features.message(asked), "pooled", site.class_names, self.class_names)
             for site in self.stored
             if site.features is not None
         )
         return FederationStatistics.of((0, message) for message in messages)
+
+    def _answered(self, site: StoredStatistics, asked: FeatureQuery) -> StoredStatistics:
+        """Return the same with its statistics of features."""
+        held, domains = self._held[site.name], sorted(site.messages)
+        return site._replace(features=StoredFeatures.of(asked, held, domains, len(site.class_names)))
 
     def _own(self, asked: FeatureQuery, site: StoredStatistics) -> FeatureQuery:
         """Return what is `asked` of a site, with the weights of its own groups; those that it has no samples of are 0.

@@ -47,7 +47,8 @@ class Solution:
     def given(cls, method: str, parameters: Mapping[str, Any], covariance: Covariance, seed: int = 0) -> Self:
         """The one-shot classifier `method` with these `parameters`, and its defaults for others."""
         check_is("parameters", parameters, Mapping, "a mapping of names to values")
-        if resolve_closed_form(method, parameters, covariance).by_text:  # which says what is wrong with them
+        solved = resolve_closed_form(method, parameters, covariance)  # which says what is wrong with them
+        if solved.by_text:
             raise GgeurError(
                 f"'{method}' goes by text, and fit, add and forget know samples alone: use it with `ggeur run` or "
                 f"`ggeur "
@@ -56,7 +57,8 @@ class Solution:
             )
         plain = {k: p.default for k, p in declared_by(factory(method)).items() if k != "covariance"}
         plain = {k: v for k, v in plain.items() if isinstance(v, bool | int | float | str)}
-        return cls(method, plain | dict(parameters), covariance, seed)
+        sent = covariance if solved.features is None else solved.needs
+        return cls(method, plain | dict(parameters), sent, seed)
 
     @classmethod
     def from_json(cls, tree: Mapping[str, Any]) -> Self:
