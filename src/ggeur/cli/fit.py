@@ -130,7 +130,9 @@ def _report(found: "Fitted") -> None:
         say(f"{value:7.2f} % right on the test samples of {name}")
     if found.calibration:
         say(_trust(found.calibration))
-    if not found.metrics:
+    if not found.metrics and "plan" in found.settings:
+        say("What the sites held out for testing stayed there: score it with `ggeur evaluate`.")
+    elif not found.metrics:
         say("No table marks test samples, so nothing was left out to score.")
     elif len(found.metrics["domains"]) > 1:
         say(f"{found.metrics['avg']:7.2f} % on average over domains")
