@@ -114,3 +114,19 @@ def test_a_port_in_use_is_told_before_anything_is_started(tmp_path):
         said = ggeur("federate", "link", tmp_path / "c", "--port", taken.getsockname()[1], code=2)
     assert "Cannot listen on 127.0.0.1" in said and "Traceback" not in said
     assert not (tmp_path / "c" / "link").exists()
+
+
+@flower
+def test_commands_of_a_server_that_does_not_run_say_so(experiment, tmp_path):
+    ggeur("federate", "kit", tmp_path / "f", "--sites", "leeds,york", "--host", "localhost")
+    server = tmp_path / "f" / "server"
+    for words in (["status", server], ["run", server, experiment, "--out", tmp_path / "run"]):
+        said = ggeur("federate", *words, code=2)
+        assert "is not running; start it with `ggeur federate link" in said and "Traceback" not in said
+    assert not (tmp_path / "run").exists()
+    assert "No site has asked to join" in ggeur("federate", "register", server, code=2)
+    assert "no kit" not in ggeur("federate", "node", "--kit", tmp_path / "f" / "leeds", code=2)
+    assert "site.toml" in ggeur("federate", "node", "--kit", tmp_path, "--table", "t.npz", code=2)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "x").touch()
+    assert "not empty" in ggeur("federate", "run", server, experiment, "--out", tmp_path / "run", code=2)

@@ -1,6 +1,8 @@
 """The folders of a federation: what is in them, and a site that joins with its own, through a real door."""
 
+import configparser
 import json
+import shutil
 import ssl
 import stat
 import subprocess
@@ -120,15 +122,32 @@ def test_a_site_joins_by_a_key_of_its_own_and_its_invitation_is_good_for_nothing
 
 def test_fingerprints_are_those_of_openssh(tmp_path):
     make_node_key(tmp_path / "node")
-    public = (tmp_path / "node.pub").read_text()
-    import shutil
+    print_ = fingerprint((tmp_path / "node.pub").read_text())
+    assert print_.startswith("SHA256:") and len(print_) == 50
+    if shutil.which("ssh-keygen") is not None:
+        words = ["ssh-keygen", "-l", "-f", str(tmp_path / "node.pub")]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        assert print_ == done.stdout.split()[1]
 
-    if shutil.which("ssh-keygen") is None:
-        pytest.skip("no ssh-keygen here")
-    done = subprocess.run(
-        ["ssh-keygen", "-l", "-f", str(tmp_path / "node.pub")], capture_output=True, text=True, check=True
-    )
-    assert fingerprint(public) == done.stdout.split()[1]
+
+def test_units_and_the_compose_file_are_what_they_should_be(federation, tmp_path):
+    """systemd reads the units, where it is there; paths and users are changed, as their first lines ask."""
+    units = [federation / "server" / "ggeur-link.service", federation / "leeds" / "ggeur-node.service"]
+    checked = []
+    for unit in units:
+        parser = configparser.ConfigParser(strict=False)
+        parser.optionxform = str
+        parser.read(unit)
+        assert parser["Service"]["Restart"] == "on-failure" and parser["Service"]["RestartPreventExitStatus"] == "2"
+        text = unit.read_text().replace("User=ggeur", "User=root").replace("/opt/ggeur/venv/bin/ggeur", "/bin/true")
+        checked.append(tmp_path / unit.name)
+        checked[-1].write_text(text)
+    if shutil.which("systemd-analyze") is not None:
+        words = ["systemd-analyze", "verify", *map(str, checked)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    compose = (federation / "server" / "compose.yaml").read_text()
+    assert '"8123:8123"' in compose and "ggeur federate link /federation" in compose
 
 
 def test_the_last_error_of_each_site_is_kept(tmp_path):

@@ -25,7 +25,7 @@ from ggeur.stats.storage import lock_file
 
 OnEvent = Callable[[dict[str, Any]], None]
 _LOOK = 0.3  # seconds between two looks at what the run has written
-_ASK = 3.0  # seconds between two questions to the SuperLink
+_ASK = 5.0  # seconds between two questions to the SuperLink
 _PATIENCE = 600.0  # seconds for a server that was lost to come back
 _START = 120.0  # seconds for the server to take a run
 _ENDED = "finished"
@@ -58,6 +58,7 @@ class ServerRun:
         self._out = Path(os.path.abspath(out))
         self._on_round, self._on_event = on_round, on_event
         self._seen = self._lines = 0
+        self._heard = False  # the run has written something
 
     def finish(self, *, resume: bool = False, again: bool = False) -> Result:
         """Run to the end, and return the result; raise GgeurError if the run fails.
@@ -124,7 +125,7 @@ class ServerRun:
 
     def _follow(self, number: int) -> bool:
         """Pass on what the run writes; return whether it has finished, False where it was lost with the server."""
-        asked = lost = 0.0
+        self._heard, gone, asked, away = False, False, 0.0, 0.0
         while True:
             check()
             over = self._pass_on()
@@ -132,34 +133,26 @@ class ServerRun:
                 if "why" in over:
                     raise GgeurError(str(over["why"]), code="run-failed")
                 return True
+            if gone:  # and its last words have been read
+                if not self._heard and not away:
+                    raise GgeurError(
+                        "The run ended before it began; look at the log of `ggeur federate link`.", code="run-failed"
+                    )
+                self._stop(number)
+                return False
             if time.monotonic() - asked > _ASK:
                 asked = time.monotonic()
                 try:
                     with Control(self._server) as control:
                         run = control.run(number)
-                    lost = 0.0
+                    gone = run is None or run.status.status == _ENDED
                 except GgeurError:
-                    lost = lost or asked
-                    if asked - lost > _PATIENCE:
+                    away = away or asked
+                    if asked - away > _PATIENCE:
                         raise
-                    continue
-                if run is None or run.status.status == _ENDED or (self._began and not self._alive()):
-                    if self._pass_on() is not None:
-                        continue
-                    if not self._began:
-                        why = "" if run is None else run.status.details
-                        raise GgeurError(
-                            f"The run ended before it began ({why or 'no reason given'}); look at the log of "
-                            "`ggeur federate link`.",
-                            code="run-failed",
-                        )
-                    self._stop(number)
-                    return False
+                # Until it has been heard of it may not have started yet, and must find the folder free.
+                gone = gone or (self._heard and not self._alive())
             time.sleep(_LOOK)
-
-    @property
-    def _began(self) -> bool:
-        return (self._out / ".lock").exists()
 
     def _alive(self) -> bool:
         """Return whether a process is at work in the run folder."""
@@ -172,7 +165,7 @@ class ServerRun:
     def _pass_on(self) -> dict[str, Any] | None:
         """Pass on new lines of the metrics and the journal; return the event that ended the run, if one did."""
         events, self._seen = journal.read_events(self._out, self._seen)
-        over = None
+        over, self._heard = None, self._heard or bool(events)
         for event in events:
             self._on_event(event)
             if event["event"] in ("finished", "stopped"):
