@@ -1,5 +1,6 @@
 """Every example runs and prints what it promises, as a script and as a notebook."""
 
+import importlib
 import re
 import runpy
 import sys
@@ -30,7 +31,7 @@ def test_an_example_runs(script, capsys, monkeypatch, tmp_path):
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda p: p.stem)
 def test_an_example_is_short_and_its_names_are_public(script):
     text = script.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 60
+    assert len(text.splitlines()) <= 66
     assert set(re.findall(r"\bggeur\.(\w+)", text)) <= {*ggeur.__all__, "methods"}
 
 
@@ -42,6 +43,16 @@ def test_a_notebook_is_its_script(script):
     made = runpy.run_path(str(ROOT / "tools" / "notebooks.py"))["notebook"]
     kept = nbformat.read(script.with_suffix(".ipynb"), as_version=4)
     assert kept == made(script.read_text(encoding="utf-8")), "run tools/notebooks.py"
+
+
+def test_the_tutorial_has_the_cells_of_its_script(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    tutorial = importlib.import_module("tutorial")
+    page = tutorial.PAGE.read_text(encoding="utf-8")
+    places = [page.index(text) for _, text in tutorial.cells() if text]
+    assert places == sorted(places) and re.search(PROMISED["engineer"], page)
+    for figure in re.findall(r"\.\./figures/([\w.-]+)", page):
+        assert (tutorial.FIGURES / figure).is_file()
 
 
 def executed(script: Path, folder: Path) -> str:

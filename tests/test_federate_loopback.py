@@ -112,7 +112,7 @@ def test_two_nodes_find_the_simulations_head_and_clean_up(tmp_path):
     experiment, out = write(tmp_path, toy(tmp_path / "t.npz"), method="scaffold"), tmp_path / "run"
     (tmp_path / "ggeur").mkdir()  # as in the parent of a checkout, which Flower took for the connection's name
     (tmp_path / "ggeur" / "pyproject.toml").write_text("")
-    said = federate("up", experiment, "--sites", 2, "--out", out, cwd=tmp_path)
+    said = federate("up", experiment, "--nodes", 2, "--out", out, cwd=tmp_path)
     assert "client 0 has joined" in said and "AVG" in said
     assert_like_simulation(out, experiment)
     assert Result.load(out).trials[0].rounds == Result.load(tmp_path / "simulated").trials[0].rounds
@@ -186,7 +186,7 @@ def test_four_nodes_on_office_caltech_find_the_simulations_heads(tmp_path, share
         "train": {"rounds": 5, "method": ["fedavg", "scaffold"]},
     }
     experiment.write_text(to_toml(tree))
-    federate("up", experiment, "--sites", 4, "--out", out)
+    federate("up", experiment, "--nodes", 4, "--out", out)
     assert_like_simulation(out, experiment, trials=2)
     rounds = [e["waited"] for e in events(out, "round")]
     print("seconds of each round:", rounds)
@@ -471,7 +471,7 @@ def test_four_nodes_add_up_under_masks_and_their_server_receives_noise(tmp_path)
     seen.mkdir()
     (tmp_path / "record" / "sitecustomize.py").write_text(RECORD.replace("{FOLDER}", str(seen)))
     env = {**os.environ, "PYTHONPATH": python_path(tmp_path / "record")}
-    said = federate("up", experiment, "--sites", 4, "--out", out, env=env)
+    said = federate("up", experiment, "--nodes", 4, "--out", out, env=env)
     assert "secure aggregation of statistics: opened" in said
     assert_like_simulation(out, experiment)
 

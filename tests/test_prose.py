@@ -44,3 +44,9 @@ def test_a_page_is_written_in_short_sentences(page):
     assert not [phrase for phrase in FORMER if re.search(rf"\b{phrase}\b", text)]
     if found:
         assert mean(len(sentence.split()) for sentence in found) <= LONGEST_MEAN
+
+
+@pytest.mark.parametrize("page", PAGES[2:], ids=lambda path: str(path.relative_to(ROOT)))
+def test_code_needs_no_sideways_scrolling(page):
+    code = re.findall(r"^```(?:py|python|sh|toml)\b.*?\n(.*?)^```", page.read_text(encoding="utf-8"), re.S | re.M)
+    assert [line for block in code for line in block.splitlines() if len(line) > 72] == []

@@ -1,5 +1,8 @@
 """The documentation as a site: built without a warning, and whole without the network."""
 
+import importlib
+import inspect
+import json
 import os
 import re
 import subprocess
@@ -65,9 +68,58 @@ def test_a_page_is_called_in_the_menu_as_it_calls_itself(site):
 def test_search_and_reference_know_the_public_names(site):
     import ggeur
 
-    index, reference = ((site / path).read_text(encoding="utf-8") for path in ("search/search_index.json", "api.html"))
+    index = (site / "search/search_index.json").read_text(encoding="utf-8")
     for name in ggeur.__all__:
-        assert f"ggeur.{name}" in index and f"ggeur.{name}" in reference, name
+        page = (site / "api" / f"{name}.html").read_text(encoding="utf-8")
+        assert f"ggeur.{name}" in index and f"ggeur.{name}" in page, name
+
+
+def test_the_page_of_a_class_has_its_attributes_and_its_source(site):
+    import ggeur
+
+    page = (site / "api/ClassStatistics.html").read_text(encoding="utf-8")
+    shown = set(re.findall(r"<td><code>(\w+)</code></td>", page))
+    assert {"count", "sum", "second", "center", "mean", "covariance", "within", "present"} <= shown
+    line = inspect.getsourcelines(ggeur.ClassStatistics)[1]
+    assert f'href="../source/stats.statistics.html#__codelineno-0-{line}"' in page
+
+
+def test_docstrings_name_the_parameters_that_there_are(monkeypatch):
+    import ggeur
+
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    api, told = importlib.import_module("api_pages"), 0
+    for name in ggeur.__all__:
+        thing = getattr(ggeur, name)
+        for part, one in [(name, thing), *(api.members(thing) if inspect.isclass(thing) else ())]:
+            said = {key for key, _ in api.read(one).sections.get("Parameters", [])}
+            if said and not inspect.ismodule(one):
+                there = set(inspect.signature(one).parameters)
+                assert said <= there, f"{name}.{part}: {said - there}"
+                told += len(said)
+    assert told > 130
+
+
+@pytest.mark.parametrize(
+    ("typed", "title"),
+    [
+        ("deploy", "Deploy on real machines"),
+        ("GPU", "FAQ"),
+        ("secure aggregation", "Secure aggregation"),
+        ("non-IID", "Glossary"),
+        ("federated learning", "ggeur"),
+    ],
+)
+def test_search_has_what_people_type(site, typed, title):
+    docs = json.loads((site / "search/search_index.json").read_text(encoding="utf-8"))["docs"]
+    pages = {one["location"].partition("#")[0]: one["title"] for one in docs if "#" not in one["location"]}
+    found = {
+        pages[one["location"].partition("#")[0]]
+        for one in docs
+        if typed.lower() in (one["title"] + one["text"]).lower()
+    }
+    assert any(title in page for page in found), found
+    assert not any(page.startswith("src/") for page in pages.values())  # sources are no results
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -35,7 +35,6 @@ BEGIN, END = "<!-- from results/privacy.csv -->\n", "<!-- so far -->"
 SHOWN = (
     "means: ncm",
     "pooled: ridge",
-    "projected to 160: ridge",
     "per class: ggeur-limit",
 )  # in the table; all are drawn
 WAYS = {True: "secure aggregation", False: "each client adds its own noise"}

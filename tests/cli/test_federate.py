@@ -49,7 +49,7 @@ flower = pytest.mark.needs("flower")
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--sites", "3"], "The partition makes 2 clients"),
+        (["--nodes", "3"], "The partition makes 2 clients"),
         (["--set", "run.seeds=[0,1]"], "one seed"),
         (["--set", "train.method=central"], "not a federation"),
         (["--set", "partition.share=[0.5,1.0]"], "cannot vary"),

@@ -10,7 +10,20 @@ from typer.testing import CliRunner
 
 from ggeur.cli import app
 
-LONG = {"demo", "fit", "run", "reproduce", "embed", "predict", "add", "forget", "audit", "report", "federate up"}
+LONG = {
+    "demo",
+    "fit",
+    "run",
+    "reproduce",
+    "embed",
+    "predict",
+    "add",
+    "forget",
+    "audit",
+    "report",
+    "federate up",
+    "federate run",
+}
 # options that say the same of different things, and so have texts of their own
 BY_COMMAND = {"--all", "--host", "--port", "--out", "--days", "--min-count"}
 
@@ -22,6 +35,12 @@ def every(group, words=()):
             yield from every(command, (*words, name))
         else:
             yield " ".join((*words, name)), command
+
+
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch):
+    """Typer reads the width once, so another test may have set it."""
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 80)
 
 
 COMMANDS = dict(every(typer.main.get_command(app.app)))
@@ -50,7 +69,7 @@ def test_a_help_page_fits_and_keeps_every_word(words):
     for option in COMMANDS[words].params:
         text = getattr(option, "help", None)
         if text and not getattr(option, "hidden", False):
-            assert len(text) < 65, text
+            assert len(text) < 72, text
             assert set(text.replace("\\[", "[").split()) <= set(page.split()), text  # [privacy] is no markup
 
 

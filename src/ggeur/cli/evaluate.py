@@ -65,7 +65,10 @@ def evaluate(
     own: Custom = False,
     quiet: Quiet = False,
 ) -> None:
-    """Score a model on the test samples of a site, or add up the scores of several sites."""
+    """Score a model on held-out samples of sites.
+
+    Score a model on the test samples of a site, or add up the scores of several sites.
+    """
     files = [path for path in given if path.suffix == _SUFFIX]
     if files and len(files) < len(given):
         raise GgeurError(

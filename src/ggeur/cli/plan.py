@@ -24,7 +24,10 @@ def plan(
     test_share: Annotated[float, typer.Option(help="Share of samples held out for testing.")] = 0.2,
     salt: Annotated[str | None, typer.Option(help="Salt of the test samples; default: drawn.")] = None,
 ) -> None:
-    """Write a plan, which every site follows with `--plan`; no statistics are computed."""
+    """Write the plan of a federation by file.
+
+    Every site follows it with `--plan`. No statistics are computed.
+    """
     from ggeur.models.planning import write_plan
 
     with notes():

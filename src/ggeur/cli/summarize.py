@@ -46,9 +46,9 @@ def summarize(
     quiet: Quiet = False,
     json_lines: JsonLines = False,
 ) -> None:
-    """Write a site's statistics to one file, for `ggeur fit` and `ggeur add` elsewhere.
+    """Write a site's statistics to one file.
 
-    A report beside it says what the file gives away.
+    The file is for `ggeur fit` and `ggeur add` elsewhere. A report beside it says what the file gives away.
     """
     from ggeur.stats.long_jobs import human_bytes
 

@@ -31,7 +31,10 @@ def table(
     group: ColumnGroup = None,
     encoder_id: EncoderId = None,
 ) -> None:
-    """Convert embeddings of any program to one table, and say what is in it."""
+    """Convert embeddings of any program to a table.
+
+    Also says what is in it.
+    """
     if out.suffix not in (".npz", ".parquet"):
         raise GgeurError(f"Cannot write {out}: --out must end in .parquet or .npz.", code="output-file-suffix")
     check_out_file(out)

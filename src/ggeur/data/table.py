@@ -34,6 +34,25 @@ class EmbeddingTable:
     by the name of their prompts (one array alone is "single"), `path` (N names of pictures) and `meta` (encoder,
     weights hash, preprocessing, dataset, the share already taken).
 
+    Parameters
+    ----------
+    x : embeddings, (N, p), finite.
+    y : labels, (N,), whole numbers from 0 on.
+    domain : the domain of each sample, (N,); default: one domain.
+    test : which samples are for testing, (N,); default: split 70/30 by the seed.
+    class_names : name of each class; default: its number.
+    domain_names : name of each domain.
+    text : sets of embeddings (C, p) of the class names, by the name of their prompts.
+    meta : encoder, weights hash, preprocessing, dataset, the share already taken.
+    path : the name of each sample's picture, N of them or none.
+
+    Attributes
+    ----------
+    n_classes : number of classes C.
+    n_domains : number of domains.
+    dimension : number of dimensions p.
+    domains : the domain of each sample, (N,), zeros where the table has none.
+
     >>> t = EmbeddingTable(x=np.eye(4, dtype=np.float32), y=[0, 1, 0, 1], class_names=("cat", "dog"))
     >>> t.n_classes, t.domain_names, len(t.subset([0, 2]))
     (2, ('all',), 2)

@@ -103,6 +103,16 @@ def load_encoder(name: str = DEFAULT, *, normalize: bool = False, **preprocessin
     embeddings to unit length. `preprocessing` (size, resize, interpolation, mean, std) is for ONNX files, which do not
     bring their own; the side file PATH.json may hold the same.
 
+    Parameters
+    ----------
+    name : builtin, onnx:PATH, pixels:SIZE, a Hugging Face name or folder, or package.module:name.
+    normalize : scale embeddings to unit length.
+    preprocessing : size, resize, interpolation, mean and std of an ONNX file.
+
+    Returns
+    -------
+    An `Encoder`: `encode(images)` gives embeddings, (N, p).
+
     >>> load_encoder("builtin").dimension
     488
     """

@@ -9,7 +9,7 @@ import numpy as np
 from ggeur.data.readers import printable
 from ggeur.encoders.encoder import Encoder, Image, unit_rows
 from ggeur.encoders.pictures import Preprocessing
-from ggeur.stats.errors import GgeurError, how_to_install
+from ggeur.stats.errors import GgeurError, how_to_install, nearest_file
 from ggeur.stats.types import FloatArray
 
 
@@ -19,7 +19,7 @@ class OnnxEncoder(Encoder):
     def __init__(self, path: Path, *, normalize: bool = False, **preprocessing: Any) -> None:
         """`preprocessing` are the fields of Preprocessing; the size is the model's own where the export fixed it."""
         if not path.is_file():
-            raise GgeurError(f"There is no ONNX file {printable(path)}.", code="file-missing")
+            raise GgeurError(f"There is no ONNX file {printable(path)}.{nearest_file(path)}", code="file-missing")
         self.path = path
         self._session = _session(path)
         self._input, self.output, self.dimension, self._batch, size = _signature(self._session, path)

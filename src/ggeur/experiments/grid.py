@@ -64,6 +64,16 @@ _PATHS = (
 class Experiment:
     """A grid of settings; all trials of it share the seeds.
 
+    Parameters
+    ----------
+    tree : the sections of the file, as dictionaries.
+    points : the settings of every point of the grid.
+    varied : what varies, of every point.
+
+    Attributes
+    ----------
+    seeds : the seeds that every point runs with.
+
     >>> e = Experiment.of({"data": {"dataset": "mini-digits"}, "augment": {"kind": ["none", "ggeur"]}})
     >>> [(point.augment.kind, varied) for point, varied in zip(e.points, e.varied)]
     [('none', {'augment.kind': 'none'}), ('ggeur', {'augment.kind': 'ggeur'})]

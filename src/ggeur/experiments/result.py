@@ -88,6 +88,15 @@ def privacy_sentences(trials: Iterable[Trial]) -> list[str]:
 class Result:
     """The trials of a run, in the order of points and seeds.
 
+    Parameters
+    ----------
+    trials : every trial, in the order of settings and seeds.
+    schema : version of the file.
+
+    Attributes
+    ----------
+    caveat : a sentence about what the intervals do not cover, or nothing.
+
     >>> trials = [Trial("fedavg", "none", seed, {"train.learning_rate": 0.1}, avg=90.0 + seed) for seed in (0, 1)]
     >>> (row,) = Result(trials).rows()
     >>> row.avg, round(row.spread, 2)
@@ -184,6 +193,16 @@ def paired_difference(a: Row, b: Row, *, comparisons: int = 1) -> Difference:
     """Return the difference of AVG between rows `a` and `b`, paired by seed; at least two must be finished in both.
 
     With several `comparisons`, all intervals hold at once in 95 % of cases (Bonferroni).
+
+    Parameters
+    ----------
+    a : a row of a `Result`.
+    b : the row that is subtracted.
+    comparisons : number of intervals that shall hold at once in 95 % of cases (Bonferroni).
+
+    Returns
+    -------
+    A `Difference`: mean, low and high of the 95 % interval, and in how many seeds `a` is above.
 
     >>> from ggeur.experiments.result import Trial, Result
     >>> found = [("a", 0, 91), ("a", 1, 93), ("b", 0, 90), ("b", 1, 91)]

@@ -25,6 +25,23 @@ Noise = Callable[[Geometry], Float]  # (shapes of m classes) -> (m, p, p), which
 class Augmentation:
     """An augmentation: how many draws, around which points, with which noise, from which statistics.
 
+    Parameters
+    ----------
+    label : its name in tables and reports.
+    rule : how many draws; None: no draws.
+    prototypes : whether Step 2 draws around other domains' means.
+    noise : (shapes) -> factors of the noise of every class; None: no noise.
+    rank : with `expected`: number of directions that the bound keeps.
+    covariance : what clients send for the shapes.
+    guided : share of a class whose largest clients give its shape.
+    unit_free : whether it gives the same in other units of the embeddings.
+    bank_bytes : memory of the shared bank of noise.
+
+    Attributes
+    ----------
+    needs : the covariance that it needs.
+    draws_noise : whether draws have noise.
+
     >>> faint = Augmentation("faint", DrawRule(target=100), noise=lambda shapes: 0.1 * shapes.factors("eigenvalue"))
     >>> faint.needs
     'per-class'

@@ -51,6 +51,16 @@ def first_head(dimension: int, n_classes: int, seed: int = 0) -> tuple[NDArray[n
 
     It is a linear layer for embeddings of `dimension` p and `n_classes` C, initialised as torch does, by `seed`.
 
+    Parameters
+    ----------
+    dimension : number of dimensions p.
+    n_classes : number of classes C.
+    seed : what decides the numbers.
+
+    Returns
+    -------
+    Weights (C, p) and intercepts (C,), float32.
+
     >>> w, b = first_head(4, 3)
     >>> w.shape, b.shape, bool((abs(w) <= 0.5).all())
     ((3, 4), (3,), True)

@@ -23,6 +23,15 @@ class Head(NamedTuple):
 
     `represent` is what feature penalties (MOON, FedProto) act on: the hidden layer, or the logits where there is none.
 
+    Parameters
+    ----------
+    init : (key, p, C) -> the first parameters.
+    logits : (params, x) -> (N, C).
+    represent : (params, x) -> features for penalties such as MOON's.
+    shape : (params) -> (C, p).
+    linear : whether its parameters are W and b, which solvers compute.
+    images : whether its samples are pictures.
+
     >>> import jax
     >>> scores = lambda params, x: x @ params["W"].T
     >>> plain = Head(

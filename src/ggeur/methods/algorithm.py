@@ -109,6 +109,16 @@ class Iterative:
 class ClosedForm(NamedTuple):
     """A solver: it computes a head from the statistics that clients send in round 0.
 
+    Parameters
+    ----------
+    needs : the covariance that it needs.
+    solve : (total, task) -> the head's numbers, such as W (C, p) and b (C,).
+    apart : what it needs kept apart, such as domains.
+    head : the kind of head that it computes.
+    repair : how a noisy total is made positive.
+    by_text : whether it uses class names.
+    approximate : a faster solve that selection ranks candidates by.
+
     >>> def solve(total, task):
     ...     mean = total.mean  # (C, p), of every class
     ...     return {"W": mean, "b": -0.5 * (mean**2).sum(axis=1)}

@@ -40,6 +40,16 @@ class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     covariance : "per-class" second moments, or "pooled" ones, of which one matrix travels for all classes.
     seed : of the synthetic samples of "auto", and of heads that draw.
 
+    Attributes
+    ----------
+    classes_ : name or number of each class, in the order of columns of `predict_proba`.
+    n_features_in_ : number of dimensions p.
+    solution_ : the selected solver, why, and its hyperparameters.
+    params_ : numbers of the head, such as W (C, p) and b (C,).
+    sums_ : the statistics of each site.
+    metrics_ : accuracy on test samples, after `ggeur.fit`.
+    calibration_ : the temperature, after `ggeur.fit`.
+
     >>> x, y = np.random.default_rng(0).normal(size=(60, 4)), np.repeat(["ant", "bee", "cat"], 20)
     >>> x[np.arange(60), np.repeat([0, 1, 2], 20)] += 5
     >>> OneShotClassifier("lda").fit_sites([(x[::2], y[::2]), (x[1::2], y[1::2])]).score(x, y)

@@ -41,6 +41,27 @@ class Model:
     `metrics` are scores on test samples. `privacy` is the guarantee for its samples, and `ball` clips and projects
     samples first. `calibration` has the temperature that divides logits, where one was fitted, and its samples.
 
+    Parameters
+    ----------
+    params : the head's numbers, a tree of arrays.
+    head : the kind of head, such as "linear".
+    dimension : number of dimensions p of what the head takes.
+    class_names : name of each class.
+    encoder : what a table's `meta` says of the encoder.
+    parameters : hyperparameters of the head.
+    units : the units of the head's samples, where they are not the encoder's.
+    algorithm : the method, its augmentation or hyperparameters, and the seed.
+    settings : those of the experiment.
+    metrics : scores on test samples.
+    privacy : the guarantee for its training samples.
+    ball : a clip and a projection that samples go through first.
+    calibration : the temperature that divides logits, and what it was fitted on.
+
+    Attributes
+    ----------
+    temperature : the number that divides logits; 1 without a calibration.
+    takes : number of dimensions of an embedding that it takes.
+
     >>> params = {"W": np.eye(2, dtype=np.float32), "b": np.zeros(2, np.float32)}
     >>> model = Model(params, "linear", 2, ("left", "right"), {})
     >>> model.probabilities(EmbeddingTable(x=np.array([[5.0, 0.0]]), y=np.array([0]))).round(2)
@@ -230,6 +251,16 @@ def load_model(path: str | os.PathLike[str], *, trial: int | str = "last", own: 
 
     In a run folder `trial` selects it: a number, the name of an arm, or "last", which looks at no test sample.
     `own` allows a custom head, whose module is imported: set it only for a model that you trust.
+
+    Parameters
+    ----------
+    path : a model folder, an export for the hub or torch, or a run folder.
+    trial : of a run folder: a number, the name of an arm, or "last".
+    own : allow the import of a custom head; only for a model that you trust.
+
+    Returns
+    -------
+    A `Model`.
 
     >>> import tempfile
     >>> params = {"W": np.eye(2, dtype=np.float32), "b": np.zeros(2, np.float32)}

@@ -15,6 +15,12 @@ from ggeur.stats.types import Float
 class Noise:
     """Standard deviations of the noise in every count, sum and second moment (on its diagonal).
 
+    Parameters
+    ----------
+    count : standard deviation in every count.
+    sum : in every component of a sum.
+    second : in every second moment, on its diagonal.
+
     >>> (Noise(1.0, 2.0, 0.0).of_sum(9) + Noise(4.0, 8.0, 0.0)).sum
     10.0
     """

@@ -37,6 +37,11 @@ from ggeur.stats.validate import (
 class Prototypes:
     """Class means of the *other* domains: mean (D, C, p), and which of them exist, present (D, C).
 
+    Parameters
+    ----------
+    mean : mean of each class in each other domain, (D, C, p).
+    present : which of them exist, (D, C).
+
     >>> other = ClassStatistics.from_embeddings([[1.0, 2.0], [3.0, 4.0]], [1, 1], n_classes=2)
     >>> others = Prototypes.from_statistics([other])
     >>> others.present, others.mean[0, 1]

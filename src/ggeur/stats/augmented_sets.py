@@ -30,6 +30,13 @@ class Draws(NamedTuple):
 class DrawRule(NamedTuple):
     """The number of draws a client makes around its own samples (Step 1) and around others' prototypes (Step 2).
 
+    Parameters
+    ----------
+    target : number of samples that each class the client holds is topped up to.
+    per_sample : draws around each own sample, in place of `target`.
+    per_prototype : draws around each other domain's class mean.
+    empty_group : for a class that the client lacks, draw around "all" prototypes of it, or the "first" only.
+
     >>> DrawRule(target=500).around_own(np.array([480, 0, 700]))  # a class that it lacks has no sample to draw around
     array([20,  0,  0])
     """

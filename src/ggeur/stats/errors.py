@@ -12,6 +12,11 @@ class GgeurError(Exception):
     The command line prints it and exits with code 2; everything else is a defect of ours. `code` names the mistake for
     programs, and stays when the `sentence` is worded anew.
 
+    Parameters
+    ----------
+    sentence : what is wrong, where, and what to do.
+    code : the name of the mistake, which stays when the sentence changes.
+
     >>> import ggeur
     >>> try:
     ...     ggeur.partition.dirichlet([0, 0, 1], clients=2, beta=-1.0)

@@ -22,6 +22,18 @@ Scale = Literal["eigenvalue", "sqrt-eigenvalue"]
 class Geometry:
     """GD of Eq. 2 for every class: eigenvalues (C, r), descending, and eigenvectors (C, p, r), as columns.
 
+    Parameters
+    ----------
+    eigenvalues : of every class's covariance, descending, (C, r).
+    eigenvectors : as columns, (C, p, r).
+    present : which classes have a shape, (C,).
+    centred : whether they are of covariances, rather than of uncentred second moments.
+
+    Attributes
+    ----------
+    n_classes : number of classes C.
+    dimension : number of dimensions p.
+
     >>> x, y = [[0.0, 0.0], [2.0, 0.0], [0.0, 1.0], [0.0, 3.0]], [0, 0, 1, 1]
     >>> shape = Geometry.from_statistics(ClassStatistics.from_embeddings(x, y, 2))
     >>> shape.eigenvalues  # each class varies along one axis
@@ -191,6 +203,16 @@ def similarity(a: Geometry, b: Geometry, top: int = 5) -> Float:
     """Return S of Eq. 3 between every class of `a` and every class of `b`, (C_a, C_b), over the `top` eigenvectors.
 
     Between 0 and `top`; pairs are compared rank by rank, as the paper writes it.
+
+    Parameters
+    ----------
+    a : shapes of C_a classes.
+    b : shapes of C_b classes, in as many dimensions.
+    top : number of leading eigenvectors that are compared.
+
+    Returns
+    -------
+    Similarity of every pair of classes, (C_a, C_b), between 0 and `top`.
 
     >>> x, y = [[0.0, 0.0], [2.0, 0.0], [0.0, 1.0], [0.0, 3.0]], [0, 0, 1, 1]
     >>> shape = Geometry.from_statistics(ClassStatistics.from_embeddings(x, y, 2))

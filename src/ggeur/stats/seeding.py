@@ -29,6 +29,19 @@ def batch_order(seed: int, round_: int, client: int, n: int, steps: int, batch: 
     -1 fills up an epoch's last, short `batch`. The order depends on `seed`, `round_` (from 1 on) and `client` and on
     nothing else, so an engine that sees one client finds the same as one that sees all.
 
+    Parameters
+    ----------
+    seed : seed of the run.
+    round_ : number of the round, from 1 on.
+    client : number of the client.
+    n : number of its samples.
+    steps : number of local steps.
+    batch : samples of a step.
+
+    Returns
+    -------
+    Indices of samples, (steps * batch,); -1 fills up short batches.
+
     >>> order = batch_order(0, 1, client=0, n=5, steps=3, batch=2)
     >>> sorted(order[:5].tolist()), int(order[5])  # five samples in three batches
     ([0, 1, 2, 3, 4], -1)

@@ -41,6 +41,22 @@ class ClassStatistics:
     With a mean far above the spread, `second / n - mean mean'` cancels; forming the moments about a center near
     the mean keeps the digits. The center is public and must be the same at every client.
 
+    Parameters
+    ----------
+    count : samples of each class, (C,).
+    sum : sum of the samples of each class about `center`, (C, p).
+    second : sum of outer products about `center`, (C, p, p).
+    center : the public point, (p,), the same at every site; zeros will do for embeddings near zero.
+
+    Attributes
+    ----------
+    n_classes : number of classes C.
+    dimension : number of dimensions p.
+    present : which classes have samples, (C,).
+    mean : mean of each class, (C, p).
+    covariance : population covariance of each class, (C, p, p), Eq. 4 after a merge.
+    within : covariance within classes, over all classes, (p, p).
+
     >>> x, y = np.array([[0.0, 1.0], [2.0, 1.0], [5.0, 5.0]]), np.array([0, 0, 1])
     >>> s = ClassStatistics.from_embeddings(x[:1], y[:1], 2) + ClassStatistics.from_embeddings(x[1:], y[1:], 2)
     >>> s.mean[0], s.covariance[0, 0, 0]

@@ -15,7 +15,10 @@ def kit(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the server.")] = 8000,
     days: Annotated[int, typer.Option(min=1, help="How long certificates are valid.")] = 365,
 ) -> None:
-    """Make a folder for the server, and one to hand over to each site."""
+    """Make a folder for the server and one per site.
+
+    Each site's folder is to be handed over to it.
+    """
     from ggeur.flower.machines.kit import SERVER, make_kit
     from ggeur.flower.machines.processes import require_flower
 

@@ -14,7 +14,10 @@ def register(
     public_key: Annotated[Path | None, typer.Option(help="Public key of a site that has no kit.")] = None,
     days: Annotated[int, typer.Option(min=1, help="How long the certificate is valid.")] = 365,
 ) -> None:
-    """Let in the sites that have asked to join; compare their fingerprints first."""
+    """Let in the sites that have asked to join.
+
+    Compare their fingerprints first.
+    """
     from ggeur.flower.machines.processes import require_flower
     from ggeur.flower.machines.registering import let_in
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ggeur.cli.federate.up import say_event
-from ggeur.cli.options import ExperimentFile, Overrides, Resume
+from ggeur.cli.options import ExperimentFile, JsonLines, Overrides, Quiet, Resume
 from ggeur.cli.screen import progress, say, show_result
 from ggeur.stats.errors import GgeurError
 
@@ -21,8 +21,13 @@ def run(
         bool, typer.Option("--reopen", help="With --resume: add sites missing from a finished run.")
     ] = False,
     set_: Overrides = None,
+    quiet: Quiet = False,
+    json_lines: JsonLines = False,
 ) -> None:
-    """Run an experiment over the sites of a running server, and wait for its end."""
+    """Run an experiment over the sites of a server.
+
+    The server must be running. Waits for the end.
+    """
     from ggeur.flower.machines.processes import require_flower
 
     require_flower()

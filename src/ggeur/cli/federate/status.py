@@ -12,7 +12,10 @@ def status(
     server: Annotated[Path, typer.Argument(help="Folder that `ggeur federate link` runs with.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
 ) -> None:
-    """Show which sites are online, since when, and their last errors."""
+    """Show which sites are online.
+
+    Also since when, and their last errors.
+    """
     import json
     from dataclasses import asdict
 

@@ -29,7 +29,7 @@ _JOURNAL_LINES = {  # the events of the journal that are printed
 
 def up(
     experiment: ExperimentFile = None,
-    sites: Annotated[
+    nodes: Annotated[
         int | None, typer.Option(min=1, help="Number of nodes; default: clients of the partition.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="New run folder to write.")] = None,
@@ -60,7 +60,7 @@ def up(
     asked, folder = experiment_and_folder(experiment, out, resume, set_, real=True)
     if resume is None:
         check_new_run(folder)
-    asked = with_nodes(asked, sites)
+    asked = with_nodes(asked, nodes)
     check_deployable(asked)
     check_tracking(asked)
     console.print(f"Starting a SuperLink and {asked.points[0].federate.sites} SuperNodes on loopback", highlight=False)
