@@ -2,11 +2,12 @@
 
 import json
 import re
-from itertools import count
+from itertools import count, product
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from ggeur import Experiment
 from ggeur.cli import following, screen
@@ -165,3 +166,17 @@ def test_a_fit_says_its_phases(ggeur, place):
     assert code == 0 and re.findall(r"^ +[0-9.]+ s  ([a-z]+)$", out, re.M) == phases
     code, out, _ = ggeur("fit", *tables, "--out", "third", "--quiet")
     assert (code, out) == (0, "")
+
+
+def test_a_fit_of_pictures_says_that_it_embeds(ggeur, place, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place / "cache"))
+    rng = np.random.default_rng(0)
+    for site, name in product(("north", "south"), ("ant", "bee")):
+        (place / site / name).mkdir(parents=True)
+        for i in range(3):
+            Image.fromarray(rng.integers(0, 255, (12, 12, 3), np.uint8)).save(place / site / name / f"{i}.png")
+    words = ("fit", place / "north", place / "south", "--encoder", "builtin", "--method", "ridge", "--out", "m")
+    code, out, _ = ggeur(*words, "--json-lines")
+    told = [json.loads(line) for line in out.splitlines()]
+    heard = [event["phase"] for event in told if event["event"] == "phase"]
+    assert code == 0 and list(dict.fromkeys(heard))[:4] == ["start", "read", "embed", "summarize"]

@@ -31,7 +31,7 @@ from ggeur.federation.stored_statistics import StoredStatistics, number_of, stor
 from ggeur.models.site_of_files import SiteOfFiles
 from ggeur.privacy.release import large_groups
 from ggeur.stats.errors import GgeurError, GgeurWarning, nearest_file
-from ggeur.stats.long_jobs import phased
+from ggeur.stats.long_jobs import phase, phased
 from ggeur.stats.site_statistics import Covariance
 from ggeur.stats.streaming import Piece
 from ggeur.stats.types import Bool, Int
@@ -397,6 +397,7 @@ def _embedded(
 ) -> EmbeddingTable:
     note = f"Embedding the {len(images):,} pictures of {path} with {tower.name}, unless the cache has them."
     warnings.warn(note, GgeurWarning, stacklevel=5)
+    phase("embed")
     on_pictures(0, len(images), 0)  # from here on time counts
     return embed(images, tower, on_batch=lambda done, computed: on_pictures(done, len(images), computed)).table
 
