@@ -37,6 +37,7 @@ from ggeur.stats.geometry import shrunk
 from ggeur.stats.hyperparameters import Count, Positive
 from ggeur.stats.seeding import generator
 from ggeur.stats.site_statistics import FederationStatistics, SiteStatistics
+from ggeur.stats.streaming import Piece
 from ggeur.stats.types import Float
 from ggeur.stats.units import Units
 
@@ -166,12 +167,11 @@ class Groups(NamedTuple):
         weights, y = _FILL / (self.samples + _FILL) / _DRAWS, np.repeat(here, _DRAWS)
         root, of_draws = self.root, asked._replace(weights=weights)
 
-        def of_domain(s: int) -> SiteStatistics:
+        def of_domain(s: int) -> Piece:
             z = means[s, y] + rng.normal(size=(len(y), len(root))) @ root.T
-            x = z * units.scale + units.shift
-            return of_draws.statistics(x, y, np.full(len(y), s), self.total.n_classes)
+            return Piece(z * units.scale + units.shift, y, np.full(len(y), s))
 
-        return SiteStatistics.merge(of_domain(s) for s in range(len(self.samples)))
+        return of_draws.of_pieces(map(of_domain, range(len(self.samples))), self.total.n_classes)
 
 
 def _ridge(s: SiteStatistics, alpha: float, *, exact: bool) -> tuple[Float, Float]:
