@@ -50,7 +50,7 @@ def same_head(a, b):
 def test_files_give_the_classifier_of_the_tables_to_the_bit(ggeur, made, tmp_path, method):
     more = ("--method", method, "--out")
     code, out, _ = ggeur("fit", *(made / f"{n}.stats" for n in ("york", "leeds", "oslo")), *more, tmp_path / "files")
-    assert code == 0 and "leeds (67 samples)" in out and "ggeur evaluate" in out
+    assert code == 0 and "leeds (67 samples)" in out and "evaluate" in out
     tables = [made / f"{n}.npz" for n in ("leeds", "oslo", "york")]
     assert ggeur("fit", *tables, "--plan", made / "plan.toml", *more, tmp_path / "tables")[0] == 0
     assert same_head(tmp_path / "files", tmp_path / "tables")
