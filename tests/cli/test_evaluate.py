@@ -105,3 +105,33 @@ def test_scores_of_another_model_are_refused(ggeur, place):
     Model({**kept.params, "b": kept.params["b"] + 1e-3}, "linear", 4, kept.class_names, {}).save(place / "other")
     code, _, err = ggeur("evaluate", "other", "leeds.scores")
     assert code == 2 and err.says("scores-model-mismatch")
+
+
+def test_what_a_plan_holds_out_is_what_is_scored(ggeur, place):
+    """Three sites that share the plan, their .stats and their .scores, and nothing else."""
+    names = ("leeds", "york", "hull")
+    assert ggeur("plan", "federation.toml", "--salt", "our study", "--test-share", "0.3", "--min-count", "0")[0] == 0
+    shared = 0
+    for name in names:
+        assert ggeur("summarize", f"{name}.npz", "--plan", "federation.toml", "--out", f"{name}.stats")[0] == 0
+    stats = [f"{name}.stats" for name in names]
+    assert ggeur("fit", *stats, "--method", "lda", "--out", "federated")[0] == 0
+    for name in names:
+        code, out, err = ggeur("evaluate", "federated", f"{name}.npz", "--min-count", "0")
+        assert (code, err) == (0, "") and "does not say that test samples were held out" not in out
+        code, _, err = ggeur("evaluate", "federated", f"{name}.npz", "--salt", "other", "--out", "x.scores")
+        assert code == 2 and err.says("evaluation-holdout-mismatch")
+        with np.load(f"{name}.scores") as file:
+            shared += int(file["samples"].sum())
+    trained = sum(site["samples"] for site in json.loads((place / "federated" / "ledger.json").read_text())["sites"])
+    assert trained + shared == 600  # no sample is on both sides, none is lost
+    code, out, _ = ggeur("evaluate", "federated", *(f"{name}.scores" for name in names))
+    assert code == 0 and "all sites" in out
+
+
+def test_fit_prints_the_figures_of_a_classifier_without_the_held_out_samples(ggeur, place):
+    words = ("fit", "leeds.npz", "york.npz", "--method", "lda", "--no-calibrate")
+    code, out, err = ggeur(*words, "--test-share", "0.2", "--salt", "study", "--out", "all")
+    assert (code, err) == (0, "") and "all sites" in out and "without the test samples" in out
+    assert ggeur(*words, "--out", "plain")[0] == 0
+    assert (place / "all" / "head.npz").read_bytes() == (place / "plain" / "head.npz").read_bytes()

@@ -10,7 +10,9 @@ from sklearn import metrics as sk
 import ggeur
 from ggeur import EmbeddingTable, GgeurError
 from ggeur.data.holdout import held_out
+from ggeur.federation.plan import FederationPlan
 from ggeur.models.evaluating import evaluation, hold_out_of, model_hash, score_file, scores_of_site, to_json, worst
+from ggeur.models.fit import fit_model
 from ggeur.models.model import Model
 from ggeur.models.score_files import ScoreFile
 from refusal import refused
@@ -111,7 +113,7 @@ def test_marks_of_a_table_are_kept_and_all_samples_can_be_scored():
 
 
 def test_a_model_of_sites_with_a_hold_out_refuses_another():
-    own = replace(MODEL, settings={"holdout": {"share": 0.3, "salt": "study"}})
+    own = replace(MODEL, settings={"plan": {"test_share": 0.3, "salt": "study"}})
     assert hold_out_of(own) == (0.3, "study") and hold_out_of(MODEL) == (0.2, "ggeur")
     for share, salt in ((0.2, None), (None, "other")):
         with refused("evaluation-holdout-mismatch"):
@@ -216,6 +218,25 @@ def test_a_changed_file_is_refused_or_says_the_same(tmp_path, many):
         else:
             assert to_json(evaluation([found])) == to_json(whole)
     assert wrong > 0.9 * many
+
+
+def test_fit_evaluates_a_classifier_without_the_held_out_samples_and_keeps_one_of_all(tmp_path):
+    tables = {name: site(k) for k, name in enumerate(("leeds", "york"))}
+    found = fit_model(tables, method="lda", calibrate=False, test_share=0.25, salt="s", out=tmp_path / "m")
+    ggeur.fit(tables, method="lda", calibrate=False, out=tmp_path / "plain")
+    assert (tmp_path / "m" / "head.npz").read_bytes() == (tmp_path / "plain" / "head.npz").read_bytes()
+    marked = {name: replace(table, test=held_out(table, 0.25, "s")) for name, table in tables.items()}
+    rest = ggeur.fit(marked, method="lda", calibrate=False, out=tmp_path / "rest")
+    files = [scored(t, name, share=0.25, model=Model.load(tmp_path / "rest")) for name, t in tables.items()]
+    assert found.evaluation.overall == evaluation(files).overall
+    each = [100 * m["accuracy"].value for m in found.evaluation.sites.values()]
+    assert each == pytest.approx(list(rest.metrics_["domains"].values()))
+    with refused("holdout-share-invalid"):
+        fit_model(tables, test_share=1.5)
+    with refused("evaluation-without-samples"):
+        fit_model(tables, test_share=1e-9)
+    with refused("plan-option-conflict"):
+        fit_model(tables, test_share=0.2, plan=FederationPlan())
 
 
 @pytest.mark.real

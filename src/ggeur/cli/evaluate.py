@@ -103,7 +103,7 @@ def _score(
 ) -> None:
     from ggeur.data.readers import unlabelled
     from ggeur.data.tables.pairing import is_table
-    from ggeur.models.evaluating import HOLDOUT, evaluation, hold_out_of, score_file, scores_of_site
+    from ggeur.models.evaluating import evaluation, hold_out_of, planned_hold_out, score_file, scores_of_site
     from ggeur.models.sites import name_of_path
 
     out = out or Path(f"{site or name_of_path(given)}{_SUFFIX}")
@@ -116,7 +116,7 @@ def _score(
         )
     least = int(head.settings.get("min_count", 0)) if min_count is None else min_count
     found = score_file(head, scores, share, salt, least)
-    if scores.scored == "held out" and HOLDOUT not in head.settings:
+    if scores.scored == "held out" and planned_hold_out(head) is None:
         mark(
             "note",
             "the model does not say that test samples were held out; if it was trained on all samples of this site, "
@@ -125,7 +125,7 @@ def _score(
     found.save(out)
     counts = found.counts
     say(f"{int(counts.samples.sum()):,} of {scores.total:,} samples of {found.site} are scored ({found.scored}).")
-    _print(evaluation([found]))
+    print_evaluation(evaluation([found]))
     withheld = int((counts.confusion < 0).sum())
     hidden = f", {withheld:,} counts of less than {least} or near them withheld" if withheld else ""
     say(f"{out} holds counts of answers and scores, no sample{hidden}.", soft_wrap=True)
@@ -152,11 +152,11 @@ def _add_up(head: "Model", paths: list[Path], out: Path, specificity: float) -> 
 
     write_bytes(out.with_suffix(".json"), json.dumps(to_json(found), indent=1, ensure_ascii=False).encode())
     write_evaluation_page(found, out)
-    _print(found)
+    print_evaluation(found)
     say(f"The page is {out}, its figures are in {out.with_suffix('.json')}", soft_wrap=True)
 
 
-def _print(found: "Evaluation") -> None:
+def print_evaluation(found: "Evaluation") -> None:
     """Print the figures of every site and of all."""
     from rich.table import Table
 

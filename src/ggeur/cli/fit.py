@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ggeur.cli.evaluate import print_evaluation
 from ggeur.cli.following import Follow, following, following_phases
 from ggeur.cli.options import (
     ColumnDomain,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
     from ggeur.models.fitted import Fitted
     from ggeur.models.sites import OnPictures
+
+_SALT = "ggeur"  # of `data/holdout`, where importing it would slow `--help` down
 
 
 def fit(
@@ -64,6 +67,10 @@ def fit(
     contributions: Annotated[
         bool, typer.Option("--contributions", help="Estimate the contribution of each site.")
     ] = False,
+    test_share: Annotated[
+        float, typer.Option("--test-share", help="Also evaluate a classifier solved without this share.")
+    ] = 0.0,
+    salt: Annotated[str, typer.Option("--salt", help="Public salt of the hold-out.")] = _SALT,
     quiet: Quiet = False,
     json_lines: JsonLines = False,
 ) -> None:
@@ -93,13 +100,22 @@ def fit(
             out=out,
             contributions=contributions,
             calibrate=not no_calibrate,
+            test_share=test_share,
+            salt=salt,
             on_head=on_head,
             on_pictures=on_pictures,
         )
     from ggeur.report.model_page import write_model_page
 
     with notes():
-        _report(found.fitted)
+        _report(found.fitted, tested=found.evaluation is not None)
+        if found.evaluation is not None:
+            say(
+                "Another classifier, solved without the test samples below, gets of them (the model itself is from all "
+                "training samples):",
+                soft_wrap=True,
+            )
+            print_evaluation(found.evaluation)
         counts = {site.name: site.counts for site in found.fitted.federation.sites}
         page = write_model_page(out, own=True, counts=counts)  # a custom method has just been imported
     say(f"The model is in {out}, what it is in {out / 'card.md'}, a page about it is {page}", soft_wrap=True)
@@ -121,7 +137,7 @@ def following_pictures() -> Iterator["OnPictures"]:
         yield on_pictures
 
 
-def _report(found: "Fitted") -> None:
+def _report(found: "Fitted", *, tested: bool) -> None:
     """Print the sites, the solver and the accuracy."""
     samples = ", ".join(f"{s.name} ({s.samples:,} samples)" for s in found.federation.stored)
     say(f"{len(found.federation.class_names)} classes, {found.federation.dimension} dimensions; sites: {samples}")
@@ -132,9 +148,9 @@ def _report(found: "Fitted") -> None:
         say(_trust(found.calibration))
     if not found.metrics and "plan" in found.settings:
         say("What the sites held out for testing stayed there: score it with `ggeur evaluate`.")
-    elif not found.metrics:
+    elif not found.metrics and not tested:
         say("No table marks test samples, so nothing was left out to score.")
-    elif len(found.metrics["domains"]) > 1:
+    elif len(found.metrics.get("domains", ())) > 1:
         say(f"{found.metrics['avg']:7.2f} % on average over domains")
 
 

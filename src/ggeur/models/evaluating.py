@@ -17,6 +17,7 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.data.tables.columns import TableColumns
 from ggeur.data.tables.files import TableFiles
 from ggeur.data.tables.pairing import is_table
+from ggeur.encoders.cache import digest_of
 from ggeur.encoders.job import embed
 from ggeur.federation.metrics import Bounded, count_metrics, score_metrics
 from ggeur.federation.score_counts import count_scores
@@ -29,7 +30,6 @@ from ggeur.stats.errors import GgeurError, nearest, nearest_file
 from ggeur.stats.types import Bool, Int
 from ggeur.stats.validate import check_whole
 
-HOLDOUT = "holdout"  # in a model's settings: {"share": 0.2, "salt": "..."} where its sites held out test samples
 SPECIFICITY = 0.95
 
 
@@ -50,15 +50,21 @@ def model_hash(model: Model) -> str:
     return hashlib.sha256(about.encode()).hexdigest()
 
 
+def planned_hold_out(model: Model) -> tuple[float, str] | None:
+    """Return the share and the salt by which the sites of `model` held out test samples, where a plan says so."""
+    plan = model.settings.get("plan")
+    return None if plan is None else (float(plan["test_share"]), str(plan.get("salt", SALT)))
+
+
 def hold_out_of(model: Model, share: float | None = None, salt: str | None = None) -> tuple[float, str]:
     """Return the share and the salt of the test samples of `model`; others than its own are refused."""
-    own = model.settings.get(HOLDOUT)
-    known = (float(own["share"]), str(own["salt"])) if own else (TEST_SHARE, SALT)
+    own = planned_hold_out(model)
+    known = own or (TEST_SHARE, SALT)
     asked = check_test_share(known[0] if share is None else share), check_salt(known[1] if salt is None else salt)
-    if own and asked != known:
+    if own and asked != own:
         raise GgeurError(
-            f"The sites of this model held out {known[0]:g} of their samples by the salt '{known[1]}': with another "
-            "share or salt, samples would be scored that it was trained on.",
+            f"The sites of this model held out {own[0]:g} of their samples by the salt '{own[1]}': with another share "
+            "or salt, samples would be scored that it was trained on.",
             code="evaluation-holdout-mismatch",
         )
     return asked
@@ -89,7 +95,7 @@ def scores_of_site(
         if not path.exists():
             raise GgeurError(f"There is no folder or table '{path}'.{nearest_file(path)}", code="site-missing")
         pictures = image_folder(path)
-        images = [_hash(item.read()) for item in pictures.items]
+        images = [digest_of(item.read()).hex() for item in pictures.items]
         table = embed(pictures, encoder_of(model, encoder), on_batch=on_batch).table
     if every:
         test = np.ones(len(table), np.bool_)
@@ -97,7 +103,7 @@ def scores_of_site(
         test = held_out(table, share, salt, groups=groups, images=images)
     _check_some(test, title)
     kept, own = table.subset(test), None if groups is None else tuple(np.asarray(groups, object)[test])
-    y = _classes(kept.y, table.class_names, model.class_names, title)
+    y = classes_of_model(kept.y, table.class_names, model.class_names, title)
     return SiteScores(title, len(table), _kind(every, table.test is not None), model.probabilities(kept), y, own)
 
 
@@ -105,7 +111,7 @@ def _scores_in_files(model: Model, files: TableFiles, share: float, salt: str, t
     model.check_encoder("The table", files.dimension, files.meta)
     test, y, groups = held_out_in_files(files, share, salt, every=every)
     _check_some(test, title)
-    classes, first, each = _classes(y[test], files.class_names, model.class_names, title), 0, []
+    classes, first, each = classes_of_model(y[test], files.class_names, model.class_names, title), 0, []
     for piece in files.pieces():
         mine, first = test[first : first + len(piece.x)], first + len(piece.x)
         if mine.any():
@@ -127,10 +133,6 @@ def _check_some(test: Bool, site: str) -> None:
         )
 
 
-def _hash(content: Any) -> str:
-    return hashlib.sha256(content if isinstance(content, bytes) else np.ascontiguousarray(content).data).hexdigest()
-
-
 def score_file(model: Model, scores: SiteScores, share: float, salt: str, min_count: int = 0) -> ScoreFile:
     """Return what a site sends of its `scores`: counts, and of those no small ones."""
     check_whole("min_count", min_count, least=0)
@@ -150,7 +152,7 @@ def score_file(model: Model, scores: SiteScores, share: float, salt: str, min_co
     return ScoreFile(scores.name, model_hash(model), model.class_names, min_count, salt, share, scores.scored, counts)
 
 
-def _classes(y: Int, own: Sequence[str], names: Sequence[str], site: str) -> Int:
+def classes_of_model(y: Int, own: Sequence[str], names: Sequence[str], site: str) -> Int:
     """Return classes `y`, numbered as a site's `own` names, by the numbers of the model's `names`."""
     place = {name: number for number, name in enumerate(names)}
     for c in np.unique(y):

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from ggeur.data.holdout import SALT, check_salt, check_test_share
 from ggeur.data.tables.columns import TableColumns
 from ggeur.federation.ledger import Entry, Ledger
 from ggeur.federation.plan import FederationPlan
@@ -15,7 +16,7 @@ from ggeur.federation.statistics_file import StatisticsFile
 from ggeur.methods.algorithm import Task
 from ggeur.models.fitted import Fitted, calibrated, check_new_model, claim, keep, scores
 from ggeur.models.site_files import check_site_name
-from ggeur.models.sites import AnySite, GivenSite, OnPictures, named_sites, read_sites, shared_by
+from ggeur.models.sites import AnySite, GivenSite, OnPictures, Site, named_sites, read_sites, shared_by
 from ggeur.models.solution import Solution, SolvedSites, covariance_to_send, solve_sites, together
 from ggeur.models.transaction import Command
 from ggeur.stats.custom import blaming
@@ -28,6 +29,7 @@ from ggeur.stats.validate import check_choice, check_is, check_path, check_whole
 if TYPE_CHECKING:
     from ggeur.federation.contributions import Contributions, OnHead
     from ggeur.models.estimator import OneShotClassifier
+    from ggeur.models.evaluating import Evaluation
 
 
 _Value = TypeVar("_Value")
@@ -39,6 +41,7 @@ class FittedSites(NamedTuple):
     fitted: Fitted
     solved: SolvedSites
     contributions: Contributions | None
+    evaluation: Evaluation | None = None  # of a classifier that was solved without the samples held out for it
 
 
 def fit(
@@ -95,7 +98,7 @@ def fit(
     """
     from ggeur.models.estimator import OneShotClassifier
 
-    fitted, solved, estimated = fit_model(
+    fitted, solved, estimated, _ = fit_model(
         sites,
         method=method,
         parameters=parameters,
@@ -134,14 +137,27 @@ def fit_model(
     out: str | os.PathLike[str] | None = None,
     contributions: bool = False,
     calibrate: bool = True,
+    test_share: float = 0.0,
+    salt: str = SALT,
     on_head: OnHead = lambda done, total: None,
     on_pictures: OnPictures = lambda site, done, total, computed: None,
 ) -> FittedSites:
-    """Do what `fit` does, without scikit-learn, whose import takes longer than many a fit."""
+    """Do what `fit` does, without scikit-learn, whose import takes longer than many a fit.
+
+    With a `test_share`, another classifier is solved before, without that share of the samples, and evaluated on them.
+    """
+    check_test_share(test_share)
+    check_salt(salt)
     folder = None if out is None else check_path("out", out)
     check_is("method", method, str, "a method's name")
     named = named_sites(sites)
     agreed = _agreed(named, plan)
+    if agreed is not None and test_share:
+        raise GgeurError(
+            "Sites that follow a plan hold out its test samples: leave --test-share out, and evaluate the model at the "
+            "sites (`ggeur evaluate`).",
+            code="plan-option-conflict",
+        )
     planned = FederationPlan(min_count=0) if agreed is None else agreed
     sent: Covariance = _option("covariance", covariance, planned.covariance, agreed)
     min_count = _option("min_count", min_count, planned.min_count, agreed)
@@ -162,16 +178,24 @@ def fit_model(
     if len(named) == 1:
         warnings.warn("Only one site: this is ordinary training.", GgeurWarning, stacklevel=3)
     read = read_sites(named, encoder or _encoder_of(agreed), on_pictures, columns, agreed, trust)
+    tested = None
+    if test_share:
+        from ggeur.models.held_out_fit import evaluation_of_held_out
+
+        def without(held: Sequence[Site]) -> Fitted:
+            some = [site.shared(min_count) for site in held]
+            found = solve_sites(some, method, parameters or {}, sent, seed, calibrate=calibrate)
+            said = calibrated(found.federation, found.solution, found.params, []) if calibrate else {}
+            return Fitted(found.solution, found.params, found.federation, {}, {}, {}, said)
+
+        tested = evaluation_of_held_out(read, test_share, salt, without)
     read = [shared_by(site, agreed, min_count) for site in read]
     solved = solve_sites(read, method, parameters or {}, sent, seed, calibrate=calibrate)
     solution, params, federation, _ = solved
     encoders = {site.name: site.encoder for site in read}
     ledger = Ledger.of(Entry.of(sums, encoders[sums.name]) for sums in federation.stored)
     settings: dict[str, Any] = {"method": method, "covariance": sent, "seed": seed, "min_count": min_count}
-    if agreed is not None:
-        from ggeur.models.evaluating import HOLDOUT
-
-        settings |= {"plan": agreed.to_tree(), HOLDOUT: {"share": agreed.test_share, "salt": agreed.salt}}
+    settings |= {} if agreed is None else {"plan": agreed.to_tree()}
     fitted = Fitted(
         solution,
         params,
@@ -191,7 +215,7 @@ def fit_model(
 
             with cannot(f"write {folder}", CannotWrite):
                 save_contributions(estimated, folder)
-    return FittedSites(fitted, solved, estimated)
+    return FittedSites(fitted, solved, estimated, tested)
 
 
 def _agreed(
