@@ -70,7 +70,7 @@ def main() -> list[Line]:
         fastest[plain] = min(t, fastest.get(plain, np.inf))
     work = f"a client-step; {shape}; the better of one thread and two"
     mine = fastest.pop("ours")
-    half, bound = fastest.pop("ours, float16"), fastest.pop("ggeur-limit")
+    half, bound = fastest.pop("ours, float16"), fastest.pop("limit")
     in_half = {name: fastest.pop(name) for name in list(fastest) if name.endswith(HALF)}
     return [
         *(Line(f"training: torch, {name}", work, mine, t) for name, t in fastest.items()),
