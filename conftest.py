@@ -25,6 +25,7 @@ EXTRAS = {
     "track": ("mlflow", "tensorboard", "wandb"),
     "bench": ("torch", "psutil"),
     "tables": ("pyarrow", "h5py"),
+    "cluster": ("ray", "dask"),
     "docs": ("material", "markdown", "yaml", "nbclient", "nbformat", "ipykernel"),
 }
 

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ggeur.data.samples import Samples
 from ggeur.data.table import EmbeddingTable
+from ggeur.data.tables.files import TableFiles
 from ggeur.encoders.builtin import BuiltinEncoder
 
 RNG = np.random.default_rng(0)
@@ -130,3 +132,32 @@ def test_an_onnx_file_is_looked_for_beside_the_experiment(ggeur, place):
     (place / "deep" / "exp.toml").write_text(text)
     code, _, err = ggeur("run", "deep/exp.toml", "--out", "RUN")
     assert code == 2 and err.says(f"file-missing: {place / 'deep' / 'tower.onnx'}")
+
+
+@pytest.mark.parametrize("end", ["npz", pytest.param("parquet", marks=pytest.mark.needs("tables"))])
+def test_shards_are_the_whole_table(ggeur, place, end):
+    ggeur("embed", "photos", "--encoder", "builtin", "--out", "whole.npz")
+    for i in range(1, 6):
+        code, *_ = ggeur("embed", "photos", "--encoder", "builtin", "--shard", f"{i}/5", "--out", f"part-{i}.{end}")
+        assert code == 0
+    whole, parts = EmbeddingTable.load("whole.npz"), TableFiles(f"part-*.{end}").read()
+    assert parts.fingerprint() == whole.fingerprint() and parts.path == whole.path and parts.meta == whole.meta
+
+
+@pytest.mark.needs("tables")
+def test_pictures_without_labels_are_written_as_parquet(ggeur, place):
+    (place / "new").mkdir()
+    for i in range(5):
+        (place / "new" / f"{i}.jpg").write_bytes(jpeg())
+    ggeur("embed", "new", "--encoder", "builtin", "--out", "new.npz")
+    for i in (1, 2):
+        ggeur("embed", "new", "--encoder", "builtin", "--shard", f"{i}/2", "--out", f"new-{i}.parquet")
+    found, want = list(TableFiles("new-*.parquet", labelled=False).pieces()), Samples.load("new.npz")
+    assert np.array_equal(np.concatenate([piece.x for piece in found]), want.x)
+    assert sum((piece.id for piece in found), ()) == want.names
+
+
+def test_a_shard_that_cannot_be(ggeur, place):
+    for shard, says in (("0/5", "option-shard-invalid"), ("6/5", "option-shard-invalid"), ("1/100", "shard-empty")):
+        code, _, err = ggeur("embed", "photos", "--encoder", "builtin", "--shard", shard, "--out", "t.npz")
+        assert code == 2 and err.says(says)

@@ -20,7 +20,7 @@ Colours = tuple[float, float, float]  # red, green, blue
 
 def embed(
     source: Annotated[str, typer.Argument(help="Dataset name, or image folder: <domain>/<class>/* or flat.")],
-    out: Annotated[Path, typer.Option("--out", help="Embedding table to write (.npz).")],
+    out: Annotated[Path, typer.Option("--out", help="Embedding table to write (.npz, .parquet).")],
     encoder: Annotated[str, typer.Option(help="builtin, onnx:PATH, a Hugging Face model, or pixels:SIZE.")] = CLIP,
     data: Data = None,
     share: Annotated[
@@ -46,6 +46,9 @@ def embed(
     interpolation: Annotated[str | None, typer.Option(help="ONNX: nearest, bilinear, bicubic or lanczos.")] = None,
     mean: Annotated[Colours | None, typer.Option(help="ONNX: mean of R, G, B; default: ImageNet's.")] = None,
     std: Annotated[Colours | None, typer.Option(help="ONNX: standard deviation; default: ImageNet's.")] = None,
+    shard: Annotated[
+        str | None, typer.Option("--shard", help="I/N: embed only the Ith of N parts, as one job of an array.")
+    ] = None,
     quiet: Quiet = False,
     json_lines: JsonLines = False,
 ) -> None:
@@ -53,7 +56,8 @@ def embed(
 
     Embeddings are cached: a second call resumes.
     """
-    check_out_file(out, ".npz")  # before hours of work
+    _check_out(out)  # before hours of work
+    part = _shard(shard)
     sets = _prompts(prompts, prompt)
     from ggeur.data.datasets import load
     from ggeur.data.readers import is_unlabelled
@@ -69,8 +73,9 @@ def embed(
                     f"The pictures of {source} are not in class folders, so prompts have no class names.",
                     code="class-names-missing",
                 )
-            _embed_unlabelled(Path(source), tower, out, batch, skip_unreadable)
+            _embed_unlabelled(Path(source), tower, out, batch, skip_unreadable, part)
             return
+        images = images.shard(*part) if part else images
         say(
             f"{len(images):,} images, {len(images.class_names)} classes, domains: {', '.join(images.domain_names)}; "
             f"{tower.name} gives {tower.dimension} dimensions"
@@ -106,8 +111,34 @@ def _tower(name: str, normalize: bool, shape: "Mapping[str, Any]") -> "Encoder":
         ) from error
 
 
-def _embed_unlabelled(source: Path, tower: "Encoder", out: Path, batch: int, skip_unreadable: bool) -> None:
+def _check_out(out: Path) -> None:
+    """Refuse an --out that could not be written at the end."""
+    if out.suffix != ".parquet":
+        check_out_file(out, ".npz")
+        return
+    check_out_file(out)
+    from ggeur.data.tables.writing import check_parquet
+
+    check_parquet()
+
+
+def _shard(given: str | None) -> tuple[int, int] | None:
+    """Return I and N of "I/N"."""
+    if given is None:
+        return None
+    number, _, of = given.partition("/")
+    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        raise GgeurError(
+            f"The shard is '{given}'; it must be I/N, from 1/N to N/N, such as 3/8.", code="option-shard-invalid"
+        )
+    return int(number), int(of)
+
+
+def _embed_unlabelled(
+    source: Path, tower: "Encoder", out: Path, batch: int, skip_unreadable: bool, part: tuple[int, int] | None
+) -> None:
     """Embed pictures without class folders into a table that can be predicted but not trained on."""
+    from ggeur.data.image_set import shard_of
     from ggeur.data.readers import unlabelled
     from ggeur.data.samples import Samples
     from ggeur.encoders.cache import EmbeddingCache
@@ -115,6 +146,7 @@ def _embed_unlabelled(source: Path, tower: "Encoder", out: Path, batch: int, ski
     from ggeur.encoders.job import encode_items
 
     items = unlabelled(source)
+    items = items[shard_of(len(items), *part)] if part else items
     say(f"{len(items):,} pictures without class folders; {tower.name} gives {tower.dimension} dimensions")
     with embedding_bar(len(items)) as on_batch:
         store = EmbeddingCache(tower)

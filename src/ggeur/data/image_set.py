@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.seeding import generator
-from ggeur.stats.validate import check_is, check_labels, check_share
+from ggeur.stats.validate import check_is, check_labels, check_share, check_whole
 
 Picture = bytes | NDArray[np.uint8]  # the content of an image file, or pixels (H, W) or (H, W, 3)
 
@@ -112,6 +112,30 @@ class ImageSet:
             test=self.test[samples],
             meta={**self.meta, "share": share},
         )
+
+    def shard(self, number: int, of: int) -> Self:
+        """Return the pictures of one shard, `number` from 1 to `of`; shards one after the other are the whole set."""
+        own = shard_of(len(self), number, of)
+        return replace(
+            self,
+            items=self.items[own],
+            y=self.y[own],
+            domain=self.domain[own],
+            test=None if self.test is None else self.test[own],
+        )
+
+
+def shard_of(samples: int, number: int, of: int) -> slice:
+    """Return which of so many samples are those of the shard `number`, from 1 to `of`.
+
+    >>> [shard_of(10, number, 3) for number in (1, 2, 3)]
+    [slice(0, 3, None), slice(3, 6, None), slice(6, 10, None)]
+    """
+    check_whole("number", number, most=check_whole("of", of))
+    own = slice(samples * (number - 1) // of, samples * number // of)
+    if own.start == own.stop:
+        raise GgeurError(f"Shard {number} of {of} is empty: there are {samples} pictures.", code="shard-empty")
+    return own
 
 
 def pixels(images: NDArray[np.uint8], labels: NDArray[Any], where: str) -> Part:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggeur.data.image_table import load_any
-from ggeur.data.table import EmbeddingTable
+from ggeur.data.table import PARQUET, EmbeddingTable
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.storage import read_arrays, write_atomically
 from ggeur.stats.validate import check_embeddings
@@ -45,7 +45,12 @@ class Samples:
         return cls(table.x, table.path, tuple(table.class_names[c] for c in table.y), table.meta)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write them to `path` (.npz) without labels: a table that can be labelled and not learnt from."""
+        """Write them to `path` (.npz or .parquet) without labels: a table that can be labelled and not learnt from."""
+        if Path(path).suffix in PARQUET:
+            from ggeur.data.tables.writing import write_parquet
+
+            write_parquet(path, self)
+            return
         meta = np.array(json.dumps(dict(self.meta), sort_keys=True))
         with write_atomically(path) as file:
             np.savez(file, allow_pickle=False, x=self.x, path=np.array(self.names, np.str_), meta=meta)

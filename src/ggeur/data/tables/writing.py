@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ggeur.data.samples import Samples
 from ggeur.data.table import EmbeddingTable
 from ggeur.data.tables.arrow import META
 from ggeur.data.tables.files import TableFiles, TablePiece
@@ -23,23 +24,38 @@ class _About(NamedTuple):
     meta: Mapping[str, Any]
 
 
-def write_parquet(path: str | os.PathLike[str], table: EmbeddingTable | TableFiles) -> None:
-    """Write `table` to the Parquet file `path`, whole or not at all; one in files is never in memory as a whole.
-
-    Columns: `x`, a list of fixed length, `y` and `domain` as text and, where known, `test`, `id` and `group`.
-    """
+def check_parquet() -> None:
+    """Raise GgeurError where Parquet cannot be written here."""
     try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        import pyarrow.parquet  # noqa: F401
     except ImportError as error:
         raise GgeurError(
             f"Parquet needs an extra that is not installed: {how_to_install('tables')}.", code="extra-missing"
         ) from error
+
+
+def write_parquet(path: str | os.PathLike[str], table: EmbeddingTable | TableFiles | Samples) -> None:
+    """Write `table` to the Parquet file `path`, whole or not at all; one in files is never in memory as a whole.
+
+    Columns: `x`, a list of fixed length, `y` and `domain` as text and, where known, `test`, `id` and `group`.
+    """
+    check_parquet()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not isinstance(table, TableFiles) and table.x.dtype == np.uint8:
+        raise GgeurError(
+            f"Cannot write {path}: pictures are kept as .npz, and embeddings alone as .parquet.",
+            code="output-file-suffix",
+        )
     if isinstance(table, TableFiles):
         about, pieces = (
             _About(table.class_names, table.domain_names, table.marked, table.text, table.meta),
             table.pieces(),
         )
+    elif isinstance(table, Samples):
+        about, none = _About((), ("all",), False, {}, table.meta), np.zeros(len(table), np.int64)
+        pieces = iter([TablePiece(table.x, none - 1, none, none > 0, table.names, ())])
     else:
         about = _About(table.class_names, table.domain_names, table.test is not None, table.text, table.meta)
         pieces = iter([_whole(table)])
