@@ -6,6 +6,7 @@ import sys
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -34,15 +35,34 @@ def reader():
     x = rng.normal(size=(80, 4)) + 3 * np.eye(4)[y]
     sent = [ggeur.ClassStatistics.from_embeddings(x[k::2], y[k::2], 2) for k in (0, 1)]
     north, south = slice(40), slice(40, None)
+    texts = [f"pump {i} has stopped" for i in range(30)] + [f"all is well with pump {i}" for i in range(30)]
+    corpora = [(site, texts, ["fault"] * 30 + ["fine"] * 30) for site in ("leeds", "york")]
     return {
         **{"ggeur": ggeur, "np": np, "x": x, "y": y, "where": np.repeat(["north", "south"], 40), "sent": sent},
         **{"x_north": x[north], "y_north": y[north], "x_south": x[south], "y_south": y[south]},
+        "corpora": corpora,
     }
+
+
+class WordCounts:
+    """In place of a sentence transformer, which is no dependency and wants weights: how often words occur."""
+
+    def __init__(self, name):
+        assert name
+
+    def encode(self, texts):
+        counts = np.zeros((len(texts), 16), np.float32)
+        for i, text in enumerate(texts):
+            np.add.at(counts[i], [crc32(word.encode()) % 16 for word in text.split()], 1)
+        return counts
 
 
 @pytest.mark.parametrize("code", [*blocks("python")])
 def test_python_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    package = ModuleType("sentence_transformers")
+    vars(package)["SentenceTransformer"] = WordCounts
+    monkeypatch.setitem(sys.modules, "sentence_transformers", package)
     exec(compile(code, "a page", "exec"), reader())
 
 

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+import ggeur as library
 from ggeur.data.table import EmbeddingTable
 
 RNG = np.random.default_rng(0)
@@ -67,3 +68,15 @@ def test_what_cannot_be_is_one_sentence(ggeur, site, tmp_path):
         code, _, err = ggeur(*argv)
         assert code == 2 and err.says(says)
     assert not (tmp_path / "t.npz").exists() and not (tmp_path / "m").exists()
+
+
+def test_experiments_and_inspect_take_it(ggeur, site, tmp_path):
+    site.with_suffix(".csv").write_text("\n".join(["label", *LABELS, ""]))
+    EmbeddingTable.load(site).save(tmp_path / "same.npz")
+    found = []
+    for table in (site, tmp_path / "same.npz"):
+        tree = {"data": {"table": str(table)}, "partition": {"clients": 2, "beta": 1.0}, "augment": {"kind": "none"}}
+        result = library.run(library.Experiment.of(tree | {"train": {"method": "lda"}}))
+        found.append((result.trials[0].avg, result.trials[0].domains))
+        assert "ant" in done(ggeur("inspect", table))
+    assert found[0] == found[1]
