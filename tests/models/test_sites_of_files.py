@@ -54,6 +54,11 @@ def test_the_classifier_is_that_of_the_arrays_to_the_bit(method, folder):
     assert arrays.calibration_ == files.calibration_ and arrays.metrics_["test_samples"] > 100
 
 
+def test_no_bit_depends_on_the_workers(folder):
+    one, two, five = (ggeur.fit([folder / f"{s}.csv" for s in SITES], method="lda", workers=n) for n in (1, 2, 5))
+    assert heads(one) == heads(two) == heads(five)
+
+
 def test_small_groups_and_contributions(folder):
     given = [[folder / f"{s}{end}" for s in SITES] for end in (".npz", ".csv")]
     arrays, files = (ggeur.fit(g, method="lda", min_count=60, contributions=True) for g in given)

@@ -71,6 +71,7 @@ def fit(
         float, typer.Option("--test-share", help="Also evaluate a classifier solved without this share.")
     ] = 0.0,
     salt: Annotated[str, typer.Option("--salt", help="Public salt of the hold-out.")] = _SALT,
+    workers: Annotated[int, typer.Option(min=0, help="Threads that sum up; 0: one per processor.")] = 0,
     quiet: Quiet = False,
     json_lines: JsonLines = False,
 ) -> None:
@@ -102,6 +103,7 @@ def fit(
             calibrate=not no_calibrate,
             test_share=test_share,
             salt=salt,
+            workers=workers,
             on_head=on_head,
             on_pictures=on_pictures,
         )

@@ -59,6 +59,7 @@ def fit(
     out: str | os.PathLike[str] | None = None,
     contributions: bool = False,
     calibrate: bool = True,
+    workers: int = 0,
     on_head: OnHead = lambda done, total: None,
     on_pictures: OnPictures = lambda site, done, total, computed: None,
 ) -> OneShotClassifier:
@@ -83,6 +84,7 @@ def fit(
     on_head : called for each of these heads, with how many are solved and how many there will be.
     on_pictures : called while folders are embedded, with the site, pictures done, of how many, and how many of those
         were not in the cache.
+    workers : how many threads sum up samples, 0 for one on each processor; it does not matter to a bit.
     calibrate : fit a temperature for the probabilities, from the statistics; sites then send all of `covariance`.
 
     The classifier's `solution_` says what was chosen and why, `metrics_` the accuracy on samples that tables mark as
@@ -112,6 +114,7 @@ def fit(
         out=out,
         contributions=contributions,
         calibrate=calibrate,
+        workers=workers,
         on_head=on_head,
         on_pictures=on_pictures,
     )
@@ -139,6 +142,7 @@ def fit_model(
     calibrate: bool = True,
     test_share: float = 0.0,
     salt: str = SALT,
+    workers: int = 0,
     on_head: OnHead = lambda done, total: None,
     on_pictures: OnPictures = lambda site, done, total, computed: None,
 ) -> FittedSites:
@@ -164,6 +168,7 @@ def fit_model(
     check_choice("covariance", sent, STATISTICS)
     check_whole("seed", seed, least=0)
     check_whole("min_count", min_count, least=0)
+    check_whole("workers", workers, least=0, most=1024)
     if not callable(on_head) or not callable(on_pictures):
         raise GgeurError(
             "on_head and on_pictures must be functions, which are told how far it is.", code="argument-not-function"
@@ -190,7 +195,7 @@ def fit_model(
 
         tested = evaluation_of_held_out(read, test_share, salt, without)
     read = [shared_by(site, agreed, min_count) for site in read]
-    solved = solve_sites(read, method, parameters or {}, sent, seed, calibrate=calibrate)
+    solved = solve_sites(read, method, parameters or {}, sent, seed, calibrate=calibrate, workers=workers)
     solution, params, federation, _ = solved
     encoders = {site.name: site.encoder for site in read}
     ledger = Ledger.of(Entry.of(sums, encoders[sums.name]) for sums in federation.stored)

@@ -69,9 +69,10 @@ class SiteOfFiles:
             )
         return replace(self, taken=large)
 
-    def sums(self, kind: Covariance) -> StoredStatistics:
-        """Return the statistics of its training samples."""
-        return statistics_of_pieces(self.name, self.pieces(test=False), self.class_names, self.domain_names, kind)
+    def sums(self, kind: Covariance, *, workers: int = 0) -> StoredStatistics:
+        """Return the statistics of its training samples, by so many `workers` (0: one for each processor)."""
+        pieces = self.pieces(test=False)
+        return statistics_of_pieces(self.name, pieces, self.class_names, self.domain_names, kind, workers=workers)
 
     def pieces(self, *, test: bool) -> Iterator[Piece]:
         """Yield its training samples, or its `test` samples, in the order of the files."""

@@ -27,7 +27,7 @@ from ggeur.federation.plan import FederationPlan
 from ggeur.federation.signature import Trust
 from ggeur.federation.statistics_file import StatisticsFile, is_statistics_file, read_statistics_file
 from ggeur.federation.stored_features import HeldSamples
-from ggeur.federation.stored_statistics import StoredStatistics, number_of, stored_statistics, union_of_classes
+from ggeur.federation.stored_statistics import StoredStatistics, number_of, statistics_of_pieces, union_of_classes
 from ggeur.models.site_of_files import SiteOfFiles
 from ggeur.privacy.release import large_groups
 from ggeur.stats.errors import GgeurError, GgeurWarning, nearest_file
@@ -98,12 +98,10 @@ class Site(NamedTuple):
         samples = np.sort(np.concatenate([kept, np.flatnonzero(self.test)]))
         return self._replace(x=self.x[samples], y=self.y[samples], domain=self.domain[samples], test=self.test[samples])
 
-    def sums(self, kind: Covariance) -> StoredStatistics:
-        """Return the statistics of its training samples."""
-        t = ~self.test
-        return stored_statistics(
-            self.name, self.x[t], self.y[t], self.class_names, self.domain[t], self.domain_names, kind
-        )
+    def sums(self, kind: Covariance, *, workers: int = 0) -> StoredStatistics:
+        """Return the statistics of its training samples, by so many `workers` (0: one for each processor)."""
+        pieces = self.pieces(test=False)
+        return statistics_of_pieces(self.name, pieces, self.class_names, self.domain_names, kind, workers=workers)
 
     def without_labels(self) -> "Site":
         """Return the same samples as one group."""
@@ -187,8 +185,8 @@ class SentSite:
         """Return the same: it has followed its plan."""
         return self
 
-    def sums(self, kind: Covariance) -> StoredStatistics:
-        """Return the statistics."""
+    def sums(self, kind: Covariance, *, workers: int = 0) -> StoredStatistics:
+        """Return the statistics, which need no `workers`."""
         return self.sent.stored.of_kind(kind)
 
 

@@ -197,15 +197,16 @@ def solve_sites(
     seed: int = 0,
     *,
     calibrate: bool = False,
+    workers: int = 0,
 ) -> SolvedSites:
     """Sum up the samples of `sites`, as `read_sites` gives them, select where that is asked for, and solve.
 
-    Sites then send what it takes to `calibrate`, too.
+    Sites then send what it takes to `calibrate`, too. Their number of `workers` does not matter to a bit.
     """
     kind = covariance_to_send(method, parameters, covariance, calibrate=calibrate)
     names = class_names_of([s.class_names for s in sites])
     label = {str(label): label for s in sites for label in s.labels}
-    sums = [s.sums(kind) for s in phased("summarize", sites)]
+    sums = [s.sums(kind, workers=workers) for s in phased("summarize", sites)]
     federation = StoredFederation(sums, names, held_samples(sites))
     solution, found = solve(federation, method, parameters, covariance, seed)
     return SolvedSites(solution, found.params, federation, tuple(label[name] for name in names))
