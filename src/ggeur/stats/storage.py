@@ -77,6 +77,7 @@ def read_arrays(
     path = of or Path(str(source))
     try:
         with zipfile.ZipFile(source) as archive:
+            check_members(archive)
             there = [member.removesuffix(".npy") for member in archive.namelist() if member.endswith(".npy")]
             wanted = there if names is None else [name for name in names if name in there]
             return {name: _read_array(archive, f"{name}.npy", path) for name in wanted}
@@ -90,6 +91,15 @@ def read_arrays(
         raise GgeurError(
             f"{path} is damaged or not an .npz file ({error}); make it again.", code="file-not-npz"
         ) from error
+
+
+def check_members(archive: zipfile.ZipFile) -> None:
+    """Raise BadZipFile where the directory is damaged, so that an array would pass for one that is not there."""
+    members = archive.infolist()
+    if members and min(info.header_offset for info in members):
+        raise zipfile.BadZipFile("its directory does not begin with the first member")
+    for info in members:
+        archive.open(info).close()  # which compares the name in the directory with that before the content
 
 
 def array_shape(path: Path, name: str) -> tuple[int, ...]:

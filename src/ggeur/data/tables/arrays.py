@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ggeur.data.table import FIRST_TEXT
 from ggeur.data.tables.source import TEXT, Kind, SourceBatch, TableSource, batch_samples, reading
 from ggeur.stats.errors import GgeurError
-from ggeur.stats.storage import npy_header, read_arrays
+from ggeur.stats.storage import check_members, npy_header, read_arrays
 
 _NPY, _NPZ = "a .npy file", "an .npz file"
 _MOST_INFLATED = 1032  # bytes that one deflated byte can give
@@ -90,6 +90,7 @@ class NpzSource(TableSource):
         self.path = path
         with reading(path, _NPZ):
             with zipfile.ZipFile(path) as archive:
+                check_members(archive)
                 shapes = {}
                 for member in archive.namelist():
                     if member.endswith(".npy"):
