@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ggeur.stats.errors import GgeurError, nearest_file
 from ggeur.stats.old_names import record_of_before
 
+_BETWEEN = 100  # bytes of headers that may lie between the contents of two members of an archive
 _MOST_INFLATED = 1032  # bytes that one deflated byte can give
 
 
@@ -95,9 +96,11 @@ def read_arrays(
 
 def check_members(archive: zipfile.ZipFile) -> None:
     """Raise BadZipFile where the directory is damaged, so that an array would pass for one that is not there."""
-    members = archive.infolist()
-    if members and min(info.header_offset for info in members):
-        raise zipfile.BadZipFile("its directory does not begin with the first member")
+    members = sorted(archive.infolist(), key=lambda info: info.header_offset)
+    ends = [0, *(info.header_offset + len(info.orig_filename.encode()) + info.compress_size for info in members)]
+    starts = [*(info.header_offset for info in members), archive.start_dir]
+    if any(start - end > _BETWEEN for start, end in zip(starts, ends, strict=True)):
+        raise zipfile.BadZipFile("its directory does not list all that it holds")
     for info in members:
         archive.open(info).close()  # which compares the name in the directory with that before the content
 
