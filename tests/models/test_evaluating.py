@@ -95,7 +95,7 @@ def test_groups_are_on_one_side_and_widen_intervals(tmp_path):
     table = EmbeddingTable(x.astype(np.float32), y, class_names=NAMES)
     labels, names = [NAMES[c] for c in y], [f"p{k}" for k in patients]
     path = parquet(tmp_path / "t.parquet", x=list(table.x), y=labels, group=names)
-    found = scored(path, least=5)
+    found = scored(path)
     held = held_out(table, 0.2, "s", groups=names)
     assert all(len(set(held[patients == k])) == 1 for k in range(100))
     assert found.counts.samples.sum() == held.sum() and found.counts.groups.groups == len(set(patients[held]))

@@ -45,28 +45,17 @@ def _guessed(cells: Int, least: int) -> bool:
 
 
 def hidden_rights(confusion: Int, hidden: Bool, least: int) -> tuple[Bool, bool]:
-    """Return what is `hidden` with more of the diagonal, and whether the number of all that are right is, too.
+    """Return what is `hidden` with more of the diagonal, and whether the number of all that are right is hidden, too.
 
-    With that number shown, rights and wrongs of the classes whose own are hidden are known in total. Where a class has
-    few wrong samples, those with none are hidden like it.
+    It is where any class's own number is: their difference would bound that one. Where a class has few wrong samples,
+    those with none are hidden like it.
     """
     hidden, right, held = hidden.copy(), np.diag(confusion), confusion.sum(axis=1) > 0
     wrong = confusion.sum(axis=1) - right
     if small(wrong, least).any():
         hidden[held & (wrong < least)] = True
-    if small(right.sum(), least) or small(wrong.sum(), least):
-        return hidden, True
-    while True:
-        alone = np.diag(hidden)
-        left = np.where(hidden & ~np.eye(len(right), dtype=np.bool_), confusion, 0).sum(axis=1)  # off the diagonal
-        known = small(right[alone].sum(), least) or small(left[alone].sum(), least) or _guessed(left[alone], least)
-        if not alone.any() or not known:
-            return hidden, False
-        more = np.flatnonzero(~alone & (left > 0))
-        if not len(more):
-            return hidden, True
-        c = more[left[more].argmin()]
-        hidden[c, c] = True
+    alone = bool(np.diag(hidden).any() or small(right.sum(), least) or small(wrong.sum(), least))
+    return hidden, alone
 
 
 def kept_edges(positive: Int, negative: Int, right: int, taken: int, least: int) -> Bool:
