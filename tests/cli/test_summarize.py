@@ -239,7 +239,7 @@ def test_a_plan_that_another_program_changed(tmp_path):
         "min_count = 1.5",
         "covariance = 'x'",
         "salt = ''",
-        "format = 2",
+        "format = 0",
         "more = 1",
         "[",
     ):
@@ -247,6 +247,9 @@ def test_a_plan_that_another_program_changed(tmp_path):
         (tmp_path / "p.toml").write_text("\n".join([*(t for t in text.split("\n") if not t.startswith(key)), changed]))
         with refused("plan-invalid"):
             FederationPlan.load(tmp_path / "p.toml")
+    (tmp_path / "p.toml").write_text("format = 2\nmore = 1\n")
+    with refused("format-newer: p.toml has the format 2"):
+        FederationPlan.load(tmp_path / "p.toml")
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -127,10 +128,41 @@ def test_there_is_none(path):
         read_statistics_file(path.with_name("leedz.stats"))
 
 
+def test_a_file_that_0_3_wrote_is_read_as_it_was_meant():
+    kept = Path(__file__).parent / "data" / "format-1.stats"
+    found = read_statistics_file(kept)
+    one = found.packed["leeds"]  # ant: (1, 0), (3, 0), (2, 3); bee: (0, 1), (0, 3)
+    assert one.count.tolist() == [3, 2]
+    np.testing.assert_allclose(one.sum, [[6, 3], [0, 4]], rtol=1e-15)
+    expected = [2, 0, 6, 0, -(2**0.5)]  # S of ants from its diagonal on, and a factor of bees'
+    np.testing.assert_allclose(one.moments, expected, atol=1e-15)
+    assert found.to_bytes() == kept.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (with_meta(format=2, more=1), "leeds.stats has the format 2...up to 1"),
+        (
+            lambda members: (with_meta(format=2)(members), members.update(features=b"")),
+            "leeds.stats has the format 2...up to 1",
+        ),
+        (with_meta(plan={**PLAN.to_tree(), "format": 2}), "The plan in ...leeds.stats has the format 2"),
+    ],
+)
+def test_a_file_of_a_later_format_is_refused(path, change, says):
+    with zipfile.ZipFile(path) as archive:
+        tree = json.loads(archive.read("meta.json"))
+    assert (tree["format"], tree["plan"]["format"]) == (1, 1)
+    rewritten(path, change)
+    with refused(f"format-newer: {says}"):
+        read_statistics_file(path)
+
+
 @pytest.mark.parametrize(
     "change",
     [
-        with_meta(format=2),
+        with_meta(format=0),
         with_meta(site="../leeds"),
         with_meta(sequence=0),
         with_meta(classes=["ant", "bee"]),

@@ -9,6 +9,7 @@ import pytest
 
 from ggeur import EmbeddingTable, Experiment, Model, Result, fit
 from ggeur import run as ggeur_run
+from ggeur.models.exports.export_folder import write_hub
 from ggeur.models.joining import add_site, forget_site
 from ggeur.report.model_page import write_model_page
 from ggeur.report.page import read_run, write_report
@@ -169,3 +170,30 @@ def test_a_model_of_0_2_by_limit_keeps_unseen_groups_empty_when_a_site_joins(tmp
     add_site(tmp_path / "old", paths[2])
     np.testing.assert_array_equal(Model.load(tmp_path / "old").params["W"], heads[0])
     assert np.abs(heads[0] - heads[1]).max() > 1e-3
+
+
+# ---------------------------------------------------------------- of a later version
+
+
+@pytest.mark.parametrize(("file", "key", "now"), [("model.json", "format", 1), ("ledger.json", "schema", 2)])
+def test_a_model_of_a_later_format_is_refused(tmp_path, file, key, now):
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    fit({"north": (x, np.arange(40) % 2)}, method="lda", out=tmp_path / "model", calibrate=False)
+    path = tmp_path / "model" / file
+    tree = json.loads(path.read_bytes())
+    assert tree[key] == now
+    del tree["sha256"]
+    path.write_bytes(sealed(tree | {key: now + 1, "more": 1}))
+    with refused(f"format-newer: {file} has the {key} {now + 1}, and this version of ggeur reads up to {now}"):
+        forget_site(tmp_path / "model", "north")
+
+
+def test_an_export_of_a_later_format_is_refused(tmp_path):
+    model = Model.load(RELEASED / "model")
+    write_hub(model, tmp_path / "hub")
+    config = tmp_path / "hub" / "config.json"
+    tree = json.loads(config.read_text())
+    assert tree["format"] == 1 and Model.load(tmp_path / "hub").about() == model.about()
+    config.write_text(json.dumps(tree | {"format": 2}))
+    with refused("format-newer: config.json has the format 2"):
+        Model.load(tmp_path / "hub")

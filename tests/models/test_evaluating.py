@@ -185,6 +185,18 @@ def test_counts_that_do_not_add_up_are_refused_even_with_the_right_checksum(tmp_
         ScoreFile.load(tmp_path / "x.scores")
 
 
+def test_a_score_file_of_a_later_format_is_refused(tmp_path):
+    scored(site(0)).save(tmp_path / "x.scores")
+    with np.load(tmp_path / "x.scores") as kept:
+        arrays = dict(kept)
+    about = json.loads(str(arrays["about"]))
+    assert about["format"] == 1
+    with (tmp_path / "x.scores").open("wb") as file:
+        np.savez(file, **(arrays | {"about": json.dumps(about | {"format": 2, "more": 1})}))
+    with refused("format-newer: x.scores has the format 2"):
+        ScoreFile.load(tmp_path / "x.scores")
+
+
 def mutations(original, how_many):
     rng = np.random.default_rng(0)
     for i in range(how_many):

@@ -11,11 +11,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from ggeur.data.holdout import SALT, TEST_SHARE, check_salt
 from ggeur.stats.custom import one_line
 from ggeur.stats.errors import GgeurError, nearest, nearest_file
-from ggeur.stats.storage import cannot, write_bytes
+from ggeur.stats.storage import cannot, check_format, write_bytes
 from ggeur.stats.validate import check_path
 
 MIN_COUNT = 10  # fewer samples of a class are not shared, where no plan says otherwise
 MOST_CLASSES = 100_000  # more are a column of identifiers
+
+
+FORMAT = 1  # of a plan; a higher one is refused
 
 
 def _plain(text: str) -> str:
@@ -94,6 +97,7 @@ class FederationPlan(BaseModel):
         try:
             return cls.model_validate(tree)
         except ValidationError as error:
+            check_format(tree, FORMAT, whose)
             raise GgeurError(
                 f"{whose} is no plan of a federation: {first_fault(error)}.", code="plan-invalid"
             ) from error

@@ -13,10 +13,12 @@ The archive's comment is "sha256:" and the hash of all bytes before it; what ano
 
 import hashlib
 import io
+import json
 import math
 import os
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -24,14 +26,16 @@ import numpy as np
 from numpy.lib import format as npy
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from ggeur.federation.plan import FORMAT as PLAN_FORMAT
 from ggeur.federation.plan import ClassNames, FederationPlan, Name, PlannedEncoder, first_fault
 from ggeur.federation.stored_statistics import StoredStatistics
 from ggeur.stats.errors import GgeurError, nearest_file
 from ggeur.stats.packed_statistics import PackedStatistics, packed_length
 from ggeur.stats.site_statistics import matrices
-from ggeur.stats.storage import cannot, read_arrays, write_bytes
+from ggeur.stats.storage import cannot, check_format, read_arrays, write_bytes
 
 SUFFIX = ".stats"
+FORMAT = 1  # of meta.json and all that it describes; a file of a higher one is refused
 _ARRAYS = ("count", "sum", "moments")
 _SIGNATURE, _META = "signature", "meta.json"
 _MEMBERS = {_META, *(f"{name}.npy" for name in _ARRAYS)}
@@ -146,7 +150,7 @@ def read_statistics_file(path: str | os.PathLike[str]) -> StatisticsFile:
             raise
         raise GgeurError(f"There is no file {path}.{nearest_file(path)}", code="file-missing") from error
     try:
-        members = _members_of(content)
+        members = _members_of(content, path)
     except (ValueError, OSError, NotImplementedError, zipfile.BadZipFile, EOFError, RuntimeError) as error:
         raise GgeurError(
             f"{path} is damaged or no file of statistics ({error}): ask the site to send it again.",
@@ -157,12 +161,21 @@ def read_statistics_file(path: str | os.PathLike[str]) -> StatisticsFile:
         meta = Meta.model_validate_json(members[_META])
         packed = _packed(meta, arrays)
     except ValidationError as error:
+        _check_formats(members[_META], path)
         raise GgeurError(
             f"{path} is no file of statistics: {first_fault(error)}.", code="file-not-statistics"
         ) from error
     except ValueError as error:
         raise GgeurError(f"{path} holds no statistics of samples: {error}.", code="file-not-statistics") from error
     return StatisticsFile(meta, packed, members.pop(_SIGNATURE, b""), _statement(members))
+
+
+def _check_formats(meta: bytes, path: Path) -> None:
+    """Raise GgeurError where a later version wrote the description `meta`, or the plan in it."""
+    with suppress(ValueError, RecursionError):  # it is no JSON, which is said otherwise
+        tree = json.loads(meta)
+        check_format(tree, FORMAT, path)
+        check_format(tree.get("plan") if isinstance(tree, dict) else None, PLAN_FORMAT, f"The plan in {path}")
 
 
 def is_statistics_file(path: Any) -> bool:
@@ -187,7 +200,7 @@ def _statement(members: Mapping[str, bytes]) -> bytes:
     return ("ggeur statistics 1\n" + "".join(lines)).encode()
 
 
-def _members_of(content: bytes) -> dict[str, bytes]:
+def _members_of(content: bytes, path: Path) -> dict[str, bytes]:
     """Return all members by name; raise where the archive is not as it was written."""
     if not content:
         raise ValueError("it is empty")
@@ -199,12 +212,14 @@ def _members_of(content: bytes) -> dict[str, bytes]:
         if seal and seal != _SEAL + hashlib.sha256(before).hexdigest().encode():
             raise ValueError("its checksum does not match")
         names = [info.filename for info in infos]
-        if set(names) - {_SIGNATURE} != _MEMBERS or len(set(names)) < len(names):
-            raise ValueError(f"it must hold {', '.join(sorted(_MEMBERS))} and no other file but {_SIGNATURE}")
         if any(info.compress_type != zipfile.ZIP_STORED or info.file_size > len(content) for info in infos):
             raise ValueError("it is compressed")
-        if archive.getinfo(_META).file_size > _MOST_META:
+        if any(info.filename == _META and info.file_size > _MOST_META for info in infos):
             raise ValueError(f"{_META} is too large")
+        if set(names) - {_SIGNATURE} != _MEMBERS or len(set(names)) < len(names):
+            if _META in names:
+                _check_formats(archive.read(_META), path)
+            raise ValueError(f"it must hold {', '.join(sorted(_MEMBERS))} and no other file but {_SIGNATURE}")
         return {info.filename: archive.read(info) for info in infos}
 
 

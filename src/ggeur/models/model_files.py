@@ -1,5 +1,6 @@
 """Write and read a model: `head.npz` and `model.json`, or an export; files are not trusted."""
 
+import json
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,11 +20,12 @@ from ggeur.models.transaction import current
 from ggeur.privacy.bounded_norm import BoundedNorm
 from ggeur.stats.custom import build_custom, is_custom, one_line
 from ggeur.stats.errors import GgeurError, nearest_file
-from ggeur.stats.storage import cannot, read_arrays, sealed, unsealed, write_atomically
+from ggeur.stats.storage import cannot, check_format, read_arrays, sealed, unsealed, write_atomically
 from ggeur.stats.units import Units
 
 MORE = ("algorithm", "settings", "metrics", "privacy", "calibration")  # older models lack it
-_KEYS = {"head", "parameters", "dimension", "class_names", "encoder", "units", "ball", *MORE}
+FORMAT = 1  # of a model folder; one of a higher format is refused, and models before 0.3 have none
+_KEYS = {"format", "head", "parameters", "dimension", "class_names", "encoder", "units", "ball", *MORE}
 
 
 def write_model(folder: Path, params: Params, about: dict[str, Any]) -> None:
@@ -36,14 +38,17 @@ def write_model(folder: Path, params: Params, about: dict[str, Any]) -> None:
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 npy.write_array(member, np.asarray(leaf), allow_pickle=False)
     with write_atomically(folder / "model.json") as file:
-        file.write(sealed(about))  # dates become text
+        file.write(sealed({"format": FORMAT, **about}))  # dates become text
 
 
 def read_model(folder: Path, own: bool, numbers: bool) -> dict[str, Any]:
     """Return the fields of the model in `folder`; see `Model.load` for the parameters."""
     exported = is_export(folder)
     try:
-        about = read_config(folder) if exported else unsealed(current(folder, "model.json").read_bytes(), _KEYS)
+        place = folder / CONFIG if exported else current(folder, "model.json")
+        content = place.read_bytes()
+        check_format(json.loads(content), FORMAT, place)
+        about = read_config(folder) if exported else unsealed(content, _KEYS)
         names, dimension = tuple(map(str, about["class_names"])), int(about["dimension"])
         head, encoder = str(about["head"]), dict(about["encoder"])
         parameters = dict(about.get("parameters", {}))

@@ -20,7 +20,7 @@ from ggeur.data.holdout import check_salt
 from ggeur.federation.score_counts import BINS, WITHHELD, GroupCounts, ScoreCounts
 from ggeur.stats.custom import one_line
 from ggeur.stats.errors import GgeurError
-from ggeur.stats.storage import read_arrays, write_atomically
+from ggeur.stats.storage import check_format, read_arrays, write_atomically
 from ggeur.stats.types import Bool, Int
 
 SUFFIX = ".scores"
@@ -55,8 +55,10 @@ class ScoreFile(NamedTuple):
         path = Path(path)
         found = read_arrays(path)
         try:
-            return _checked({name: found[name] for name in (*_ARRAYS, "about")}, set(found))
+            return _checked({name: found[name] for name in (*_ARRAYS, "about")}, set(found), path)
         except (KeyError, TypeError, ValueError, RecursionError, OverflowError, GgeurError) as error:
+            if isinstance(error, GgeurError) and error.code == "format-newer":
+                raise
             why = f"it has no {error}" if isinstance(error, KeyError) else one_line(error)
             raise GgeurError(
                 f"{path} does not hold scores as `ggeur evaluate` writes them: {why}.", code="file-not-scores"
@@ -84,8 +86,9 @@ def _digest(arrays: dict[str, NDArray[Any]], about: dict[str, Any]) -> str:
     return digest.hexdigest()
 
 
-def _checked(found: dict[str, NDArray[Any]], names: set[str]) -> ScoreFile:
+def _checked(found: dict[str, NDArray[Any]], names: set[str], path: Path) -> ScoreFile:
     about = json.loads(str(found["about"]))
+    check_format(about, _FORMAT, path)
     if not isinstance(about, dict) or about.get("format") != _FORMAT:
         raise ValueError(f"its format is not {_FORMAT}")
     if set(about) != {*_KEYS, "sha256"} or names != {*_ARRAYS, "about"}:

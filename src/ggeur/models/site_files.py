@@ -18,7 +18,16 @@ from ggeur.models.transaction import NEXT, PART, Command, clear, close, current,
 from ggeur.stats.custom import one_line
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.site_statistics import COVARIANCES, SiteStatistics
-from ggeur.stats.storage import CannotWrite, cannot, read_arrays, sealed, unsealed, write_atomically, write_bytes
+from ggeur.stats.storage import (
+    CannotWrite,
+    cannot,
+    check_format,
+    read_arrays,
+    sealed,
+    unsealed,
+    write_atomically,
+    write_bytes,
+)
 
 SUMS, LEDGER, RECEIPTS = "sums", "ledger.json", "receipts"
 PAGE = "report.html"
@@ -37,6 +46,7 @@ def load_ledger(folder: Path, *, sealed_too: bool = False) -> Ledger:
     path = folder / LEDGER
     try:
         content = settled(folder, [LEDGER], lambda: current(folder, LEDGER).read_bytes())
+        check_format(json.loads(content), _SCHEMA, path, "schema")
         tree = unsealed(content, {"schema", "sites", "total"})
         if tree["schema"] not in (1, _SCHEMA):
             raise ValueError(f"its schema is {tree['schema']}, and this version of ggeur reads {_SCHEMA}")

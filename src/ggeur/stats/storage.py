@@ -182,6 +182,16 @@ def sealed(tree: Mapping[str, Any]) -> bytes:
     return json.dumps({**plain, _SEAL: _digest(plain)}, indent=1).encode()
 
 
+def check_format(tree: Any, known: int, path: object, key: str = "format") -> None:
+    """Raise GgeurError where `tree`, read from `path`, has a higher format number than is `known`."""
+    number = tree.get(key) if isinstance(tree, dict) else None
+    if isinstance(number, int) and number > known:
+        raise GgeurError(
+            f"{path} has the {key} {number}, and this version of ggeur reads up to {known}: update ggeur.",
+            code="format-newer",
+        )
+
+
 def unsealed(content: bytes, keys: set[str]) -> dict[str, Any]:
     """Return the tree, which has no other keys than `keys`; raise ValueError where it was changed.
 

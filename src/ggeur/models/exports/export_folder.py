@@ -18,6 +18,7 @@ from ggeur.heads.images import colours, side
 from ggeur.heads.parameter_tree import by_path
 from ggeur.models.card import card, hub_card, model_card
 from ggeur.models.model import Model
+from ggeur.models.model_files import FORMAT
 from ggeur.models.places import BASIS, CONFIG, WEIGHTS
 from ggeur.models.site_files import ABOUT, CARD, HEAD, LEDGER, load_ledger, read_receipts
 from ggeur.models.transaction import current, settled
@@ -107,6 +108,7 @@ def _config(model: Model) -> dict[str, Any]:
     return {
         "model_type": "ggeur",
         "library_name": "ggeur",
+        "format": FORMAT,
         "version": version("ggeur"),
         "id2label": {str(i): name for i, name in enumerate(names)},
         "label2id": {name: i for i, name in enumerate(names)},
