@@ -84,3 +84,22 @@ def test_a_shell_can_complete_commands_and_options():
             [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, **env}
         )
         assert done.stdout.split() == offered, done.stderr
+
+
+def test_ctrl_c_within_the_import_of_a_compiled_module_ends_quietly(monkeypatch):
+    """SciPy's solvers then raise an ImportError, whose cause is the Ctrl-C."""
+
+    def stopped(app):
+        raise ImportError("initialization failed") from KeyboardInterrupt()
+
+    monkeypatch.setattr("ggeur.cli._run", stopped)
+    with pytest.raises(SystemExit) as end:
+        ggeur.cli.main()
+    assert end.value.code == 130
+
+    def missing(app):
+        raise ImportError("no such module")
+
+    monkeypatch.setattr("ggeur.cli._run", missing)
+    with pytest.raises(ImportError):
+        ggeur.cli.main()

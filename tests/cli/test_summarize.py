@@ -203,7 +203,8 @@ def test_samples_that_cannot_be_summarized(tmp_path, x, y, says):
     [
         ("fit leeds.stats york.npz --out m --covariance pooled", "plan-option-conflict: covariance"),
         ("fit leeds.stats oslo.stats --out m --min-count 3", "plan-option-conflict: min_count is 3...5"),
-        ("fit leeds.stats leeds.stats --out m", "site-name-repeated: leeds"),
+        ("fit leeds.stats leeds.stats --out m", "site-name-repeated: leeds...ggeur inspect"),
+        ("fit leeds.stats leeds.npz --out m", "site-name-repeated: leeds...rename"),
         ("fit leeds.stats other.stats --out m", "plan-mismatch: salt"),
         ("fit leeds.stats cut.stats --out m", "statistics-file-damaged: cut.stats"),
         ("fit leeds.stats oslo.stats --plan nowhere.toml --out m", "file-missing: nowhere.toml"),
@@ -211,6 +212,8 @@ def test_samples_that_cannot_be_summarized(tmp_path, x, y, says):
         ("summarize leeds.npz --out m", "output-file-suffix: m.stats"),
         ("summarize leeds.stats --out m.stats", "site-data-type"),
         ("summarize leeds.npz --name a/b --out m.stats", "site-name-invalid: a/b"),
+        ("summarize leeds.npz --name .a --out m.stats", "site-name-invalid: .a...--name"),
+        ("summarize leeds.npz --name [ --plan plan.toml --out no/m.stats", "output-folder-missing: no/m.stats"),
         ("plan plan.toml", "plan-exists: plan.toml"),
         ("plan new.toml --class ant --class ant", "plan-invalid: classes"),
         ("plan new.toml --test-share 1", "plan-invalid: test_share"),
@@ -228,6 +231,43 @@ def test_what_cannot_be_is_a_sentence_and_nothing_is_written(ggeur, made, tmp_pa
     before = sorted(here.iterdir())
     code, _, err = ggeur(*argv.split())
     assert code == 2 and err.says(says) and sorted(here.iterdir()) == before
+
+
+@pytest.mark.parametrize("name", ["", " ", "a ", " a", "a\nb", "a" * 201, "a\\b"])
+def test_names_that_no_site_can_have(made, tmp_path, name):
+    with refused("site-name-invalid") as error:
+        summarize(made / "leeds.npz", tmp_path / "a.stats", name=name)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 250 and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("encoder", "says"),
+    [
+        ("onnx:tower.onnx", "model-encoder-file-missing: tower.onnx...--encoder onnx:PATH"),
+        ("of_the_coordinator:tower", "model-custom-untrusted: of_the_coordinator:tower"),
+    ],
+)
+def test_a_plan_imports_no_code_and_asks_where_the_encoder_is(ggeur, tmp_path, monkeypatch, encoder, says):
+    """A plan is somebody else's: what it names is not run at a site before the site names it too."""
+    (tmp_path / "of_the_coordinator.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "north" / "dark").mkdir(parents=True)
+    Image.new("RGB", (16, 16)).save(tmp_path / "north" / "dark" / "0.png")
+    FederationPlan(encoder={"encoder": encoder}, min_count=0).save(tmp_path / "p.toml")
+    for command, out in (("summarize", "n.stats"), ("fit", "m")):
+        code, _, err = ggeur(command, "north", "--plan", "p.toml", "--out", out)
+        assert code == 2 and err.says(says) and not (tmp_path / out).exists()
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_statistics_are_no_samples_to_score(ggeur, made, tmp_path):
+    files = [made / f"{n}.stats" for n in ("leeds", "oslo")]
+    assert ggeur("fit", *files, "--method", "lda", "--out", tmp_path / "m")[0] == 0
+    for command, out in (("evaluate", "x.scores"), ("predict", "x.csv")):
+        code, _, err = ggeur(command, tmp_path / "m", files[0], "--out", tmp_path / out)
+        assert code == 2 and err.says("site-data-type: leeds.stats...samples"), command
 
 
 def test_a_plan_that_another_program_changed(tmp_path):

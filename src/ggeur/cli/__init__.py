@@ -88,6 +88,16 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+    except ImportError as error:
+        if not _was_stopped(error):
+            raise
+        sys.exit(130)
+
+
+def _was_stopped(error: BaseException) -> bool:
+    """Return whether a Ctrl-C caused the `error`, as where it meets the import of a compiled module."""
+    cause = error.__cause__ or error.__context__
+    return isinstance(error, KeyboardInterrupt) or (cause is not None and _was_stopped(cause))
 
 
 def _run(app: Any) -> None:

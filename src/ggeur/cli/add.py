@@ -53,9 +53,11 @@ def add(
     Its new classes are added too. Writes a receipt.
     """
     from ggeur.models.joining import add_site
+    from ggeur.models.sites import site_name
     from ggeur.report.model_page import write_model_page
 
     with notes():
+        name = site_name(site)
         receipt = add_site(
             model,
             site,
@@ -68,4 +70,4 @@ def add(
             own=own,
         )
         page = write_model_page(model, own=own)
-    say(f"{site} is in {model}; the receipt is {receipt}, the page {page}", soft_wrap=True)
+    say(f"{name} is in {model}; the receipt is {receipt}, the page {page}", soft_wrap=True)

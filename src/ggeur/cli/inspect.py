@@ -78,21 +78,23 @@ def _show_statistics(path: Path) -> None:
         f"{human_bytes(path.stat().st_size)}, and the samples in float64 {human_bytes(8 * p * file.samples)}",
         soft_wrap=True,
     )
-    for key, value in (meta.plan.to_tree() | {"encoder": meta.encoder.model_dump(exclude_defaults=True)}).items():
-        if key not in ("classes", "format"):
+    for key, value in meta.plan.to_tree().items():
+        if key not in ("classes", "format", "encoder"):
+            say(f"  {key}: {value}", soft_wrap=True)
+    say(f"  encoder: {meta.encoder.encoder or 'unknown'}, {p} dimensions", soft_wrap=True)
+    for key, value in (("weights", meta.encoder.weights), ("preprocessing", meta.encoder.preprocessing)):
+        if value:
             say(f"  {key}: {value}", soft_wrap=True)
     domains = [Column(escape(name), justify="right") for name in meta.domains]
-    shown = titled_table(
-        "samples of each class",
-        "class",
-        *domains,
-        caption=f"*: no more than {p} samples, whose factor travels: it is these samples up to a rotation.",
-    )
+    shown, exact = titled_table("samples of each class", "class", *domains), False
     for c, name in enumerate(meta.classes):
         counts = [int(one.count[c]) for one in file.packed.values()]
         marked = [f"{n:,}{'*' if meta.plan.covariance == 'per-class' and 0 < n <= p else ''}" for n in counts]
+        exact |= any(text.endswith("*") for text in marked)
         shown.add_row(escape(name), *marked)
     console.print(shown)
+    if exact:  # below the table and not its caption, which is as narrow as the table
+        say(f"*: no more than {p} samples, whose factor travels: it is these samples up to a rotation.")
 
 
 def _say_what_it_is(table: "EmbeddingTable", path: Path) -> None:

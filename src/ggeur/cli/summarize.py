@@ -18,6 +18,7 @@ from ggeur.cli.options import (
     PictureEncoder,
     PlanFile,
     Quiet,
+    check_out_file,
     table_columns,
 )
 from ggeur.cli.screen import notes, say
@@ -54,6 +55,7 @@ def summarize(
 
     if fail_on not in (None, "exact"):
         raise GgeurError(f"--fail-on takes exact, not '{fail_on}'.", code="option-fail-on-unknown")
+    check_out_file(out, ".stats")
     with notes(), following_pictures() as on_pictures:
         from ggeur.models.summarize import summarize as summarize_site
 

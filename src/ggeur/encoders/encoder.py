@@ -77,6 +77,21 @@ def is_custom_encoder(name: str) -> bool:
     return is_custom(name) and not ours and not os.path.dirname(name) and not Path(name).is_dir()
 
 
+def check_findable(name: str, who: str) -> None:
+    """Raise GgeurError where the user must name the encoder, which a model or a plan, `who`, says by its `name`."""
+    if name.startswith("onnx:") and not Path(name.removeprefix("onnx:")).is_file():
+        file = name.removeprefix("onnx:")
+        raise GgeurError(
+            f"{who} embeds images by the ONNX file {file}: say where it is (--encoder onnx:PATH).",
+            code="model-encoder-file-missing",
+        )
+    if is_custom_encoder(name):  # loading it would import a module named by whoever wrote that
+        raise GgeurError(
+            f"{who} has the custom encoder '{name}': if you trust it, name it (--encoder {name}).",
+            code="model-custom-untrusted",
+        )
+
+
 def _own(name: str) -> Encoder:
     found: Encoder = build_custom(name, "encoder", load_custom(name, "encoder", ()))
     for part in ("name", "preprocessing", "weights_hash"):  # a cache goes by the last two, so they are not left empty

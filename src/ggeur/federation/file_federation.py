@@ -24,10 +24,7 @@ def check_files(files: Sequence[StatisticsFile]) -> None:
     seen: set[str] = set()
     for one in files:
         if one.site in seen:
-            raise GgeurError(
-                f"Two files are of the site '{one.site}': give the one with the higher sequence number.",
-                code="site-name-repeated",
-            )
+            raise site_twice(one.site)
         seen.add(one.site)
         if not one.meta.labelled:
             raise GgeurError(
@@ -37,6 +34,14 @@ def check_files(files: Sequence[StatisticsFile]) -> None:
         first.plan.check_same(one.plan, f"'{first.site}'", f"'{one.site}'")
         check_encoders(first, one)
     check_spelling(files)
+
+
+def site_twice(name: str) -> GgeurError:
+    """Return the mistake of two files of one site."""
+    return GgeurError(
+        f"Two files are of the site '{name}': give the one with the higher number, as `ggeur inspect` shows it.",
+        code="site-name-repeated",
+    )
 
 
 def check_encoders(first: StatisticsFile, one: StatisticsFile) -> None:

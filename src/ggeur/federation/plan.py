@@ -60,16 +60,17 @@ class PlannedEncoder(BaseModel):
         if self.dimension and dimension not in (None, self.dimension):
             raise GgeurError(
                 f"The samples of {whose} have {dimension} dimensions, and the plan has {self.dimension}: use its "
-                "encoder.",
+                f"encoder{f' {self.encoder}' if self.encoder else ''}.",
                 code="embeddings-dimension-mismatch",
             )
         keys = ("weights", "preprocessing") if self.weights and encoder.get("weights") else ("encoder",)
         for key in keys:
             ours, theirs = getattr(self, key), encoder.get(key)
             if ours and theirs and ours != theirs:
+                how = "" if key == "encoder" else f" with other {key}"
                 raise GgeurError(
                     f"The samples of {whose} are of the encoder '{encoder.get('encoder')}', and the plan has "
-                    f"'{self.encoder}' with another {key}: use the plan's.",
+                    f"'{self.encoder}'{how}: use the plan's.",
                     code="encoder-mismatch",
                 )
 
@@ -153,7 +154,8 @@ class FederationPlan(BaseModel):
         strange = [name for name in names if name not in known]
         if strange:
             raise GgeurError(
-                f"{whose} has the class '{strange[0]}', which is not in the plan.{nearest(strange[0], self.classes)}",
+                f"{whose} has the class '{strange[0]}', which is not in the plan: rename it as there, or leave it out."
+                f"{nearest(strange[0], self.classes)}",
                 code="plan-class-unknown",
             )
 

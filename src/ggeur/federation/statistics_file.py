@@ -16,6 +16,7 @@ import io
 import json
 import math
 import os
+import reprlib
 import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,7 +25,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.lib import format as npy
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from ggeur.federation.plan import FORMAT as PLAN_FORMAT
 from ggeur.federation.plan import ClassNames, FederationPlan, Name, PlannedEncoder, first_fault
@@ -45,9 +46,12 @@ _END = 22  # bytes of a zip's last record, without its comment
 
 
 def _site(name: str) -> str:
-    if name.startswith(".") or any(c in name for c in "/\\"):
+    if name.startswith(".") or any(c in name for c in "/\\") or name != name.strip():
         raise ValueError("it cannot be a file's name")
     return name
+
+
+SenderName = Annotated[Name, Field(min_length=1), AfterValidator(_site)]
 
 
 class Meta(BaseModel):
@@ -56,7 +60,7 @@ class Meta(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     format: Literal[1] = 1
     plan: FederationPlan
-    site: Annotated[Name, Field(min_length=1), AfterValidator(_site)]
+    site: SenderName
     sequence: Annotated[int, Field(strict=True, ge=1, le=10**9)] = 1
     date: Annotated[str, Field(pattern=r"^(\d{4}-\d{2}-\d{2})?$")] = ""
     classes: ClassNames
@@ -181,6 +185,18 @@ def _check_formats(meta: bytes, path: Path) -> None:
 def is_statistics_file(path: Any) -> bool:
     """Return whether `path` goes by the name of a file of statistics."""
     return isinstance(path, str | os.PathLike) and Path(path).suffix == SUFFIX and not Path(path).is_dir()
+
+
+def check_can_send(name: str) -> None:
+    """Raise GgeurError where a site of that `name` cannot send a file."""
+    try:
+        TypeAdapter(SenderName).validate_python(name)
+    except ValidationError as error:
+        raise GgeurError(
+            f"A site cannot be called {reprlib.repr(name)}: give another name (--name), of 1 to 200 printable "
+            "characters without slashes, and no dot or space first, nor a space last.",
+            code="site-name-invalid",
+        ) from error
 
 
 def check_fits_memory(classes: int, p: int, covariance: Any, domains: int, whose: str) -> None:

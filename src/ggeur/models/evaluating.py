@@ -25,7 +25,7 @@ from ggeur.models.joining import head_hash
 from ggeur.models.model import Model
 from ggeur.models.prediction import encoder_of
 from ggeur.models.score_files import Scored, ScoreFile
-from ggeur.models.sites import name_of_path
+from ggeur.models.sites import check_has_samples, name_of_path
 from ggeur.stats.errors import GgeurError, nearest, nearest_file
 from ggeur.stats.types import Bool, Int
 from ggeur.stats.validate import check_whole
@@ -92,6 +92,7 @@ def scores_of_site(
         if is_table(given):
             return _scores_in_files(model, TableFiles(os.fspath(given), columns), share, salt, title, every)
         path = Path(given)
+        check_has_samples(path)
         if not path.exists():
             raise GgeurError(f"There is no folder or table '{path}'.{nearest_file(path)}", code="site-missing")
         pictures = image_folder(path)

@@ -16,7 +16,7 @@ from ggeur.federation.statistics_file import StatisticsFile
 from ggeur.methods.algorithm import Task
 from ggeur.models.fitted import Fitted, calibrated, check_new_model, claim, keep, scores
 from ggeur.models.site_files import check_site_name
-from ggeur.models.sites import AnySite, GivenSite, OnPictures, Site, named_sites, read_sites, shared_by
+from ggeur.models.sites import AnySite, GivenSite, OnPictures, Site, encoder_of_plan, named_sites, read_sites, shared_by
 from ggeur.models.solution import Solution, SolvedSites, covariance_to_send, solve_sites, together
 from ggeur.models.transaction import Command
 from ggeur.stats.custom import blaming
@@ -182,7 +182,7 @@ def fit_model(
             check_site_name(name)
     if len(named) == 1:
         warnings.warn("Only one site: this is ordinary training.", GgeurWarning, stacklevel=3)
-    read = read_sites(named, encoder or _encoder_of(agreed), on_pictures, columns, agreed, trust)
+    read = read_sites(named, encoder or encoder_of_plan(agreed, named.values()), on_pictures, columns, agreed, trust)
     tested = None
     if test_share:
         from ggeur.models.held_out_fit import evaluation_of_held_out
@@ -230,10 +230,6 @@ def _agreed(
     if plan is not None:
         return plan if isinstance(plan, FederationPlan) else FederationPlan.load(plan)
     return next((one.plan for one in named.values() if isinstance(one, StatisticsFile)), None)
-
-
-def _encoder_of(plan: FederationPlan | None) -> str | None:
-    return None if plan is None else plan.encoder.encoder or None
 
 
 def _option(name: str, value: Any, default: _Value, plan: FederationPlan | None) -> _Value:

@@ -20,11 +20,12 @@ from ggeur.data.table import EmbeddingTable
 from ggeur.data.tables.files import TableFiles
 from ggeur.data.tables.pairing import is_table
 from ggeur.encoders.cache import EmbeddingCache
-from ggeur.encoders.encoder import Encoder, about, is_custom_encoder, load_encoder
+from ggeur.encoders.encoder import Encoder, about, check_findable, load_encoder
 from ggeur.encoders.job import BATCH, OnBatch, Unkept, encode_items
 from ggeur.encoders.pictures import rgb
 from ggeur.heads import IMAGES
 from ggeur.models.model import Model
+from ggeur.models.sites import check_has_samples
 from ggeur.stats.custom import one_line
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.validate import as_array, check_whole
@@ -43,7 +44,7 @@ def encoder_of(model: Model, given: str | None = None) -> Encoder:
             code="model-encoder-unknown",
         )
     if given is None:
-        _check_findable(name)
+        check_findable(name, "The model")
     tower = _loaded(name, said)
     if given is not None and tower.dimension != model.takes and model.encoder.get("encoder"):
         raise GgeurError(
@@ -51,21 +52,6 @@ def encoder_of(model: Model, given: str | None = None) -> Encoder:
         )
     model.check_encoder("The picture", tower.dimension, about(tower))
     return tower
-
-
-def _check_findable(name: str) -> None:
-    """Raise GgeurError where the user must name the encoder."""
-    if name.startswith("onnx:") and not Path(name.removeprefix("onnx:")).is_file():
-        file = name.removeprefix("onnx:")
-        raise GgeurError(
-            f"The model's pictures are embedded by the ONNX file {file}: say where it is (--encoder onnx:PATH).",
-            code="model-encoder-file-missing",
-        )
-    if is_custom_encoder(name):  # loading it would import a module named by whoever wrote the model
-        raise GgeurError(
-            f"The model has the custom encoder '{name}': if you trust it, name it (--encoder {name}).",
-            code="model-custom-untrusted",
-        )
 
 
 @lru_cache(maxsize=1)  # for predictions one by one
@@ -198,6 +184,7 @@ def _is_table(given: Any) -> bool:
 def _rows(
     model: Model, given: Any, encoder: str | Encoder | None, skip_unreadable: bool, on_batch: OnBatch | None
 ) -> tuple[Samples, list[str]]:
+    check_has_samples(given)
     if isinstance(given, TableFiles) or (_is_table(given) and Path(given).suffix != ".npz"):
         return _of_files(given if isinstance(given, TableFiles) else TableFiles(given, labelled=False)), []
     if _is_table(given):

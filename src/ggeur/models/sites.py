@@ -20,9 +20,9 @@ from ggeur.data.tables.columns import TableColumns
 from ggeur.data.tables.files import TableFiles
 from ggeur.data.tables.pairing import glob_or_joined, is_table, table_name
 from ggeur.encoders.cache import digest_of
-from ggeur.encoders.encoder import Encoder, about, load_encoder
+from ggeur.encoders.encoder import Encoder, about, check_findable, load_encoder
 from ggeur.encoders.job import embed
-from ggeur.federation.file_federation import check_files
+from ggeur.federation.file_federation import check_files, site_twice
 from ggeur.federation.plan import FederationPlan
 from ggeur.federation.signature import Trust
 from ggeur.federation.statistics_file import StatisticsFile, is_statistics_file, read_statistics_file
@@ -254,7 +254,7 @@ def read_sites(
     sites: list[AnySite] = []
     for name, one in phased("read", named.items()):
         if plan is not None and isinstance(one, StatisticsFile):
-            plan.check_same(one.plan, "The plan", f"'{name}'")
+            plan.check_same(one.plan, "The federation", f"'{name}'")
         sites.append(_site(name, one, tower, partial(on_pictures, name), columns, plan))
     check_alike(sites)
     return sorted(sites, key=lambda s: s.name)
@@ -266,13 +266,16 @@ def named_sites(given: Sequence[GivenSite] | Mapping[str, GivenSite]) -> dict[st
     pairs = list(given.items()) if isinstance(given, Mapping) else [(None, one) for one in several]
     if not pairs:
         raise GgeurError(
-            "There are no sites: name at least one table (.npz) or folder of pictures.", code="sites-missing"
+            "There are no sites: name at least one table, folder of pictures or file of statistics (.stats).",
+            code="sites-missing",
         )
     named: dict[str, GivenSite] = {}
     for number, (key, given_one) in enumerate(pairs):
         one = read_statistics_file(given_one) if is_statistics_file(given_one) else given_one
         name = str(key) if key is not None else _name_of(one, number, len(pairs))
         if name in named:
+            if isinstance(one, StatisticsFile) and isinstance(named[name], StatisticsFile):
+                raise site_twice(name)
             raise GgeurError(
                 f"Two sites are called '{name}'; a site goes by its file or folder, so rename one.",
                 code="site-name-repeated",
@@ -285,6 +288,27 @@ def name_of_path(path: str | os.PathLike[str]) -> str:
     """Return the name of a site: its folder's name, or its table's without the ending."""
     whole = Path(path).absolute()
     return folder_name(whole if whole.is_dir() else whole.with_name(table_name(path) or whole.name))
+
+
+def encoder_of_plan(plan: FederationPlan | None, sites: Iterable[GivenSite]) -> str | None:
+    """Return the name of the encoder of a `plan`, None where it has none; GgeurError where images must name it."""
+    name = None if plan is None else plan.encoder.encoder or None
+    if name is not None and any(_is_pictures(one) for one in sites):
+        check_findable(name, "The plan")
+    return name
+
+
+def _is_pictures(one: GivenSite) -> bool:
+    return isinstance(one, str | os.PathLike) and Path(one).is_dir() and not is_table(one)
+
+
+def check_has_samples(path: Any) -> None:
+    """Raise GgeurError where `path` is a file of statistics."""
+    if is_statistics_file(path):
+        raise GgeurError(
+            f"{path} holds statistics, and no samples: give the table or the folder of images that they are of.",
+            code="site-data-type",
+        )
 
 
 def site_name(path: Path) -> str:

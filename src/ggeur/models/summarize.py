@@ -11,9 +11,16 @@ from pydantic import ValidationError
 from ggeur.data.tables.columns import TableColumns
 from ggeur.federation.plan import FederationPlan, PlannedEncoder, first_fault
 from ggeur.federation.signature import SigningKey
-from ggeur.federation.statistics_file import SUFFIX, Meta, StatisticsFile, check_fits_memory, is_statistics_file
+from ggeur.federation.statistics_file import (
+    SUFFIX,
+    Meta,
+    StatisticsFile,
+    check_can_send,
+    check_fits_memory,
+    is_statistics_file,
+)
 from ggeur.models.site_of_files import SiteOfFiles
-from ggeur.models.sites import GivenSite, OnPictures, Site, in_memory, named_sites, read_sites
+from ggeur.models.sites import GivenSite, OnPictures, Site, encoder_of_plan, in_memory, named_sites, read_sites
 from ggeur.stats.errors import GgeurError
 from ggeur.stats.packed_statistics import packed_statistics
 from ggeur.stats.streaming import Piece
@@ -72,8 +79,9 @@ def summarize(
     agreed = FederationPlan() if plan is None else plan
     signing = None if key is None else SigningKey(check_path("key", key))
     given = {name: site} if name is not None else named_sites([site])
+    check_can_send(*given)  # before minutes are spent
     planned = agreed.model_copy(update={"classes": ()}) if unlabelled else agreed
-    (whole,) = read_sites(given, encoder or agreed.encoder.encoder or None, on_pictures, columns, planned)
+    (whole,) = read_sites(given, encoder or encoder_of_plan(agreed, given.values()), on_pictures, columns, planned)
     whole = in_memory(whole) if isinstance(whole, SiteOfFiles) else whole
     assert isinstance(whole, Site)  # as it is no file of statistics
     shared = (whole.without_labels() if unlabelled else whole).following(planned)

@@ -279,8 +279,8 @@ def _named(value: Any, column: str, source: TableSource) -> str:
         )
     if isinstance(value, float):
         raise GgeurError(
-            f"The column '{column}' of {source.path} holds fractions such as {value:g}, and must hold names or whole "
-            "numbers.",
+            f"The column '{column}' of {source.path} holds numbers with a decimal point such as {value}, and must "
+            "hold names or whole numbers.",
             code="table-column-floats",
         )
     if names is not None and isinstance(value, int):
@@ -319,8 +319,8 @@ def _check_whole(names: Sequence[str], column: str, source: TableSource) -> None
     if names and all(_is_float(name) for name in names) and not all(_is_whole(name) for name in names):
         fraction = next(name for name in names if not _is_whole(name))
         raise GgeurError(
-            f"The column '{column}' of {source.path} holds fractions such as {fraction}, and must hold names or whole "
-            "numbers.",
+            f"The column '{column}' of {source.path} holds numbers with a decimal point such as {fraction}, and "
+            "must hold names or whole numbers.",
             code="table-column-floats",
         )
 
