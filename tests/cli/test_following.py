@@ -60,7 +60,7 @@ def slow(monkeypatch):
 
 FIT = ["fit", "pictures/one", "pictures/two", "--out", "m", "--encoder", "builtin", "--method", "ncm"]
 JOBS = {
-    "run": (["run", "exp.toml", "--out", "run"], r"training: 3 of 7 rounds(, [\d.e-]+ a second)?, \S+ \w+ left; fed"),
+    "run": (["run", "exp.toml", "--out", "run"], r"training: 3 of 7 rounds(, [\d.e-]+ a second)?, \S+ \w+ left; Fed"),
     "embed": (["embed", "pictures", "--out", "p.npz", "--encoder", "builtin", "--batch", "3"], "embedding: 6 of 12 "),
     "fit": (FIT, "embedding one: 6 of 6 "),
 }
