@@ -42,7 +42,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Fill in the tables of the reproduction; where a page names another by its file, link to it."""
+    """Fill in the tables of the reproduction; where a page names another by its file, link to it by its title."""
+    if page.file.src_uri.startswith("source/"):
+        return markdown  # code is shown as it is
     if page.file.src_uri.startswith("reproduction/"):
         markdown = _tool("paper").with_tables(markdown)
     up = "../" * page.file.src_uri.count("/")
@@ -50,8 +52,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     def link(found: re.Match[str]) -> str:
         path = found[1]
         name = PAGES.get(path, path.removeprefix("docs/"))
-        there = path in PAGES or (ROOT / "docs" / name).is_file()
-        return f"[{path}]({up}{name})" if there else found[0]
+        file = ROOT / path if path in PAGES else ROOT / "docs" / name
+        title = re.search(r"^# (.+)", file.read_text(encoding="utf-8"), re.M) if file.is_file() else None
+        return f"[{title[1]}]({up}{name})" if title else found[0]
 
     return re.sub(r"(?<!\[)`((?:docs/)?[\w/-]+\.md)`", link, markdown)
 

@@ -42,7 +42,7 @@ class MethodHead(NamedTuple):
 
 
 class Method(NamedTuple):
-    """The parts in which a method differs from FedAvg; see `docs/methods.md` for how to write one.
+    """The parts in which a method differs from FedAvg; see `docs/howto/method.md` for how to write one.
 
     >>> from ggeur.heads import resolve
     >>> head = resolve("linear")
