@@ -125,6 +125,12 @@ def test_an_experiment_with_an_old_key_is_told_the_new_one(tmp_path):
         Experiment.load(tmp_path / "e.toml")
 
 
+@pytest.mark.parametrize(("old", "new"), [("limit", "ggeur-limit"), ("gated", "mixture"), ("limit+gated", "blend")])
+def test_an_old_method_is_told_its_new_name(tmp_path, old, new):
+    with refused(f"component-unknown: Did you mean '{new}'?"):
+        fit([RELEASED / "art.npz", RELEASED / "photo.npz"], method=old, out=tmp_path / "model")
+
+
 @pytest.mark.parametrize("name", ["model", "means"])
 def test_sites_join_and_leave_a_model_of_0_2(name, tmp_path):
     shutil.copytree(OLD / name, tmp_path / "model")

@@ -114,10 +114,20 @@ def _run(app: Any) -> None:
     except click.ClickException as error:
         name = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx is not None else "ggeur"
         hint = re.compile(r"( Did you mean '[^']*'\?)\1+")  # click and typer both give it
-        text = hint.sub(r"\1", error.format_message()).rstrip(".")
+        text = _of_before(error) or hint.sub(r"\1", error.format_message()).rstrip(".")
         _say_error(f"{text}{'' if text.endswith('?') else '.'} See `{name} --help`.")
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _of_before(error: Any) -> str:
+    """Return what an option that 0.2 had is called now, if `error` is about one that the command still has."""
+    from ggeur.stats.old_names import OPTIONS
+
+    old = getattr(error, "option_name", "")
+    known = error.ctx.command.params if old in OPTIONS and error.ctx is not None else ()
+    new = OPTIONS.get(old)
+    return f"The option {old} is called {new} now" if any(new in one.opts for one in known) else ""
 
 
 def _say_error(text: str) -> None:

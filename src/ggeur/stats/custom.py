@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ggeur.stats.errors import GgeurError, nearest
+from ggeur.stats.old_names import solver
 from ggeur.stats.validate import check_is
 
 
@@ -27,9 +28,9 @@ def load_custom(name: str, what: str, ours: Iterable[str]) -> Callable[..., Any]
     """
     if not is_custom(name):
         ours = tuple(ours)
-        known = ", ".join(ours)
+        known, close = ", ".join(ours), nearest(solver(name), ours)
         raise GgeurError(
-            f"There is no {what} '{name}'; there are {known}, or your own as package.module:name.{nearest(name, ours)}",
+            f"There is no {what} '{name}'; there are {known}, or your own as package.module:name.{close}",
             code="component-unknown",
         )
     module, _, attribute = name.partition(":")

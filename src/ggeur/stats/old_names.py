@@ -22,6 +22,14 @@ KEYS = {
 HYPERPARAMETERS = {"rate": "learning_rate", "server_rate": "server_learning_rate", "batch": "batch_size"}
 SOLVERS = {"limit": "ggeur-limit", "gated": "mixture", "limit+gated": "blend", "text_prior": "text-prior"}
 COVARIANCES = {"means": "none"}
+OPTIONS = {
+    "--cell": "--trial",
+    "--own": "--custom",
+    "--own-methods": "--custom-methods",
+    "--statistics": "--covariance",
+    "--helps": "--contributions",
+    "--kind": "--partition",
+}
 # In result.json, model.json, ledger.json and checkpoints.
 RECORDS = {
     "cell": "trial",
