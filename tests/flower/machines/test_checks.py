@@ -11,7 +11,7 @@ from door_place import Place
 from ggeur.flower.door.listening import Listening, bound, server_context
 from ggeur.flower.machines.certificates import make_certificates, make_node_key, make_site_certificate, revoke_site
 from ggeur.flower.machines.checks import Passing
-from ggeur.flower.machines.node import Heard, Identity, wait_for_free_port
+from ggeur.flower.machines.node import Heard, Identity, loopback_port, wait_for_free_port
 from ggeur.flower.machines.processes import free_ports
 from refusal import refused
 
@@ -109,6 +109,12 @@ def test_a_port_that_a_killed_node_still_holds_is_waited_for(place):
         wait_for_free_port(port, patience=0.0)
     threading.Timer(0.5, taken.close).start()
     wait_for_free_port(port, patience=10.0)
+
+
+def test_sites_of_one_machine_meet_at_ports_of_their_own():
+    ports = [loopback_port(number) for number in range(100)]
+    assert len({*ports}) == 100 and ports[0] == 9094  # Flower's own default
+    assert 1024 < loopback_port(10**6) < 65536
 
 
 def test_what_the_server_answers_is_remembered_across_processes(tmp_path):

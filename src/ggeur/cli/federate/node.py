@@ -40,7 +40,9 @@ def node(
         typer.Option(help="Privacy budget of this site over all runs."),
     ] = None,
     delta: Annotated[float, typer.Option(help="Delta of the privacy budget.")] = 1e-5,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Loopback port of the node's processes.")] = 9094,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Loopback port of the node; default: 9094 + number.")
+    ] = None,
     custom_methods: Annotated[
         bool,
         typer.Option("--custom-methods", help="Allow imports of custom methods and other parts."),
@@ -95,7 +97,7 @@ def node(
     data = Path(config.get("table") or config["images"])
     if not data.exists():
         raise GgeurError(f"There is no {data}; --table or --images names this site's data.", code="data-path-missing")
-    from ggeur.flower.machines.node import Identity, site_node, wait_for_free_port
+    from ggeur.flower.machines.node import Identity, loopback_port, site_node, wait_for_free_port
     from ggeur.flower.machines.supervisor import Supervisor, join
     from ggeur.stats.storage import cannot, lock_file
 
@@ -110,6 +112,7 @@ def node(
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.chmod(site.root, 0o700)  # also that of an earlier version
     identity = Identity(authority, key, certificate)
+    port = loopback_port(number) if port is None else port
     with (
         lock_file(folder / ".lock", f"Another node with the number {number} uses {site.root}; end it first."),
         ExitStack() as door,  # the node still needs it while it ends

@@ -20,6 +20,7 @@ from ggeur.stats.errors import GgeurError
 
 _ACTIVATION, _DEACTIVATION = "/v1/fleet/activate-node", "/v1/fleet/deactivate-node"
 _LOOK = 0.2
+_FIRST_PORT, _PORTS = 9094, 100
 _OK, _UNAUTHORIZED, _AWAY = 200, 401, (502, 503, 504)
 
 
@@ -122,6 +123,13 @@ def site_node(
         finally:
             for made in (loopback.folder, folder / "home"):
                 shutil.rmtree(made, ignore_errors=True)
+
+
+def loopback_port(number: int) -> int:
+    """Return where the processes of the site `number` meet: the same at every start, another one for each site, so that
+    several sites can share a machine.
+    """
+    return _FIRST_PORT + number % _PORTS
 
 
 def wait_for_free_port(port: int, patience: float = 15.0) -> None:
