@@ -1,6 +1,7 @@
 """Federation by file as it is typed: plan, summarize, fit, add and forget; and one sentence for what cannot be."""
 
 import json
+import shlex
 import shutil
 
 import numpy as np
@@ -214,6 +215,8 @@ def test_samples_that_cannot_be_summarized(tmp_path, x, y, says):
         ("summarize leeds.npz --name a/b --out m.stats", "site-name-invalid: a/b"),
         ("summarize leeds.npz --name .a --out m.stats", "site-name-invalid: .a...--name"),
         ("summarize leeds.npz --name [ --plan plan.toml --out no/m.stats", "output-folder-missing: no/m.stats"),
+        ("summarize leeds.npz --plan plan.toml --out taken.stats", "output-folder-missing: taken.stats.html"),
+        ("fit leeds.stats oslo.stats --out leeds.npz/m", "folder-is-file: leeds.npz...--out"),
         ("plan plan.toml", "plan-exists: plan.toml"),
         ("plan new.toml --class ant --class ant", "plan-invalid: classes"),
         ("plan new.toml --test-share 1", "plan-invalid: test_share"),
@@ -227,6 +230,7 @@ def test_what_cannot_be_is_a_sentence_and_nothing_is_written(ggeur, made, tmp_pa
     other = FederationPlan.load(made / "plan.toml").model_copy(update={"salt": "other"})
     summarize(here / "york.npz", here / "other.stats", plan=other)
     (here / "cut.stats").write_bytes((here / "oslo.stats").read_bytes()[:-100])
+    (here / "taken.stats.html").mkdir()
     monkeypatch.chdir(here)
     before = sorted(here.iterdir())
     code, _, err = ggeur(*argv.split())
@@ -259,6 +263,13 @@ def test_a_plan_imports_no_code_and_asks_where_the_encoder_is(ggeur, tmp_path, m
         code, _, err = ggeur(command, "north", "--plan", "p.toml", "--out", out)
         assert code == 2 and err.says(says) and not (tmp_path / out).exists()
     assert not (tmp_path / "ran").exists()
+
+
+def test_the_command_that_a_plan_says_can_be_typed(ggeur, tmp_path):
+    code, out, _ = ggeur("plan", tmp_path / "our plan.toml", "--class", "ant")
+    assert code == 0 and "1 class," in out
+    words = shlex.split(out.split("which writes: ")[1])
+    assert words[:5] == ["ggeur", "summarize", "SITE", "--plan", "our plan.toml"]
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -176,6 +176,8 @@ def test_a_file_of_a_later_format_is_refused(path, change, says):
         with_array("count", lambda a: -a),
         with_array("count", lambda a: a.astype(np.float32)),
         with_array("sum", lambda a: a * np.nan),
+        with_array("sum", lambda a: a * 1e200),
+        with_array("moments", lambda a: a * 1e200),
         with_array("sum", lambda a: a[:, 1:]),
         with_array("moments", lambda a: a[:-1]),
         with_array("moments", lambda a: -a),

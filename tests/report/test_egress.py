@@ -77,6 +77,16 @@ def test_the_worst_decides_what_is_recommended(tmp_path, sizes, plan, worst):
     assert "What it gives away" in page and worst in page and said["file"]["sha256"] in page
 
 
+def test_of_copies_a_higher_min_count_gives_nothing_back(tmp_path):
+    x = np.tile(np.arange(1.0, P + 1), (40, 1))
+    plan = FederationPlan(min_count=10, test_share=0)
+    summarize((x, np.repeat(["a", "b"], 20)), tmp_path / "a.stats", plan=plan, name="a")
+    found = write_egress_report(tmp_path / "a.stats")
+    (packed,) = read_statistics_file(tmp_path / "a.stats").packed.values()
+    np.testing.assert_allclose(packed.sum[0] / 20, x[0])  # which is each sample, as nothing varies
+    assert found.recovered == 40 and "Leave out samples that repeat others" in found.recommendation
+
+
 @pytest.mark.browser
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "light"), (390, "dark")])
 def test_the_page_in_a_browser(chromium, tmp_path, width, scheme):

@@ -1,6 +1,7 @@
 """`ggeur plan`: write what the sites of a federation agree on before they compute statistics."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -42,9 +43,14 @@ def plan(
             test_share=test_share,
             salt=salt,
         )
+    many = len(made.classes)
+    classes = f"{many} class{'es' * (many != 1)}" if many else "any classes"
     say(
-        f"{out}: {len(made.classes) or 'any'} classes, encoder {made.encoder.encoder or 'not fixed'}, "
+        f"{out}: {classes}, encoder {made.encoder.encoder or 'not fixed'}, "
         f"{made.covariance} moments, groups of {made.min_count} or more, {made.test_share:.0%} for testing",
         soft_wrap=True,
     )
-    say(f"Send it to every site, which writes: ggeur summarize SITE --plan {out.name} --out SITE.stats", soft_wrap=True)
+    say(
+        f"Send it to every site, which writes: ggeur summarize SITE --plan {quote(out.name)} --out SITE.stats",
+        soft_wrap=True,
+    )

@@ -56,6 +56,8 @@ def summarize(
     if fail_on not in (None, "exact"):
         raise GgeurError(f"--fail-on takes exact, not '{fail_on}'.", code="option-fail-on-unknown")
     check_out_file(out, ".stats")
+    for suffix in (".html", ".json"):  # of the report
+        check_out_file(Path(f"{out}{suffix}"))
     with notes(), following_pictures() as on_pictures:
         from ggeur.models.summarize import summarize as summarize_site
 

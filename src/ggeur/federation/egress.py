@@ -3,6 +3,7 @@
 import hashlib
 from typing import Any, Literal, NamedTuple
 
+from ggeur.federation.plan import MIN_COUNT
 from ggeur.federation.statistics_file import StatisticsFile
 from ggeur.privacy.attacks import groups, recovered_samples
 
@@ -48,9 +49,11 @@ class Egress(NamedTuple):
         """Return what to do, in a sentence or two."""
         p = self.file.meta.encoder.dimension
         if self.worst == "exact samples":
+            large = any(group.given == "exact samples" and group.samples >= MIN_COUNT for group in self.groups)
+            how = "Leave out samples that repeat others" if large else f"Raise min_count to {MIN_COUNT} or more"
             return (
-                f"Do not export it: {self.recovered:,} of its samples can be recovered exactly. Raise min_count to 10 "
-                "or more, and write it again."
+                f"Do not export it: {self.recovered:,} of its samples can be recovered exactly. {how}, and write it "
+                "again."
             )
         if self.worst == "samples up to a rotation":
             return (

@@ -166,6 +166,11 @@ def check_new_model(path: Path) -> None:
         raise GgeurError(f"{path} is not a folder; name a new one with --out.", code="folder-is-file")
     if path.exists() and not _is_unfinished(path) and {p.name for p in path.iterdir()} - {LOCK, PART}:
         raise GgeurError(f"{path} is not empty; name a new folder with --out.", code="folder-not-empty")
+    above = next(one for one in path.absolute().parents if one.exists())
+    if not above.is_dir():
+        raise GgeurError(
+            f"{above} is not a folder, so {path} cannot be one; name another with --out.", code="folder-is-file"
+        )
 
 
 def _is_unfinished(path: Path) -> bool:

@@ -20,6 +20,7 @@ from ggeur.stats.streaming import Piece, streamed_statistics
 from ggeur.stats.types import Bool, Float, Int
 
 _ROUNDING = 1e-9  # share of a scatter's trace: an eigenvalue below minus it is no rounding
+_LARGEST = 1e100  # the product of two is still a number
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +83,8 @@ class PackedStatistics:
             raise ValueError("its counts are not numbers of samples")
         if self.sum[self.count == 0].any():
             raise ValueError("it has sums of classes without samples")
+        if any(len(a) and np.abs(a).max() > _LARGEST for a in (self.sum, self.moments)):
+            raise ValueError(f"it has numbers above {_LARGEST:g}, which no embeddings give")
         if len(self.moments) != packed_length(self.count, self.dimension, self.kind):
             raise ValueError("it has more or fewer moments than its counts need")
         for _, _, factor in self.factors():
