@@ -204,6 +204,8 @@ def test_samples_that_cannot_be_summarized(tmp_path, x, y, says):
     [
         ("fit leeds.stats york.npz --out m --covariance pooled", "plan-option-conflict: covariance"),
         ("fit leeds.stats oslo.stats --out m --min-count 3", "plan-option-conflict: min_count is 3...5"),
+        ("fit leeds.stats oslo.stats --contributions --out m", "contributions-without-samples: --contributions"),
+        ("fit leeds.stats oslo.npz --contributions --out m", "contributions-without-samples"),
         ("fit leeds.stats leeds.stats --out m", "site-name-repeated: leeds...ggeur inspect"),
         ("fit leeds.stats leeds.npz --out m", "site-name-repeated: leeds...rename"),
         ("fit leeds.stats other.stats --out m", "plan-mismatch: salt"),

@@ -176,6 +176,12 @@ def fit_model(
     if parameters is not None:
         check_is("parameters", parameters, Mapping, "a mapping of names to values")
     covariance_to_send(method, parameters or {}, sent)  # says what is wrong with them, before anything is read
+    if contributions and any(isinstance(one, StatisticsFile) for one in named.values()):
+        raise GgeurError(
+            "Contributions are estimated from samples, and files of statistics hold none: leave --contributions out, "
+            "or give the tables or images of all sites.",
+            code="contributions-without-samples",
+        )
     if folder is not None:
         check_new_model(folder)
         for name in named:
