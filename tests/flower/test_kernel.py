@@ -71,6 +71,10 @@ def test_features_that_no_data_has_are_refused(deploy, changing, complaint):
     assert refused_site["client"] == 1 and complaint in refused_site["why"]
 
 
+def test_tables_are_the_simulations(deploy, both):
+    both(deploy({"train": {"method": "safle"}, "partition": MIXED, "method": {"safle": {"precision": "float64"}}}))
+
+
 @pytest.mark.parametrize("privacy", [{"epsilon": 4.0, "radius": 5.0}, {"secure_aggregation": True, "radius": 5.0}])
 def test_there_are_no_features_under_noise_or_masks(deploy, privacy):
     with refused("privacy-features: ridge"):
@@ -88,6 +92,8 @@ def test_a_site_answers_no_question_that_makes_no_sense():
         ("site-features-units", {}, {"map_units": np.array([0.0, 0.0, 0.0])}),
         ("site-features-weights", {}, {"weights": np.full((1, 4), -1.0)}),
         ("site-features-precision", {"precision": "float16"}, {}),
+        ("site-features-kind", {"features": "waves"}, {}),
+        ("site-features-corners", {"features": "tables"}, {"landmarks": np.full((3, 2), 0.5, np.float32)}),
     ):
         with refused(code):
             read_feature_question({"precision": "float32"} | facts, good | change, 2, 1, 4)

@@ -21,7 +21,9 @@ from ggeur.stats.site_statistics import FederationStatistics, SiteStatistics
 from refusal import refused
 
 N, P, CLASSES = 40, 4, 4
-OF_ROWS = [name for name in names(ClosedForm) if name not in ("text-prior", "kernel")]  # of these statistics alone
+OF_ROWS = [
+    name for name in names(ClosedForm) if name not in ("text-prior", "kernel", "safle")
+]  # of these statistics alone
 AS_PUBLISHED = ("afl", "fed3r")  # in the embedding's own units, not about its mean
 FEW = {"ccvr": {"draws": 100, "epochs": 2}, "fedpft": {"epochs": 2}}
 

@@ -68,11 +68,14 @@ def test_fit_is_the_simulation_and_comes_back_from_its_folder(tables, tmp_path):
     assert found.metrics_["avg"] > 80 and found.calibration_["source"] == "test samples"
 
 
-@pytest.mark.parametrize("parameters", [{}, {"landmarks": "class"}, {"form": "limit"}])
-def test_who_left_was_never_there_where_the_others_are_asked_again(tables, tmp_path, parameters):
+METHODS = [("kernel", {}), ("kernel", {"landmarks": "class"}), ("kernel", {"form": "limit"}), ("safle", {})]
+
+
+@pytest.mark.parametrize(("method", "parameters"), METHODS)
+def test_who_left_was_never_there_where_the_others_are_asked_again(tables, tmp_path, method, parameters):
     rest, model, never = ("art", "photo", "sketch"), tmp_path / "model", tmp_path / "never"
-    ggeur.fit(tables(*rest), method="kernel", out=never, parameters=parameters)
-    ggeur.fit(tables("zoo", *rest), method="kernel", out=model, parameters=parameters)
+    ggeur.fit(tables(*rest), method=method, out=never, parameters=parameters)
+    ggeur.fit(tables("zoo", *rest), method=method, out=model, parameters=parameters)
     with refused("features-not-resent: art, photo, sketch"):
         forget_site(model, "zoo")
     forget_site(model, "zoo", tables(*rest))
@@ -80,13 +83,14 @@ def test_who_left_was_never_there_where_the_others_are_asked_again(tables, tmp_p
     with refused("features-not-resent"):
         add_site(model, *tables("zoo"))
     add_site(model, *tables("zoo"), tables(*rest))
-    ggeur.fit(tables("zoo", *rest), method="kernel", out=tmp_path / "whole", parameters=parameters)
+    ggeur.fit(tables("zoo", *rest), method=method, out=tmp_path / "whole", parameters=parameters)
     assert same_head(model, tmp_path / "whole")
 
 
-def test_kept_units_say_what_is_not_exact(tables, tmp_path):
+@pytest.mark.parametrize("method", ["kernel", "safle"])
+def test_kept_units_say_what_is_not_exact(tables, tmp_path, method):
     model = tmp_path / "model"
-    ggeur.fit(tables("art", "photo", "sketch"), method="kernel", out=model)
+    ggeur.fit(tables("art", "photo", "sketch"), method=method, out=model)
     date, before = ggeur.Model.load(model).algorithm["units_of"]["date"], ggeur.Model.load(model).params
     with pytest.warns(GgeurWarning, match=f"Not exact: units of {date} include sketch"):
         forget_site(model, "sketch", keep_units=True)
@@ -103,10 +107,11 @@ def test_kept_units_say_what_is_not_exact(tables, tmp_path):
     np.testing.assert_allclose(
         ggeur.Model.load(model).params["W"], before["W"], rtol=1e-4, atol=1e-6
     )  # the same samples
-    with refused("features-not-resent: art, etching, photo"):
-        add_site(model, *tables("zoo"), keep_units=True)  # whose class the others lack: samples then weigh by group
+    if method == "kernel":
+        with refused("features-not-resent: art, etching, photo"):
+            add_site(model, *tables("zoo"), keep_units=True)  # whose class the others lack: samples then weigh by group
     forget_site(model, "art", [*tables("photo"), other])  # asked again, all is exact
-    ggeur.fit([*tables("photo"), other], method="kernel", out=tmp_path / "never")
+    ggeur.fit([*tables("photo"), other], method=method, out=tmp_path / "never")
     assert same_head(model, tmp_path / "never") and "Not exact" not in (model / "card.md").read_text()
 
 

@@ -80,6 +80,7 @@ def key_of(asked: FeatureQuery) -> str:
     """Return a hash of the map, the precision and the weights of a site's groups."""
     found = hashlib.sha256(f"{asked.precision} {asked.map.landmarks.shape}".encode())
     found.update(asked.map.units.pack().tobytes() + asked.map.landmarks.tobytes())
+    found.update(b"" if asked.map.kind == "kernel" else asked.map.kind.encode())
     found.update(b"" if asked.weights is None else np.ascontiguousarray(asked.weights).tobytes())
     return found.hexdigest()
 

@@ -22,6 +22,7 @@ _SOLVED = (
     "mixture",
     "blend",
     "kernel",
+    "lookup",
     "cosine",
     "adapter",
 )  # heads of one-shot classifiers, or of methods with a head of their own

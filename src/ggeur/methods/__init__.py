@@ -46,6 +46,7 @@ _KINDS: dict[str, type[Algorithm]] = {
     "fed3r": ClosedForm,
     "fedcgs": ClosedForm,
     "fedpft": ClosedForm,
+    "safle": ClosedForm,
     "ggeur-limit": ClosedForm,
     "mixture": ClosedForm,
     "blend": ClosedForm,

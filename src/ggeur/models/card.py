@@ -37,7 +37,7 @@ def card(model: Model, ledger: Ledger, history: Sequence[Mapping[str, Any]], *, 
         "",
         f"A classifier of {len(model.class_names)} classes on frozen embeddings of {model.dimension} dimensions, "
         f"computed by `ggeur fit` from statistics that {many} sent once. "
-        f"{_privacy(model.privacy, features=model.head == 'kernel')}",
+        f"{_privacy(model.privacy, features=model.head in ('kernel', 'lookup'))}",
         "",
         f"- Classes: {_texts(model.class_names)}",
         _encoder(model),

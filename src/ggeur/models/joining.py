@@ -37,7 +37,7 @@ from ggeur.models.solution import Solution, solve
 from ggeur.models.transaction import Command, current, locked
 from ggeur.stats.custom import is_custom, one_line
 from ggeur.stats.errors import GgeurError, GgeurWarning
-from ggeur.stats.features import FeatureMap
+from ggeur.stats.features import FeatureMap, TableMap
 from ggeur.stats.site_statistics import largest
 from ggeur.stats.units import Units
 
@@ -274,8 +274,9 @@ def _kept_map(opened: Opened) -> FeatureMap:
             f"'{opened.solution.method}' has no features whose units could be kept: leave --keep-units out.",
             code="option-keep-units",
         )
-    params = Model.load(opened.folder, own=opened.own).params
-    return FeatureMap(Units(params["center"], float(params["scale"])), params["landmarks"])
+    model = Model.load(opened.folder, own=opened.own)
+    params, kind = model.params, TableMap if model.head == "lookup" else FeatureMap
+    return kind(Units(params["center"], float(params["scale"])), params["landmarks"])
 
 
 def kept_units_note(solution: Solution, name: str, *, joins: bool) -> str:

@@ -40,6 +40,7 @@ class FeatureMap(NamedTuple):
 
     units: Units
     landmarks: FloatArray  # (D, p)
+    kind = "kernel"
 
     @property
     def dimension(self) -> int:
@@ -58,6 +59,37 @@ class FeatureMap(NamedTuple):
         """Return the features (n, p + D) of samples `x` (n, p)."""
         z = ((x.astype(np.float64) - self.units.shift) / self.units.scale).astype(precision)
         return np.concatenate([LINEAR * z, kernel_values(z, self.landmarks.astype(precision))], axis=1)
+
+
+def table_values(z: Any, corners: Any) -> Any:
+    """Return 1 where a sample of `z` (n, p) lies in a corner, and 0 elsewhere, (n, D), in the type of `z`.
+
+    A row of `corners` (D, p) is 1 or -1 for each dimension that must be above zero or not, and 0 for all others.
+    """
+    side = 2 * (z > 0).astype(z.dtype) - 1
+    return (side @ corners.T > abs(corners).sum(axis=1) - 0.5).astype(z.dtype)
+
+
+class TableMap(FeatureMap):
+    """The map to entries of tables: in place of landmarks it has corners, and a sample's features are its corners."""
+
+    __slots__ = ()
+    kind = "tables"
+
+    @property
+    def dimension(self) -> int:
+        """Return how many features a sample has: one for each corner."""
+        return len(self.landmarks)
+
+    @property
+    def center(self) -> Float:
+        """(D,): the mean of the features of samples that are on either side of zero alike."""
+        return np.asarray(0.5 ** np.abs(self.landmarks).sum(axis=1), np.float64)
+
+    def __call__(self, x: NDArray[Any], precision: Precision = "float64") -> NDArray[Any]:
+        """Return the features (n, D) of samples `x` (n, p)."""
+        z = (x.astype(np.float64) - self.units.shift) / self.units.scale
+        return np.asarray(table_values(z.astype(precision), self.landmarks.astype(precision)))
 
 
 class FeatureQuery(NamedTuple):

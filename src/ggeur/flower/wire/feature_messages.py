@@ -10,7 +10,7 @@ from ggeur.flower.wire.ask import Question
 from ggeur.flower.wire.check import check_scatter
 from ggeur.flower.wire.packing import MESSAGE, Arrays, pack_message
 from ggeur.stats.errors import GgeurError
-from ggeur.stats.features import FeatureMap, FeatureQuery
+from ggeur.stats.features import FeatureMap, FeatureQuery, TableMap
 from ggeur.stats.site_statistics import SiteStatistics
 from ggeur.stats.triangles import from_triangles, triangle_size
 from ggeur.stats.types import Int
@@ -25,7 +25,7 @@ def feature_question(asked: FeatureQuery, sample_units: Arrays) -> Question:
     arrays: Arrays = {"landmarks": asked.map.landmarks, "map_units": asked.map.units.pack()}
     if asked.weights is not None:
         arrays["weights"] = asked.weights
-    return Question("query.features", {"precision": asked.precision}, arrays | sample_units)
+    return Question("query.features", {"precision": asked.precision, "features": asked.map.kind}, arrays | sample_units)
 
 
 def read_feature_question(
@@ -43,7 +43,14 @@ def read_feature_question(
         raise GgeurError("the weights of the groups are not those of domains and classes", code="site-features-weights")
     if facts.get("precision") not in ("float32", "float64"):
         raise GgeurError("features are in float32 or float64", code="site-features-precision")
-    return FeatureQuery(FeatureMap(Units.unpack(units), landmarks), weights, facts["precision"])
+    kind = {"kernel": FeatureMap, "tables": TableMap}.get(facts.get("features", "kernel"))
+    if kind is None:
+        raise GgeurError(
+            "the features asked for are of a kind that this version does not know", code="site-features-kind"
+        )
+    if kind is TableMap and not np.isin(landmarks, (-1, 0, 1)).all():
+        raise GgeurError("the corners of tables are of -1, 0 and 1", code="site-features-corners")
+    return FeatureQuery(kind(Units.unpack(units), landmarks), weights, facts["precision"])
 
 
 def pack_features(message: SiteStatistics, asked: FeatureQuery) -> Arrays:
@@ -78,7 +85,7 @@ def checked_features(arrays: Mapping[str, NDArray[Any]], asked: FeatureQuery, he
         )
     second = from_triangles(arrays["second"], d).astype(np.float64)
     message = SiteStatistics(arrays["count"], arrays["sum"], second, asked.map.center)
-    near = np.diag(second[0])[asked.map.landmarks.shape[1] :]  # a kernel's values are between 0 and sqrt(p)
+    near = np.diag(second[0])[-len(asked.map.landmarks) :]  # values are between 0 and sqrt(p), or 1
     if (near > asked.map.landmarks.shape[1] * message.count.sum() * (1 + _ROUNDING)).any():
         raise GgeurError("its second moments of features are larger than any data's", code="message-moments-too-large")
     check_scatter(message, 0, _ROUNDING * float(np.trace(second[0])))

@@ -96,7 +96,7 @@ def kernel(
         kind = form or groups.form
         if kind == "limit":
             s = groups.drawn(asked, generator(seed, "group draws")) + s
-        w, b = _ridge(s, alpha or (1e-3 if kind == "limit" else 1e-4), exact=precision == "float64")
+        w, b = ridge_of_features(s, alpha or (1e-3 if kind == "limit" else 1e-4), exact=precision == "float64")
         w, b, units = _SHARPER * w, _SHARPER * b, asked.map.units
         if kind == "limit":  # F is linear in z, as the first features are
             linear = limit.solve(total, task)
@@ -174,7 +174,7 @@ class Groups(NamedTuple):
         return of_draws.of_pieces(map(of_domain, range(len(self.samples))), self.total.n_classes)
 
 
-def _ridge(s: SiteStatistics, alpha: float, *, exact: bool) -> tuple[Float, Float]:
+def ridge_of_features(s: SiteStatistics, alpha: float, *, exact: bool) -> tuple[Float, Float]:
     """W and b of `s`; where that is not `exact`, and the penalty small, without eigenvalues that rounding made."""
     n, mean = float(s.count.sum()), s.sum.sum(axis=0) / s.count.sum()
     gram = s.second[0] - np.outer(n * mean, mean)
