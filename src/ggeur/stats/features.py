@@ -40,7 +40,11 @@ class FeatureMap(NamedTuple):
 
     units: Units
     landmarks: FloatArray  # (D, p)
-    kind = "kernel"
+
+    @property
+    def kind(self) -> str:
+        """Return what the features are, as a question to a site says it."""
+        return "kernel"
 
     @property
     def dimension(self) -> int:
@@ -74,7 +78,11 @@ class TableMap(FeatureMap):
     """The map to entries of tables: in place of landmarks it has corners, and a sample's features are its corners."""
 
     __slots__ = ()
-    kind = "tables"
+
+    @property
+    def kind(self) -> str:
+        """Return what the features are."""
+        return "tables"
 
     @property
     def dimension(self) -> int:
