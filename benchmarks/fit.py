@@ -92,7 +92,9 @@ def fits(folder: Path) -> Iterator[Fit]:
     two = pictures(folder / "pictures")
     yield Fit("auto: 160 pictures at 2 sites, embeddings cached, 488 dimensions", two, ("--encoder", "builtin"), 10)
     yield Fit("auto: Tiny-ImageNet, 200 classes, 20,000 samples, pooled", tiny, ("--covariance", "pooled"), 40, True)
-    yield Fit("lda: Tiny-ImageNet, 200 classes, 20,000 samples", tiny, ("--method", "lda"), 3)
+    lda = "--method", "lda"
+    yield Fit("lda: Tiny-ImageNet, 200 classes, 20,000 samples, pooled", tiny, (*lda, "--covariance", "pooled"), 3)
+    yield Fit("lda: Tiny-ImageNet, 200 classes, 20,000 samples, per class", tiny, lda, 3)
 
 
 def main() -> Iterator[Fact]:

@@ -87,3 +87,13 @@ def test_one_sample_and_none():
     found = streamed_statistics([one], 2, "per-class")
     assert list(found) == [3] and not found[3].second.any() and found[3].mean[1].tolist() == [1.0, 2.0]
     assert streamed_statistics([], 2, "pooled") == {}
+
+
+def test_moments_that_are_not_needed_change_no_other():
+    count, rng = (280, 600, 40, 301), np.random.default_rng(0)  # 280: a full block, and no more samples than dimensions
+    y = rng.permutation(np.repeat(np.arange(4), count))
+    one = [Piece(rng.normal(size=(len(y), 300)), y, np.zeros(len(y), np.int64))]
+    want, found = (streamed_statistics(one, 4, "per-class", small=small)[0] for small in (True, False))
+    np.testing.assert_array_equal(found.sum, want.sum)
+    np.testing.assert_array_equal(found.second[[1, 3]], want.second[[1, 3]])
+    assert not found.second[2].any()

@@ -1,4 +1,5 @@
 """Samples on disk: embedding tables, images, datasets and their readers, partitions, the built-in digits."""
 
-from ggeur.data import digits as digits  # which `ggeur` offers as attributes
-from ggeur.data import partition as partition
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, ["digits", "partition"])  # which `ggeur` offers

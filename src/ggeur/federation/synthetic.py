@@ -117,16 +117,15 @@ def synthetic_samples(
         made = np.clip(np.round(m.count[held]), 1, most).astype(np.int64)
         share = m.count[held] / made
         if m.kind == "per-class":
-            each = [
-                exact_residuals(m.scatter_of(int(c)), made[i : i + 1], generator(seed, "synthetic", making, d, int(c)))
-                for i, c in enumerate(held)
-            ]
-            residual = np.concatenate([np.zeros((0, m.dimension)), *each])
+            for i, c in enumerate(held.tolist()):
+                rng = generator(seed, "synthetic", making, d, c)
+                residual = exact_residuals(m.scatter_of(c), made[i : i + 1], rng)
+                x.append(m.sum[c] / m.count[c] + residual / np.sqrt(share[i]))
         else:
             residual = exact_residuals(m.scatter_of(0), made, generator(seed, "synthetic", making, d))
+            mean = np.repeat(m.sum[held] / m.count[held, None], made, axis=0)
+            x.append(mean + residual / np.sqrt(np.repeat(share, made))[:, None])
         w = np.repeat(share, made)
-        mean = np.repeat(m.sum[held] / m.count[held, None], made, axis=0)
-        x.append(mean + residual / np.sqrt(w)[:, None])
         y.append(np.repeat(held, made))
         domain.append(np.full(len(w), d))
         weight.append(w)

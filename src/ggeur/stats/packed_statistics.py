@@ -120,7 +120,7 @@ def packed_statistics(
     """
     groups = _SmallGroups(n_classes)
     watched = pieces if kind == "none" else groups.watched(pieces, pooled=kind == "pooled")
-    found = streamed_statistics(watched, n_classes, kind, workers=workers)
+    found = streamed_statistics(watched, n_classes, kind, workers=workers, small=False)  # they travel as factors
     with threadpool_limits(1):  # the number of threads decides the last digits
         return {d: PackedStatistics.of(found.pop(d), groups.of_domain(d)) for d in list(found)}
 
@@ -194,8 +194,9 @@ def _scatter(rows: Float, n: int, p: int) -> Float:
     """(p, p): the scatter of `n` samples, symmetric to the bit."""
     if n <= p:
         factor = _matrix(rows, n - 1, p)
-        rows = (factor.T @ factor)[_upper(p, p)]
-    upper = _matrix(rows, p, p)
+        upper = np.triu(factor.T @ factor)
+    else:
+        upper = _matrix(rows, p, p)
     return np.asarray(upper + np.triu(upper, 1).T)
 
 

@@ -47,7 +47,7 @@ def default_workers() -> int:
 
 
 def streamed_statistics(
-    pieces: Iterable[Piece], n_classes: int, kind: Covariance, *, workers: int = 0
+    pieces: Iterable[Piece], n_classes: int, kind: Covariance, *, workers: int = 0, small: bool = True
 ) -> dict[int, SiteStatistics]:
     """Return the statistics of every domain in `pieces`, with moments about the mean of its samples.
 
@@ -57,6 +57,7 @@ def streamed_statistics(
     n_classes : how many classes there are, present or not.
     kind : second moments "per-class", "pooled" over the classes, or "none".
     workers : threads that form the products; 0: one for each processor. Their number does not matter to a bit.
+    small : whether the second moments of classes with at most p samples are needed; else theirs mean nothing.
 
     >>> x, y, d = np.eye(4), np.array([0, 1, 1, 0]), np.zeros(4, int)
     >>> streamed_statistics([Piece(x[:1], y[:1], d[:1]), Piece(x[1:], y[1:], d[1:])], 2, "per-class")[0].count
@@ -71,7 +72,7 @@ def streamed_statistics(
                 for at in range(0, len(samples), _PIECE):
                     part = slice(at, at + _PIECE) if whole else samples[at : at + _PIECE]
                     if d not in found:
-                        found[d] = (_PerClass if kind == "per-class" else _Pooled)(n_classes, x.shape[1], kind)
+                        found[d] = (_PerClass if kind == "per-class" else _Pooled)(n_classes, x.shape[1], kind, small)
                     found[d].add(x[part], y[part], each)
         return {d: found[d].finish(each) for d in sorted(found)}
 
@@ -138,7 +139,8 @@ class _workers:
 class _Domain:
     """The sums of one domain's samples, about the mean of its first ones."""
 
-    def __init__(self, n_classes: int, p: int, kind: Covariance) -> None:
+    def __init__(self, n_classes: int, p: int, kind: Covariance, small: bool) -> None:
+        self._most = 0 if small else p  # samples of a class whose second moments are not needed
         with fits_memory(f"the second moments of {n_classes:,} classes in {p} dimensions"):
             self.count, self.sum = np.zeros(n_classes), np.zeros((n_classes, p))
             self.second = np.zeros((matrices(kind, n_classes), p, p))
@@ -196,7 +198,7 @@ class _Domain:
                 self.second[i] -= cross
                 self.second[i] -= cross.T
 
-        for _ in each(one, np.flatnonzero(self.count).tolist() if per_class else range(len(self.second))):
+        for _ in each(one, np.flatnonzero(self.count > self._most) if per_class else range(len(self.second))):
             pass
 
     def _centred(self, x: NDArray[Any]) -> Float:
@@ -208,8 +210,8 @@ class _Domain:
 class _PerClass(_Domain):
     """A product of every block of one class."""
 
-    def __init__(self, n_classes: int, p: int, kind: Covariance) -> None:
-        super().__init__(n_classes, p, kind)
+    def __init__(self, n_classes: int, p: int, kind: Covariance, small: bool) -> None:
+        super().__init__(n_classes, p, kind, small)
         self._block: dict[int, NDArray[Any]] = {}  # of every class, (BLOCK, p)
         self._filled = np.zeros(n_classes, np.int64)  # how much of it is taken
 
@@ -252,7 +254,8 @@ class _PerClass(_Domain):
         z = self._centred(x)
         with np.errstate(over="ignore", invalid="ignore"):
             self.sum[c] += z.sum(axis=0)
-            self.second[c] += z.T @ z
+            if self.count[c] > self._most or len(z) == BLOCK:  # while samples come, their number is not known
+                self.second[c] += z.T @ z
 
     def _close(self, each: Each) -> None:
         for _ in each(
@@ -264,8 +267,8 @@ class _PerClass(_Domain):
 class _Pooled(_Domain):
     """A product of every block of samples, of whatever classes; or none, where means suffice."""
 
-    def __init__(self, n_classes: int, p: int, kind: Covariance) -> None:
-        super().__init__(n_classes, p, kind)
+    def __init__(self, n_classes: int, p: int, kind: Covariance, small: bool) -> None:
+        super().__init__(n_classes, p, kind, small)
         self._rest: tuple[NDArray[Any], Int] | None = None
 
     def _fold(self, x: NDArray[Any], y: Int, each: Each) -> None:
