@@ -31,7 +31,7 @@ def test_a_report_of_a_run_with_tables_for_a_paper(ggeur, finished):
     code, out, _ = ggeur("report", "run", "--out", "page.html", "--latex")
     assert code == 0 and "page.html" in out and "page.tex" in out
     text = (finished / "page.html").read_text(encoding="utf-8")
-    assert "GGEUR changes" in text and text.count("<svg") == 5  # one domain: no similarity, no controls
+    assert "GGEUR changes" in text and text.count("<svg") == 6  # one domain: no similarity, no controls
     assert "\\begin{tabular}" in (finished / "page.tex").read_text(encoding="utf-8")
 
 
