@@ -188,7 +188,8 @@ def fit_model(
             check_site_name(name)
     if len(named) == 1:
         warnings.warn("Only one site: this is ordinary training.", GgeurWarning, stacklevel=3)
-    read = read_sites(named, encoder or encoder_of_plan(agreed, named.values()), on_pictures, columns, agreed, trust)
+    chosen = encoder_of_plan(agreed, named.values()) if encoder is None else encoder
+    read = read_sites(named, chosen, on_pictures, columns, agreed, trust)
     tested = None
     if test_share:
         from ggeur.models.held_out_fit import evaluation_of_held_out

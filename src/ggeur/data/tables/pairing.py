@@ -27,8 +27,12 @@ _TRAIN, _TEST = ("", "train", "training"), ("test",)
 def table_paths(given: GivenFiles) -> list[Path]:
     """Return the files that are meant: one, several, a pattern such as "part-*.parquet", "x.npy+labels.csv", a folder.
 
-    >>> table_paths("train.npy+labels.csv") == [Path("train.npy"), Path("labels.csv")]
-    True
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("train.npy", "labels.csv"):
+    ...         Path(folder, name).touch()
+    ...     [path.name for path in table_paths(f"{folder}/train.npy+labels.csv")]
+    ['train.npy', 'labels.csv']
     """
     several: Sequence[Any] = (
         [given] if isinstance(given, str | os.PathLike) else check_is("files", given, Sequence, "paths")
