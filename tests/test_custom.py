@@ -103,9 +103,9 @@ def test_ones_own_solved_head_is_fitted_and_sites_join_and_leave_it(own_sites, t
     with refused("model-custom-untrusted"):
         add_site(tmp_path / "model", west)
     before = (tmp_path / "model" / "head.npz").read_bytes()
-    add_site(tmp_path / "model", west, own=True)
+    add_site(tmp_path / "model", west, custom=True)
     assert (tmp_path / "model" / "head.npz").read_bytes() != before
-    forget_site(tmp_path / "model", "west", own=True)
+    forget_site(tmp_path / "model", "west", custom=True)
     assert (tmp_path / "model" / "head.npz").read_bytes() == before
 
 
@@ -119,7 +119,7 @@ def test_ones_own_head_is_a_candidate_and_is_not_imported_again_unasked(own_site
     with refused("model-custom-untrusted: own_fitted:centroids"):
         forget_site(tmp_path / "model", "west", two, choose_again=True)
     assert "own_fitted" not in sys.modules
-    forget_site(tmp_path / "model", "west", two, choose_again=True, own=True)
+    forget_site(tmp_path / "model", "west", two, choose_again=True, custom=True)
     assert "own_fitted" in sys.modules
 
 
@@ -282,7 +282,7 @@ def test_ones_own_head_is_trained_saved_and_used(run, build_table, tmp_path):
     )
     (trial,) = result.trials
     assert trial.status == "ok" and trial.avg > 50
-    model = Model.load(tmp_path / "run", own=True)
+    model = Model.load(tmp_path / "run", custom=True)
     assert (model.head, model.parameters) == ("own_head:bottleneck", {"widths": [6, 3], "slope": 0.2})
     x = table.x
     for layer in model.params["layers"][:-1]:

@@ -29,6 +29,10 @@ ROLES = {
 }
 
 
+FORMER = {"book", "books", "lane", "lanes", "spool"}  # words of names that do not come back
+FORMER_NAMES = {"digest_of_sums", "load_sums", "save_sums", "sums_"}
+
+
 def duplicates(package: Path) -> dict[str, list[str]]:
     """Return the modules of every public class or function that several define, by name."""
     found: dict[str, set[str]] = defaultdict(set)
@@ -57,6 +61,30 @@ def test_a_name_of_two_modules_is_seen(tmp_path):
     (tmp_path / "b.py").write_text("def Thing(): ...\ndef _private(): ...\n")
     (tmp_path / "c.py").write_text("from a import Thing\n")
     assert duplicates(tmp_path) == {"Thing": ["a", "b"]}
+
+
+def former(package: Path) -> list[str]:
+    """Return what has a former name: modules, functions, classes, parameters, attributes, variables."""
+    found = []
+    for path in package.rglob("*.py"):
+        names = [path.stem]
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                names.append(node.name)
+            elif isinstance(node, ast.arg):
+                names.append(node.arg)
+                if node.arg == "own" and node.annotation and ast.unparse(node.annotation) in ("bool", "Custom"):
+                    found.append(f"{path.stem}: own, which is custom")
+            elif isinstance(node, ast.Attribute | ast.Name):
+                names.append(node.attr if isinstance(node, ast.Attribute) else node.id)
+        found += [f"{path.stem}: {n}" for n in names if n in FORMER_NAMES or FORMER & {*n.lower().split("_")}]
+    return found
+
+
+def test_former_names_do_not_come_back(tmp_path):
+    assert former(PACKAGE) == []
+    (tmp_path / "a.py").write_text("def f(own: bool, kept_lane): return self.sums_, own\n")
+    assert former(tmp_path) == ["a: own, which is custom", "a: kept_lane", "a: sums_"]
 
 
 def names_in(module: Path) -> set[str]:

@@ -68,7 +68,7 @@ def test_from_tables_to_predictions_and_back(ggeur, sites, model):
     assert code == 0 and "receipt" in out
     assert ggeur("predict", model, sites / "sketch.npz")[0] == 0
     assert ggeur("forget", model, "sketch", "--yes")[0] == 0
-    beside = {"ledger.json", "sums", "receipts", "report.html", ".lock"}
+    beside = {"ledger.json", "statistics", "receipts", "report.html", ".lock"}
     assert {p.name for p in model.iterdir()} == {"head.npz", "model.json", "card.md", *beside}
     card = (model / "card.md").read_text()
     assert "| art | 14 | 2 |" in card and "forget a site" in card and "sketch" not in card

@@ -86,7 +86,7 @@ def test_a_model_without_statistics_asks_for_the_files(ggeur, made, tmp_path):
     files = [made / f"{n}.stats" for n in ("leeds", "oslo")]
     assert ggeur("fit", *files, "--method", "lda", "--out", tmp_path / "m")[0] == 0
     code, _, _ = ggeur("export", tmp_path / "m", "--without-statistics", "--out", tmp_path / "bare")
-    assert code == 0 and not (tmp_path / "bare" / "sums").exists()
+    assert code == 0 and not (tmp_path / "bare" / "statistics").exists()
     assert ggeur("add", tmp_path / "m", made / "york.stats")[0] == 0
 
 

@@ -25,9 +25,9 @@ def test_shapes_types_and_counts(digits):
     assert digits.y.dtype == digits.domain.dtype == np.int64
     assert digits.class_names == tuple("0123456789")
     assert digits.domain_names == DOMAINS
-    per_cell = np.histogram2d(digits.domain, digits.y, bins=(np.arange(5), np.arange(11)))[0]
-    assert per_cell.sum(axis=1).min() >= 1500
-    assert per_cell.min() >= 150
+    per_group = np.histogram2d(digits.domain, digits.y, bins=(np.arange(5), np.arange(11)))[0]
+    assert per_group.sum(axis=1).min() >= 1500
+    assert per_group.min() >= 150
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(digits):

@@ -130,11 +130,20 @@ def test_exact_answers_under_epsilon(tmp_path):
     np.testing.assert_array_equal(server.ask(0, statistics, **asked, trial=1)[1]["sum"], first)  # no other draw
 
 
-def test_a_damaged_book(tmp_path):
+def test_a_log_of_0_2_still_counts(tmp_path):
+    server = Server(tmp_path, ["art"] * 5)
+    server.opens("a", [0, 1, 2], "one")
+    for k in range(3):
+        (tmp_path / f"at-{k}" / "aggregations.jsonl").rename(tmp_path / f"at-{k}" / "sums.jsonl")
+    with pytest.raises(GgeurError, match="would reveal what"):
+        server.opens("b", [0, 3, 4], "two")
+
+
+def test_a_damaged_log(tmp_path):
     server = Server(tmp_path, ["art"] * 3)
     server.opens("a", range(3))
-    book = tmp_path / "at-0" / "sums.jsonl"
-    book.write_text(book.read_text()[:-20])
+    log = tmp_path / "at-0" / "aggregations.jsonl"
+    log.write_text(log.read_text()[:-20])
     with pytest.raises(GgeurError, match="is damaged"):
         server.opens("b", range(3), "two")
 

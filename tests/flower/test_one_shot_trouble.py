@@ -119,7 +119,7 @@ def test_a_run_that_stops_for_a_lost_site_asks_only_that_site_when_it_is_resumed
     with pytest.raises(GgeurError, match="min_sites = 3"):
         broken.run()
     assert broken.events("stopped")[0]["resumable"]
-    kept = sorted((broken.out / "checkpoint" / "sums-00000").glob("*"))
+    kept = sorted((broken.out / "checkpoint" / "statistics-00000").glob("*"))
     assert [path.name[0] for path in kept] == ["0", "2"]
     if damaged:
         kept[0].write_bytes(kept[0].read_bytes()[:-100])

@@ -118,8 +118,8 @@ def test_a_site_sends_the_same_bytes_again_and_no_second_message(deploy):
 
     with pytest.raises(GgeurError, match="once"):
         statistics(Request(SiteData(site.config), *asked[0]))
-    book = [json.loads(line) for line in (deployment.folder / "store-2" / "privacy.jsonl").read_text().splitlines()]
-    assert len(book) == 1 and (book[0]["epsilon"], book[0]["unit"]) == (100.0, "record")
+    ledger = [json.loads(line) for line in (deployment.folder / "store-2" / "privacy.jsonl").read_text().splitlines()]
+    assert len(ledger) == 1 and (ledger[0]["epsilon"], ledger[0]["unit"]) == (100.0, "record")
 
 
 def test_auto_under_noise_takes_what_the_rule_says(deploy):
@@ -167,7 +167,7 @@ def test_what_no_site_can_do_ends_in_a_sentence(deploy):
 
 
 @pytest.mark.parametrize(
-    ("terms", "privacy", "why"),
+    ("policy", "privacy", "why"),
     [
         ({"min-count": 5}, {}, "--min-count 5, and [privacy] min_count here is 0"),
         ({"min-count": 5}, {"min_count": 4}, "min_count here is 4"),
@@ -177,15 +177,15 @@ def test_what_no_site_can_do_ends_in_a_sentence(deploy):
         ({"epsilon": "2.0"}, {"epsilon": 2.0, "delta": 1e-4, "radius": 1.0}, "this release would cost"),
     ],
 )
-def test_a_site_holds_out_for_what_it_was_started_with(deploy, terms, privacy, why):
+def test_a_site_holds_out_for_what_it_was_started_with(deploy, policy, privacy, why):
     deployment = deploy(tree("ridge", privacy, federate={"wait": 0.1}))
     site = deployment.sites[1]
-    site.config = site.config | terms
+    site.config = site.config | policy
     assert deployment.run().trials[0].missing == {1: [0]}
     assert any(why in event["why"] for event in deployment.events("silent") + deployment.events("refused"))
 
 
-def test_terms_that_are_met_change_nothing_and_a_budget_is_for_all_runs(deploy):
+def test_policies_that_are_met_change_nothing_and_a_budget_is_for_all_runs(deploy):
     deployment = deploy(tree("ridge", {"epsilon": 100.0, "radius": 1.0}, federate={"wait": 0.1}))
     deployment.sites[1].config = deployment.sites[1].config | {"min-count": 5, "epsilon": "100.0"}
     assert not deployment.run().trials[0].missing
@@ -197,7 +197,7 @@ def test_terms_that_are_met_change_nothing_and_a_budget_is_for_all_runs(deploy):
 @pytest.mark.parametrize(
     "config", [{"min-count": "many"}, {"epsilon": 0}, {"epsilon": "inf"}, {"epsilon": 1, "delta": 2}]
 )
-def test_terms_that_make_no_sense_are_refused(config):
+def test_policies_that_make_no_sense_are_refused(config):
     with pytest.raises(GgeurError, match="min-count"):
         SitePolicy.of(config)
 

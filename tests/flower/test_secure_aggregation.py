@@ -153,8 +153,8 @@ def test_with_noise_each_site_adds_its_share_and_notes_what_it_spent(secure, ope
     noise = {"epsilon": 100.0, "radius": 1.0}
     deployment = secure(tree("ridge", noise))
     deployment.run()
-    book = [json.loads(line) for line in (deployment.folder / "store-2" / "privacy.jsonl").read_text().splitlines()]
-    assert [(one["epsilon"], one["unit"]) for one in book] == [(100.0, "record")]
+    ledger = [json.loads(line) for line in (deployment.folder / "store-2" / "privacy.jsonl").read_text().splitlines()]
+    assert [(one["epsilon"], one["unit"]) for one in ledger] == [(100.0, "record")]
     setup = Setup.of(deployment.simulated.points[0])
     exact = TrialData().clients(setup, 0).statistics(StatisticsQuery("pooled"))
     arrays, _ = opened["statistics"]
@@ -209,7 +209,7 @@ def test_domains_of_fewer_than_three_sites_are_not_kept_apart(secure):
     assert deployment.sites[0].asked == ["query.hello"]
 
 
-def test_no_site_can_join_or_leave_a_model_under_secure_sums(secure):
+def test_no_site_can_join_or_leave_a_model_under_secure_aggregation(secure):
     from ggeur.experiments.table_contributions import contributions_of_point
     from ggeur.flower.server.reopening import reopen
     from ggeur.models.joining import Opened
@@ -218,7 +218,7 @@ def test_no_site_can_join_or_leave_a_model_under_secure_sums(secure):
     deployment.run()
     assert not list(deployment.out.rglob("*.npz")) or {p.name for p in deployment.out.rglob("*.npz")} == {"head.npz"}
     with pytest.raises(GgeurError, match="no single site can join"):
-        Opened.at(deployment.out / "model" / "trial-000", own=False)
+        Opened.at(deployment.out / "model" / "trial-000", custom=False)
     with pytest.raises(GgeurError, match="one more site would reveal"):
         reopen(deployment.out, deployment.experiment)
     with pytest.raises(GgeurError, match="contributions are not computed"):

@@ -108,8 +108,8 @@ def test_a_round_whose_seeds_were_partly_shown_is_gone_on_with(secure):
     lost.run(resume=True)
     whole.run()
     assert_same(lost, whole)
-    book = [json.loads(line) for line in (lost.folder / "store-0" / "sums.jsonl").read_text().splitlines()]
-    assert [one["what"] for one in book] == [f"messages of round {n}" for n in (1, 2, 3)], "each opened once"
+    log = [json.loads(line) for line in (lost.folder / "store-0" / "aggregations.jsonl").read_text().splitlines()]
+    assert [one["what"] for one in log] == [f"messages of round {n}" for n in (1, 2, 3)], "each opened once"
 
 
 def test_a_key_that_the_server_puts_in_between_is_refused_and_no_vector_leaves(secure):

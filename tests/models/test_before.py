@@ -139,6 +139,17 @@ def test_sites_join_and_leave_a_model_of_0_2(name, tmp_path):
     found, kept = Model.load(tmp_path / "model").params, read_arrays(OLD / name / "head.npz")
     for leaf, values in kept.items():
         np.testing.assert_allclose(found[leaf], values, rtol=1e-5, atol=1e-6)
+    assert {p.name for p in (tmp_path / "model" / "statistics").iterdir()} == {"art.npz", "photo.npz"}
+    assert not (tmp_path / "model" / "sums").exists()
+
+
+def test_a_refused_command_leaves_a_model_of_0_2_as_it_is(tmp_path):
+    model = Path(shutil.copytree(OLD / "model", tmp_path / "model"))
+    before = {p.relative_to(model): p.read_bytes() for p in model.rglob("*") if p.is_file()}
+    with refused("site-not-added"):
+        forget_site(model, "nowhere")
+    write_model_page(model, tmp_path / "page.html")
+    assert {p.relative_to(model): p.read_bytes() for p in model.rglob("*") if p.is_file()} == before
 
 
 def test_a_sealed_model_of_0_2_predicts_and_says_that_no_site_can_join_or_leave(tmp_path):

@@ -134,7 +134,7 @@ def test_other_rows_under_the_name_of_who_was_being_added(tables, tmp_path, snap
 
 
 @pytest.mark.parametrize("damage", [b"", b"PK", None])
-def test_a_damaged_head_is_mended_from_the_sums(tables, tmp_path, damage):
+def test_a_damaged_head_is_mended_from_the_statistics(tables, tmp_path, damage):
     model, never = tmp_path / "model", tmp_path / "never"
     ggeur.fit(tables("art", "photo", "zoo"), method="lda", out=model)
     ggeur.fit(tables("art", "photo"), method="lda", out=never)
@@ -147,18 +147,23 @@ def test_a_damaged_head_is_mended_from_the_sums(tables, tmp_path, damage):
     assert state(model)[0] == state(never)[0]
 
 
-def test_sums_that_the_ledger_does_not_know_are_swept(tables, tmp_path):
+def test_statistics_that_the_ledger_does_not_know_are_swept(tables, tmp_path):
     model = tmp_path / "model"
     ggeur.fit(tables("art", "photo"), method="lda", out=model)
-    strays = ["sums/zoo.npz", "sums/.zoo.npz.0123abcd", ".ledger.json.0123abcd", ".next.part/sums/zoo.npz"]
-    (model / ".next.part" / "sums").mkdir(parents=True)
+    strays = [
+        "statistics/zoo.npz",
+        "statistics/.zoo.npz.0123abcd",
+        ".ledger.json.0123abcd",
+        ".next.part/statistics/zoo.npz",
+    ]
+    (model / ".next.part" / "statistics").mkdir(parents=True)
     for name in strays:
-        (model / name).write_bytes(b"sums")
+        (model / name).write_bytes(b"statistics")
     (model / "notes.txt").write_text("mine")
     with pytest.raises(GgeurError, match="'zoo' is not in this model"):
         forget_site(model, "zoo")
     assert not any((model / name).exists() for name in strays) and (model / "notes.txt").exists()
-    assert sorted(p.name for p in (model / "sums").iterdir()) == ["art.npz", "photo.npz"]
+    assert sorted(p.name for p in (model / "statistics").iterdir()) == ["art.npz", "photo.npz"]
 
 
 def test_a_full_disk_leaves_the_model_as_it_was(tables, tmp_path, monkeypatch):
@@ -199,4 +204,4 @@ def test_two_fits_into_one_folder(tables, tmp_path, monkeypatch):
     for thread in threads:
         thread.join()
     assert len(ended) == 1 and load_ledger(model).names == ended[0]
-    assert sorted(p.stem for p in (model / "sums").iterdir()) == list(ended[0])
+    assert sorted(p.stem for p in (model / "statistics").iterdir()) == list(ended[0])

@@ -142,7 +142,7 @@ def test_more_rows_may_come_for_another_method_if_the_sums_do_for_it(samples, me
     found.set_params(method=method).partial_fit(x[1::2], y[1::2])
     np.testing.assert_allclose(found.predict_proba(x), OneShotClassifier(method).fit(x, y).predict_proba(x), atol=1e-12)
     back = found.set_params(method="ggeur-limit").partial_fit(x[:1], y[:1])
-    assert {s.kind for s in back.sums_} == {"per-class"}
+    assert {s.kind for s in back.statistics_} == {"per-class"}
 
 
 @pytest.mark.parametrize("site", ["all", "another"])

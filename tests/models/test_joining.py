@@ -159,8 +159,8 @@ def test_a_changed_name_in_the_ledger_is_noticed(tables, tmp_path):
 
 
 @pytest.mark.parametrize("array", ["count0", "sum0", "second0", "center0"])
-def test_sums_that_are_off_by_a_bit_or_gone_are_noticed(tables, tmp_path, array):
-    model, file = tmp_path / "model", "sums/art.npz"
+def test_statistics_that_are_off_by_a_bit_or_gone_are_noticed(tables, tmp_path, array):
+    model, file = tmp_path / "model", "statistics/art.npz"
     ggeur.fit(tables("art", "photo"), method="lda", out=model)
     arrays = read_arrays(model / file)
     arrays[array].flat[0] = np.nextafter(arrays[array].flat[0], np.inf)

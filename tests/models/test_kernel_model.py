@@ -12,7 +12,7 @@ from ggeur.federation.one_shot import one_shot
 from ggeur.methods import resolve_closed_form
 from ggeur.methods.algorithm import Task
 from ggeur.models.joining import add_site, forget_site
-from ggeur.models.site_files import load_ledger, load_sums
+from ggeur.models.site_files import load_ledger, load_statistics
 from ggeur.stats.errors import GgeurWarning
 from ggeur.stats.storage import read_arrays
 from refusal import refused
@@ -156,7 +156,7 @@ def test_features_of_other_units_or_changed_ones_are_not_taken(tables, tmp_path)
     told = json.loads((model / "model.json").read_text())
     assert told["algorithm"]["units_of"] == {}
     entry = load_ledger(model).entry("art")
-    sums = load_sums(model, entry)
+    sums = load_statistics(model, entry)
     changed = sums._replace(features=sums.features._replace(second=sums.features.second * 2))
     assert entry.holds(sums) and not entry.holds(changed)
     with refused("option-keep-units: lda"):

@@ -27,7 +27,7 @@ def sites(tmp_path):
 
 def counts(found):
     """Samples of each class that each site sent."""
-    return {s.name: np.sum([m.count for m in s.messages.values()], axis=0).tolist() for s in found.sums_}
+    return {s.name: np.sum([m.count for m in s.messages.values()], axis=0).tolist() for s in found.statistics_}
 
 
 @pytest.mark.usefixtures("undrawn")

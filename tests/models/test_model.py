@@ -231,7 +231,7 @@ def test_any_tree_of_arrays_reads_back_by_path(own, table, tmp_path):
     made = model(params=params, head="own_deep:deep", parameters=given)
     made.save(tmp_path / "m")
     assert {"a~1b/~0/0/1/W", "a~1b/~0/1", "a/b", "file"} <= set(np.load(tmp_path / "m" / "head.npz").files)
-    loaded = Model.load(tmp_path / "m", own=True)
+    loaded = Model.load(tmp_path / "m", custom=True)
     assert jax.tree.structure(loaded.params) == jax.tree.structure(params)
     jax.tree.map(np.testing.assert_array_equal, loaded.params, params)
     np.testing.assert_array_equal(loaded.probabilities(table), made.probabilities(table))
@@ -241,7 +241,7 @@ def test_any_tree_of_arrays_reads_back_by_path(own, table, tmp_path):
 def test_a_head_may_be_a_single_array(own, table, tmp_path):
     made = model(params=np.ones((5, 4), np.float32), head="own_deep:bare")
     made.save(tmp_path / "m")
-    np.testing.assert_array_equal(Model.load(tmp_path / "m", own=True).params, made.params)
+    np.testing.assert_array_equal(Model.load(tmp_path / "m", custom=True).params, made.params)
 
 
 def test_a_module_that_a_model_names_is_imported_only_where_that_is_allowed(own, tmp_path):

@@ -80,8 +80,8 @@ def test_sites_of_files_join_and_leave(folder, tmp_path):
 def test_a_table_in_files_is_a_site_of_python(folder):
     files = TableFiles([folder / f"{s}.csv" for s in SITES], TableColumns(y="species"))
     found = ggeur.fit({"all": files, "york": folder / "york.npz"}, method="lda")
-    assert [one.name for one in found.sums_] == ["all", "york"]
-    assert found.sums_[0].samples == files.counts[..., 0].sum()
+    assert [one.name for one in found.statistics_] == ["all", "york"]
+    assert found.statistics_[0].samples == files.counts[..., 0].sum()
 
 
 def test_a_table_in_files_is_predicted_in_pieces(folder, tmp_path, monkeypatch):

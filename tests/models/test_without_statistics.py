@@ -54,11 +54,11 @@ def numbers(tree):
 
 def test_no_byte_of_the_statistics_is_in_the_copy(places, copy):
     assert sorted(p.name for p in copy.parent.rglob("*")) == ["card.md", "copy", "head.npz", "model.json"]
-    sums = [read_arrays(path) for path in (places / "model" / "sums").iterdir()]
-    assert len(sums) == 2 and all(one["second0"].shape == (3, P, P) for one in sums)
-    names = [name for name in sums[0] if name[:-1] in ("count", "sum", "second", "center")]
+    sent = [read_arrays(path) for path in (places / "model" / "statistics").iterdir()]
+    assert len(sent) == 2 and all(one["second0"].shape == (3, P, P) for one in sent)
+    names = [name for name in sent[0] if name[:-1] in ("count", "sum", "second", "center")]
     assert len(names) == 4
-    secret = [one[name] for one in sums for name in names] + [sum(one[name] for one in sums) for name in names]
+    secret = [one[name] for one in sent for name in names] + [sum(one[name] for one in sent) for name in names]
     content = b"".join(path.read_bytes() for path in copy.iterdir())  # arrays lie in head.npz as they are
     assert read_arrays(copy / "head.npz")["W"].tobytes("A") in content
     for array in secret:
@@ -81,8 +81,8 @@ def test_the_copy_is_the_model(places, copy):
 
 def test_its_card_says_what_it_is(places, copy):
     before, card = (places / "model" / "card.md").read_text(), (copy / "card.md").read_text()
-    assert "export FOLDER --without-statistics" in before and "`sums/`" in before
-    assert "This copy holds no statistics" in card and "sums/" not in card and "ggeur add" not in card
+    assert "export FOLDER --without-statistics" in before and "`statistics/`" in before
+    assert "This copy holds no statistics" in card and "statistics/" not in card and "ggeur add" not in card
     assert card.split("This copy")[0] == before.split("Sites can join")[0], "all else, sites and history, is the same"
     assert "| north | 32 | 3 |" in card and "forget a site that is no longer in" in card and "zoo" not in card
 

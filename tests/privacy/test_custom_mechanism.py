@@ -237,7 +237,7 @@ def test_moved_into_the_package_a_mechanism_is_a_line_of_the_registry_and_its_fi
 
 
 def test_nothing_of_it_is_imported_to_read_an_experiment(monkeypatch):
-    settings(tree("laplace", epsilon=1.0), own=False)
+    settings(tree("laplace", epsilon=1.0), custom=False)
     assert "own_mechanisms" not in sys.modules
     assert norm.cdf(-release("laplace", epsilon=1.0).mu / 2) == pytest.approx(1 / (1 + np.e))
 

@@ -13,10 +13,10 @@ from ggeur.paper.paper_tables import PartEmbeddings, Table
 from ggeur.paper.reproduce import prepare_table
 
 
-def make_table(classes, domains, per_cell=8, p=6, seed=0, **changes):
+def make_table(classes, domains, per_group=8, p=6, seed=0, **changes):
     rng = np.random.default_rng(seed)
-    y = np.tile(np.repeat(np.arange(len(classes)), per_cell), len(domains))
-    domain = np.repeat(np.arange(len(domains)), per_cell * len(classes))
+    y = np.tile(np.repeat(np.arange(len(classes)), per_group), len(domains))
+    domain = np.repeat(np.arange(len(domains)), per_group * len(classes))
     x = 3 * rng.normal(size=(len(classes), p))[y] + rng.normal(size=(len(y), p)) + domain[:, None] / 4
     values = dict(x=x.astype(np.float32), y=y, domain=domain, class_names=classes, domain_names=domains)
     return EmbeddingTable(**(values | changes))

@@ -101,7 +101,7 @@ def test_its_numbers_are_those_of_model_json(fitted):
     taken = chosen["expected"][chosen["label"]]
     assert all(f">{value - taken:+.2f}<" in bars for value in others.values()) and ">taken<" in bars
     assert max(chosen["expected"].values()) == 0 and "no accuracy" in section(text, "choice")
-    for sums in found.sums_:
+    for sums in found.statistics_:
         assert re.search(rf"{re.escape(sums.name)}\s+{sums.samples}\s+3\s", section(text, "sites"))
     assert found.contributions_.head == chosen["label"] and f"({chosen['label']})" in section(text, "contributions")
 

@@ -44,7 +44,7 @@ def add(
     choose_again: ChooseAgain = False,
     keep_units: KeepUnits = False,
     trust: TrustedKeys = None,
-    own: Custom = False,
+    custom: Custom = False,
     quiet: Quiet = False,
     json_lines: JsonLines = False,
 ) -> None:
@@ -67,7 +67,7 @@ def add(
             choose_again=choose_again,
             keep_units=keep_units,
             trust=trust,
-            own=own,
+            custom=custom,
         )
-        page = write_model_page(model, own=own)
+        page = write_model_page(model, custom=custom)
     say(f"{name} is in {model}; the receipt is {receipt}, the page {page}", soft_wrap=True)

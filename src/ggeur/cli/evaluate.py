@@ -62,7 +62,7 @@ def evaluate(
     group: ColumnGroup = None,
     encoder_id: EncoderId = None,
     trial: Trial = "last",
-    own: Custom = False,
+    custom: Custom = False,
     quiet: Quiet = False,
 ) -> None:
     """Score a model on held-out samples of sites.
@@ -75,7 +75,7 @@ def evaluate(
             "Give either one site or score files of several (.scores), not both.", code="evaluation-mixed-inputs"
         )
     with notes():
-        head = open_model(model, trial, own).model
+        head = open_model(model, trial, custom).model
         if files:
             _add_up(head, files, out or _PAGE, specificity)
             return

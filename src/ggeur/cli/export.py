@@ -30,7 +30,7 @@ def export(
         str | None, typer.Option("--encoder", help="With --onnx: the encoder (onnx:PATH) to include.")
     ] = None,
     trial: Trial = "last",
-    own: Custom = False,
+    custom: Custom = False,
 ) -> None:
     """Export a model: ONNX, torch, Hugging Face hub.
 
@@ -58,10 +58,10 @@ def export(
     from ggeur.models.prediction import encoder_of
 
     with notes():
-        head, folder = open_model(model, trial, own)
+        head, folder = open_model(model, trial, custom)
         if without_statistics:
             copy = out or Path(f"{folder.resolve().name}-without-statistics")
-            write_without_statistics(folder, copy, own=own)
+            write_without_statistics(folder, copy, custom=custom)
             say(f"{copy} holds {_names(copy)}, and no statistics of sites", soft_wrap=True)
         if onnx is not None:
             tower = None if encoder is None else encoder_of(head, encoder)

@@ -119,7 +119,7 @@ def fit(
             )
             print_evaluation(found.evaluation)
         counts = {site.name: site.counts for site in found.fitted.federation.sites}
-        page = write_model_page(out, own=True, counts=counts)  # a custom method has just been imported
+        page = write_model_page(out, custom=True, counts=counts)  # a custom method has just been imported
     say(f"The model is in {out}, what it is in {out / 'card.md'}, a page about it is {page}", soft_wrap=True)
 
 

@@ -21,7 +21,7 @@ def forget(
     encoder: PictureEncoder = None,
     choose_again: ChooseAgain = False,
     keep_units: KeepUnits = False,
-    own: Custom = False,
+    custom: Custom = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the removal.")] = False,
     quiet: Quiet = False,
     json_lines: JsonLines = False,
@@ -38,9 +38,15 @@ def forget(
         raise typer.Exit(1)
     with notes():
         receipt = forget_site(
-            model, site, remaining or [], encoder=encoder, choose_again=choose_again, keep_units=keep_units, own=own
+            model,
+            site,
+            remaining or [],
+            encoder=encoder,
+            choose_again=choose_again,
+            keep_units=keep_units,
+            custom=custom,
         )
-        page = write_model_page(model, own=own)
+        page = write_model_page(model, custom=custom)
     say(f"{site} is no longer in {model}; the receipt is {receipt}, the page {page}", soft_wrap=True)
 
 

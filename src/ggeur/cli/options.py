@@ -118,13 +118,13 @@ class OpenedModel(NamedTuple):
     folder: Path
 
 
-def open_model(path: Path, trial: str, own: bool) -> OpenedModel:
-    """Open the model at `path`, or that of the `trial` of a run; `own` allows a custom head."""
+def open_model(path: Path, trial: str, custom: bool) -> OpenedModel:
+    """Open the model at `path`, or that of the `trial` of a run; `custom` allows a custom head."""
     from ggeur.models.model import Model
     from ggeur.models.places import model_folder
 
     place = model_folder(path, int(trial) if trial.isdecimal() else trial)
-    model = Model.load(place.folder, own=own)
+    model = Model.load(place.folder, custom=custom)
     if place.why:
         mark("note", place.why)
     return OpenedModel(model, place.folder)

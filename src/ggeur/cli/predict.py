@@ -52,7 +52,7 @@ def predict(
         bool, typer.Option("--skip-unreadable", help="Skip and list unreadable images.")
     ] = False,
     trial: Trial = "last",
-    own: Custom = False,
+    custom: Custom = False,
     quiet: Quiet = False,
     json_lines: JsonLines = False,
 ) -> None:
@@ -65,7 +65,7 @@ def predict(
     if out is not None:
         check_out_file(out)
     with notes():
-        head = open_model(model, trial, own).model
+        head = open_model(model, trial, custom).model
         each = _answers(
             head, given, encoder, reject, skip_unreadable, table_columns(x, y, None, None, id, None, encoder_id)
         )

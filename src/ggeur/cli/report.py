@@ -18,7 +18,7 @@ def report(
         bool,
         typer.Option("--contributions", help="Estimate the contribution of each site."),
     ] = False,
-    own: Custom = False,
+    custom: Custom = False,
     quiet: Quiet = False,
     json_lines: JsonLines = False,
 ) -> None:
@@ -39,7 +39,7 @@ def report(
                 code="option-conflict-report",
             )
         with notes():
-            say(f"The page is {write_model_page(runs[0], out, own=own)}", soft_wrap=True)
+            say(f"The page is {write_model_page(runs[0], out, custom=custom)}", soft_wrap=True)
         return
     out = out or Path("report.html")
     with notes():

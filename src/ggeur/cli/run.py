@@ -48,7 +48,7 @@ def experiment_and_folder(
     if resume is not None:
         check_resumable(resume, real=real)
         finished = (resume / "result.json").exists()  # then no custom code is needed
-        return Experiment.load(path or resume / "config.toml", overrides or [], own=not finished), resume
+        return Experiment.load(path or resume / "config.toml", overrides or [], custom=not finished), resume
     if path is None:
         raise GgeurError(
             "Name an experiment file to run, or a run folder to resume with --resume.", code="experiment-not-named"

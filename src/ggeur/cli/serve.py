@@ -25,7 +25,7 @@ def serve(
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     max_mb: Annotated[float, typer.Option(min=0.01, max=1000, help="Largest upload, in megabytes.")] = 10.0,
     trial: Trial = "last",
-    own: Custom = False,
+    custom: Custom = False,
 ) -> None:
     """Serve a model: a page to drop photographs, and JSON."""
     import webbrowser
@@ -39,7 +39,7 @@ def serve(
     from ggeur.serve.service import Limits, Service, example_pictures
 
     with notes():
-        head = open_model(model, trial, own).model
+        head = open_model(model, trial, custom).model
         limits = Limits(max_mb)
         pictures = [] if examples is None else example_pictures(examples, limits)
         service = Service(head, encoder_of(head, encoder), limits, reject, pictures)

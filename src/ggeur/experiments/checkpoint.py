@@ -188,7 +188,7 @@ def check_same(path: Path, experiment: Experiment) -> None:
             f"There is no run in {path} to resume; start one with `ggeur run EXPERIMENT --out {path}`.",
             code="run-missing",
         )
-    there = differences(Experiment.load(path / "config.toml", own=False).tree, experiment.tree)
+    there = differences(Experiment.load(path / "config.toml", custom=False).tree, experiment.tree)
     if there:
         raise GgeurError(
             f"{path} holds a run of another experiment: {there[0]}; name a new folder with --out.",

@@ -28,6 +28,7 @@ from ggeur.models.model import Model
 from ggeur.models.site_files import CARD
 from ggeur.stats.errors import GgeurError, GgeurWarning
 from ggeur.stats.long_jobs import uninterrupted
+from ggeur.stats.old_names import FILES
 from ggeur.stats.storage import CannotWrite, lock_file, sealed_line, write_bytes
 
 _NAMES = ("config.toml", VERSIONS, "inputs.json", "metrics.jsonl", ".lock", "checkpoint")
@@ -143,9 +144,10 @@ class RunFolder:
             shutil.rmtree(self.path / "checkpoint", ignore_errors=True)
             self._lock.close()
 
-    def sums(self, number: int) -> Path:
+    def statistics(self, number: int) -> Path:
         """Return the folder of sites' statistics for the unfinished trial `number`; only its user can read it."""
-        path = self.path / "checkpoint" / f"sums-{number:05d}"
+        before = self.path / "checkpoint" / f"{FILES['statistics']}-{number:05d}"
+        path = before if before.is_dir() else self.path / "checkpoint" / f"statistics-{number:05d}"
         path.mkdir(mode=0o700, exist_ok=True)
         return path
 
@@ -155,7 +157,7 @@ class RunFolder:
             self._metrics.close()
         self._lock.close()
         newest, trials = self._checkpoints.newest(), self._checkpoints.finished_trials()
-        kept = newest is not None or trials or any(self.path.glob("checkpoint/sums-*/*"))
+        kept = newest is not None or trials or any(self.path.glob("checkpoint/statistics-*/*"))
         if self._resumed or self.finished or kept:
             return True
         self._clear()

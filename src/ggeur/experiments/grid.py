@@ -84,10 +84,10 @@ class Experiment:
     varied: tuple[dict[str, Any], ...]  # per point, the values of the keys that the grid varies
 
     @classmethod
-    def of(cls, tree: Mapping[str, Any], *, own: bool = True) -> Self:
+    def of(cls, tree: Mapping[str, Any], *, custom: bool = True) -> Self:
         """Expand the lists of `tree` and check every point; relative paths are in the current folder.
 
-        With `own` false no custom code is imported, as for an experiment that has been run.
+        With `custom` false no custom code is imported, as for an experiment that has been run.
         """
         if not isinstance(tree, Mapping):
             raise GgeurError(
@@ -99,7 +99,7 @@ class Experiment:
         for arm in _arms(whole):
             for point, values in _product(arm):
                 name = point.pop("arm", {}).get("name")
-                points.append(settings(point, own=own))
+                points.append(settings(point, custom=custom))
                 varied.append(values | ({"arm": name} if name else {}))
         if len({p.run.seeds for p in points}) > 1:
             raise GgeurError("All arms share the seeds; give them once, under [run].", code="experiment-arms-seeds")
@@ -115,10 +115,10 @@ class Experiment:
         return cls(whole, tuple(points), tuple(varied))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], overrides: Sequence[str] = (), *, own: bool = True) -> Self:
-        """Read the experiment file at `path`; `overrides` are "section.key=value", and `own` is as in `of`."""
+    def load(cls, path: str | os.PathLike[str], overrides: Sequence[str] = (), *, custom: bool = True) -> Self:
+        """Read the experiment file at `path`; `overrides` are "section.key=value", and `custom` is as in `of`."""
         given = list(check_all("overrides", overrides, str, 'overrides "section.key=value"'))
-        return cls.of(override(_read(check_path("path", path)), given), own=own)
+        return cls.of(override(_read(check_path("path", path)), given), custom=custom)
 
     @property
     def seeds(self) -> tuple[int, ...]:

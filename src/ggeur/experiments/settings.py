@@ -209,10 +209,10 @@ class Settings(Section):
         return of_train(self.train.head, self.train) | self.head.get(self.train.head, {})
 
 
-def settings(tree: Mapping[str, Any], *, own: bool = True) -> Settings:
+def settings(tree: Mapping[str, Any], *, custom: bool = True) -> Settings:
     """Check one point of the grid; the first thing wrong becomes one sentence.
 
-    Without `own`, custom code is not imported, and so not checked, as for an experiment that has been run.
+    Without `custom`, custom code is not imported, and so not checked, as for an experiment that has been run.
     """
     merged: dict[str, Any] = {name: dict(part) if isinstance(part, dict) else part for name, part in tree.items()}
     run = merged.get("run")
@@ -232,7 +232,7 @@ def settings(tree: Mapping[str, Any], *, own: bool = True) -> Settings:
     except ValidationError as error:
         sentences = dict.fromkeys([*map(_sentence, error.errors()), *_unknown_method(merged)])  # each mistake, once
         raise GgeurError(" ".join(sentences), code="settings-invalid") from error
-    if not own and any(map(is_custom, result.names)):
+    if not custom and any(map(is_custom, result.names)):
         return result
     if (
         result.augment.kind not in AUGMENTATIONS or result.augment.parameters

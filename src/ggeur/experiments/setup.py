@@ -40,10 +40,10 @@ class Setup:
             algorithm = in_public()
         made = cls(settings, head, algorithm, settings.augment.build(), training_of(settings))
         if settings.privacy.secure_aggregation:
-            made._check_sums()
+            made._check_totals()
         return made
 
-    def _check_sums(self) -> None:
+    def _check_totals(self) -> None:
         """Raise where what is sent does not add up, so that [privacy] secure_aggregation cannot be had."""
         name = self.settings.train.method
         for solved in (self.algorithm, self.start):

@@ -14,7 +14,7 @@ from ggeur.stats.site_statistics import Covariance, SiteStatistics
 
 
 class Entry(NamedTuple):
-    """A site: its classes, how many samples it sent sums of, their kind, and the hash of salt and sums.
+    """A site: its classes, how many samples its statistics are of, their kind, and the hash of salt and statistics.
 
     `encoder` is what its table says of the encoder, so that it leaves with the site; None in older ledgers.
     """
@@ -30,18 +30,18 @@ class Entry(NamedTuple):
     sequence: int = 0  # of the file that its statistics came in, if they did
 
     @classmethod
-    def of(cls, sums: StoredStatistics, encoder: Mapping[str, Any] | None = None) -> "Entry":
-        """The entry of these `sums`, with a salt of its own."""
+    def of(cls, sent: StoredStatistics, encoder: Mapping[str, Any] | None = None) -> "Entry":
+        """The entry of what a site `sent`, with a salt of its own."""
         salt = secrets.token_hex(16)
-        digest = digest_of_sums(sums, salt)
-        features = "" if sums.features is None else sums.features.digest(salt)
-        return cls(sums.name, sums.class_names, sums.samples, sums.kind, salt, digest, encoder, features, sums.sequence)
+        digest = digest_of_statistics(sent, salt)
+        features = "" if sent.features is None else sent.features.digest(salt)
+        return cls(sent.name, sent.class_names, sent.samples, sent.kind, salt, digest, encoder, features, sent.sequence)
 
-    def holds(self, sums: StoredStatistics) -> bool:
-        """Whether the site sent these `sums`, to the bit; of features, if they hold any."""
-        if sums.features is not None and self.features != sums.features.digest(self.salt):
+    def holds(self, sent: StoredStatistics) -> bool:
+        """Whether the site `sent` this, to the bit; features, if any, too."""
+        if sent.features is not None and self.features != sent.features.digest(self.salt):
             return False
-        return self.hash == digest_of_sums(sums, self.salt)
+        return self.hash == digest_of_statistics(sent, self.salt)
 
 
 class Ledger(NamedTuple):
@@ -107,10 +107,10 @@ class Ledger(NamedTuple):
         return hashlib.sha256(json.dumps([[e.name, e.hash] for e in self.entries]).encode()).hexdigest()
 
 
-def digest_of_sums(sums: StoredStatistics, salt: str = "") -> str:
-    """A hash of `salt` and all that the `sums` say, to the last bit."""
-    about = [salt, sums.name, sums.class_names, {"none": "means"}.get(sums.kind, sums.kind), list(sums.messages)]
-    return digest_of_messages(list(sums.messages.values()), json.dumps(about))
+def digest_of_statistics(sent: StoredStatistics, salt: str = "") -> str:
+    """A hash of `salt` and all that a site `sent`, to the last bit."""
+    about = [salt, sent.name, sent.class_names, {"none": "means"}.get(sent.kind, sent.kind), list(sent.messages)]
+    return digest_of_messages(list(sent.messages.values()), json.dumps(about))
 
 
 def digest_of_messages(messages: Sequence[SiteStatistics], about: str = "") -> str:

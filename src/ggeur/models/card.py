@@ -72,7 +72,7 @@ _FORGOTTEN = (
 _WITH_STATISTICS = (
     f"Sites can join and leave: `ggeur add`, `ggeur forget`. {_FORGOTTEN}",
     "",
-    "`sums/` holds the statistics of every site: keep it where the sites agreed that it may lie.",
+    "`statistics/` holds the statistics of every site: keep it where the sites agreed that it may lie.",
     "To hand the model on, leave them out: `ggeur export FOLDER --without-statistics`.",
 )
 _WITHOUT_STATISTICS = (

@@ -1,4 +1,4 @@
-"""A classifier of scikit-learn's kind that is solved from sums: of an array, of several sites, or of what they sent."""
+"""A classifier of scikit-learn's kind, solved from statistics: of an array, of several sites, or as they sent them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     n_features_in_ : number of dimensions p.
     solution_ : the selected solver, why, and its hyperparameters.
     params_ : numbers of the head, such as W (C, p) and b (C,).
-    sums_ : the statistics of each site.
+    statistics_ : the statistics of each site.
     metrics_ : accuracy on test samples, after `ggeur.fit`.
     calibration_ : the temperature, after `ggeur.fit`.
 
@@ -99,7 +99,7 @@ class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         `classes` are all that will come; others may come too, as long as the head is asked only for what it has seen.
         The method may have changed since, as long as what was summed up for the one before does for it.
         """
-        first = not hasattr(self, "sums_")
+        first = not hasattr(self, "statistics_")
         X, y = validate_data(self, X, y, dtype=np.float64, reset=first)
         with _value_errors():
             given: Any = classes if first else vars(self)["classes_"]
@@ -114,13 +114,13 @@ class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     code="method-choice-impossible",
                 )
             solution = Solution.given(self.method, self.parameters or {}, self.covariance, self.seed)
-            before: dict[str, StoredStatistics] = {} if first else {s.name: s for s in self.sums_}
+            before: dict[str, StoredStatistics] = {} if first else {s.name: s for s in self.statistics_}
             kind = _kind_to_send(solution, before.values())
             self.solution_, self.classes_ = solution, np.union1d(known, y) if known else np.unique(y)
-            names, new = tuple(map(str, self.classes_.tolist())), site_of_rows(site, X, y).sums(kind)
+            names, new = tuple(map(str, self.classes_.tolist())), site_of_rows(site, X, y).statistics(kind)
             before[site] = before[site].joined(new, names) if site in before else new
             federation = StoredFederation(before.values(), names)
-            self.sums_: tuple[StoredStatistics, ...] = federation.stored
+            self.statistics_: tuple[StoredStatistics, ...] = federation.stored
             seen = np.sum([one.counts for one in federation.sites], axis=0) > 0
             if seen.sum() > 1:  # of one class, there is nothing to tell yet
                 self.params_ = solution.solve(federation).params
@@ -187,13 +187,13 @@ class OneShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _taking(self, found: SolvedSites) -> Self:
         """Take over a classifier that was solved for sites already."""
         self.classes_, self.n_features_in_ = np.array(found.labels), found.federation.dimension
-        self.solution_, self.params_, self.sums_ = found.solution, found.params, found.federation.stored
+        self.solution_, self.params_, self.statistics_ = found.solution, found.params, found.federation.stored
         return self
 
-    def _solve(self, sums: Iterable[StoredStatistics], names: tuple[str, ...]) -> Self:
-        federation = StoredFederation(sums, names)
+    def _solve(self, stored: Iterable[StoredStatistics], names: tuple[str, ...]) -> Self:
+        federation = StoredFederation(stored, names)
         self.solution_, found = solve(federation, self.method, self.parameters or {}, self.covariance, self.seed)
-        self.sums_, self.params_ = federation.stored, found.params
+        self.statistics_, self.params_ = federation.stored, found.params
         return self
 
     def _logits(self, X: ArrayLike) -> Float:

@@ -1,4 +1,4 @@
-"""From sites to a model in one call: sums, choice, head, scores, and a folder with what joining and leaving need."""
+"""From sites to a model in one call: statistics, choice, head, scores, and a folder from which sites join and leave."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def fit(
     on_head: OnHead = lambda done, total: None,
     on_pictures: OnPictures = lambda site, done, total, computed: None,
 ) -> OneShotClassifier:
-    """Solve one head for several sites from the sums of each, and say how well it does on their test samples, if any.
+    """Solve one head for several sites from the statistics of each, and score it on their test samples, if any.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def fit_model(
     solved = solve_sites(read, method, parameters or {}, sent, seed, calibrate=calibrate, workers=workers)
     solution, params, federation, _ = solved
     encoders = {site.name: site.encoder for site in read}
-    ledger = Ledger.of(Entry.of(sums, encoders[sums.name]) for sums in federation.stored)
+    ledger = Ledger.of(Entry.of(statistics, encoders[statistics.name]) for statistics in federation.stored)
     settings: dict[str, Any] = {"method": method, "covariance": sent, "seed": seed, "min_count": min_count}
     settings |= {} if agreed is None else {"plan": agreed.to_tree()}
     fitted = Fitted(

@@ -25,7 +25,7 @@ from ggeur.models.site_files import (
     WRITTEN,
     read_receipts,
     save_ledger,
-    save_sums,
+    save_statistics,
     settle,
     write_receipt,
 )
@@ -138,7 +138,7 @@ def keep(
     command: Command,
     more: Mapping[str, Any] | None = None,
 ) -> Command:
-    """Write the model, the sums that have `changed`, the ledger, the card and a receipt of `more`.
+    """Write the model, the statistics that have `changed`, the ledger, the card and a receipt of `more`.
 
     All of it becomes the model's at once, so that whatever is cut short here is mended by giving the same `command`
     again, which is returned with its receipt. The folder is locked, and at rest.
@@ -147,8 +147,8 @@ def keep(
     model = fitted.model
     with cannot(f"write {folder}", CannotWrite), uninterrupted():
         with staged(folder, lambda: command) as new:
-            for sums in changed:
-                save_sums(new, sums)
+            for statistics in changed:
+                save_statistics(new, statistics)
             model.save(new)
             save_ledger(new, ledger)
             if more is not None:

@@ -21,7 +21,7 @@ from ggeur.methods.algorithm import ClosedForm
 from ggeur.models.fitted import Fitted, calibrated, keep, scores
 from ggeur.models.model import Model
 from ggeur.models.prediction import encoder_of
-from ggeur.models.site_files import LEDGER, load_ledger, load_sums, settle
+from ggeur.models.site_files import LEDGER, load_ledger, load_statistics, settle
 from ggeur.models.sites import (
     AnySite,
     SentSite,
@@ -49,15 +49,15 @@ class Opened(NamedTuple):
     model: Model
     ledger: Ledger
     solution: Solution
-    own: bool  # whether a method that is a user's own may be imported
+    custom: bool  # whether a method that is a user's own may be imported
 
     @classmethod
-    def at(cls, folder: Path, own: bool) -> "Opened":
-        """The one in `folder`; `own` allows a method that is a user's own, whose module is imported.
+    def at(cls, folder: Path, custom: bool) -> "Opened":
+        """The one in `folder`; `custom` allows a method that is a user's own, whose module is imported.
 
         The head's numbers are not read: it is solved again, and where they are damaged that is what mends them.
         """
-        model = Model.load(folder, own=own, numbers=False)
+        model = Model.load(folder, custom=custom, numbers=False)
         if model.privacy.get("secure_aggregation"):
             raise GgeurError(
                 f"The model at {folder} was made under secure aggregation, of which only the total was ever seen: no "
@@ -79,13 +79,13 @@ class Opened(NamedTuple):
                 f"{folder / 'model.json'} does not say how it was solved: {one_line(error)}.",
                 code="model-solution-unreadable",
             ) from error
-        _check_own(solution.method, own)
+        _check_custom(solution.method, custom)
         if kind_of(solution.method) is not ClosedForm:
             raise GgeurError(
                 f"{folder / 'model.json'} says '{solution.method}', which is no one-shot classifier.",
                 code="model-not-one-shot",
             )
-        return cls(folder, model, ledger, solution, own)
+        return cls(folder, model, ledger, solution, custom)
 
     @property
     def plan(self) -> FederationPlan | None:
@@ -113,12 +113,12 @@ class Opened(NamedTuple):
         check_alike(sites, self.model.encoder, self.model.dimension)
         return sites
 
-    def sums(self, ledger: Ledger, again: Sequence[AnySite]) -> list[StoredStatistics]:
+    def statistics(self, ledger: Ledger, again: Sequence[AnySite]) -> list[StoredStatistics]:
         """Return what all in the `ledger` sent: kept here or, where they are given, sent `again` and held to their
         hashes.
         """
         if not again:
-            return [load_sums(self.folder, entry) for entry in ledger.entries]
+            return [load_statistics(self.folder, entry) for entry in ledger.entries]
         found = {site.name: site for site in again}
         missing, more = [n for n in ledger.names if n not in found], [n for n in found if n not in ledger.names]
         if more:
@@ -127,14 +127,14 @@ class Opened(NamedTuple):
             )
         if missing:
             raise GgeurError(
-                f"The sites {', '.join(missing)} must send their sums again too: name their tables.",
+                f"The sites {', '.join(missing)} must send their statistics again too: name their tables.",
                 code="statistics-not-resent",
             )
-        each = [found[e.name].sums(e.kind) for e in ledger.entries]
-        for entry, sums in zip(ledger.entries, each, strict=True):
-            if not entry.holds(sums):
+        each = [found[e.name].statistics(e.kind) for e in ledger.entries]
+        for entry, statistics in zip(ledger.entries, each, strict=True):
+            if not entry.holds(statistics):
                 raise GgeurError(
-                    f"The sums of '{entry.name}' do not match their hash: these samples were never added.",
+                    f"The statistics of '{entry.name}' do not match their hash: these samples were never added.",
                     code="statistics-hash-mismatch",
                 )
         return each
@@ -150,7 +150,7 @@ def add_site(
     choose_again: bool = False,
     keep_units: bool = False,
     trust: Path | None = None,
-    own: bool = False,
+    custom: bool = False,
 ) -> Path:
     """Add the site at `site` to the model in `folder`; the receipt.
 
@@ -161,10 +161,10 @@ def add_site(
     """
     with ExitStack() as held:
         name, cut = site_name(site), _locked(folder, held)
-        opened = Opened.at(folder, own)
+        opened = Opened.at(folder, custom)
         if cut is not None and cut.is_for("add", name, choose_again) and name in opened.ledger.names:
             (new,), entry = opened.read([site], encoder, columns), opened.ledger.entry(name)
-            if entry.holds(new.sums(entry.kind)):  # and not other samples under the same name
+            if entry.holds(new.statistics(entry.kind)):  # and not other samples under the same name
                 return folder / cut.receipt
         (new,) = opened.read([site], encoder, columns, trust)
         opened.ledger.check_new(name, new.sent.meta.sequence if isinstance(new, SentSite) else 0)
@@ -181,7 +181,7 @@ def forget_site(
     encoder: str | None = None,
     choose_again: bool = False,
     keep_units: bool = False,
-    own: bool = False,
+    custom: bool = False,
 ) -> Path:
     """Take the site `name` out of the model in `folder`, as if it had never been in; the receipt.
 
@@ -191,7 +191,7 @@ def forget_site(
     """
     with ExitStack() as held:
         cut = _locked(folder, held)
-        opened = Opened.at(folder, own)
+        opened = Opened.at(folder, custom)
         if cut is not None and any(cut.is_for("forget", n, choose_again) for n in (name, name_of_path(name))):
             return folder / cut.receipt
         name = name if name in opened.ledger.names else name_of_path(name)
@@ -225,12 +225,12 @@ def _settle(
     """Solve for the sites of the `ledger` and the `new` one, and write all that follows from it."""
     solution, model = opened.solution, opened.model
     kept = _kept_map(opened) if keep_units else None
-    before = opened.sums(ledger, again)
+    before = opened.statistics(ledger, again)
     kind = largest([solution.kind, *(entry.kind for entry in opened.ledger.entries)]) or solution.kind
-    sums = before if new is None else [*before, new.sums(kind)]
+    statistics = before if new is None else [*before, new.statistics(kind)]
     given = {site.name: site for site in (*again, *([] if new is None else [new]))}
-    names = class_names_of([one.class_names for one in sums])
-    federation = StoredFederation(sums, names, held_samples(given.values()))
+    names = class_names_of([one.class_names for one in statistics])
+    federation = StoredFederation(statistics, names, held_samples(given.values()))
     if choose_again:
         solution, found = _chosen_again(opened, federation)
     else:
@@ -274,7 +274,7 @@ def _kept_map(opened: Opened) -> FeatureMap:
             f"'{opened.solution.method}' has no features whose units could be kept: leave --keep-units out.",
             code="option-keep-units",
         )
-    model = Model.load(opened.folder, own=opened.own)
+    model = Model.load(opened.folder, custom=opened.custom)
     params, kind = model.params, TableMap if model.head == "lookup" else FeatureMap
     return kind(Units(params["center"], float(params["scale"])), params["landmarks"])
 
@@ -296,13 +296,13 @@ def _chosen_again(opened: Opened, federation: StoredFederation) -> tuple[Solutio
             code="model-method-not-chosen",
         )
     for method in before.candidates:
-        _check_own(method, opened.own)
+        _check_custom(method, opened.custom)
     return solve(federation, "auto", before.asked, before.covariance, before.seed)
 
 
-def _check_own(method: str, own: bool) -> None:
+def _check_custom(method: str, custom: bool) -> None:
     """GgeurError where a model names a `method` whose module its reader has not allowed to be imported."""
-    if is_custom(method) and not own:
+    if is_custom(method) and not custom:
         raise GgeurError(
             f"The model names your own '{method}' to solve its head; if you trust it, say --custom.",
             code="model-custom-untrusted",

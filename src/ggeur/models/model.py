@@ -232,31 +232,31 @@ class Model:
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], *, trial: int | str = "last", own: bool = False, numbers: bool = True
+        cls, path: str | os.PathLike[str], *, trial: int | str = "last", custom: bool = False, numbers: bool = True
     ) -> Self:
         """Read the model in the folder `path`, an exported one, or one of a run folder's: that of its `trial`.
 
         A trial is a number, the name of an arm (its last seed's), or "last": a rule that looks at no test sample, since
-        a head that is chosen by its test accuracy has none to report. `own` allows a custom head, which model.json
+        a head that is chosen by its test accuracy has none to report. `custom` allows a custom head, which model.json
         names as package.module:name. Its module is then imported, which runs code: set it only for a model that you
         trust. Without its `numbers` the model only describes itself, and is read even where they are damaged.
         """
         folder = model_folder(check_path("path", path), trial).folder
         # Both from before or both from after a change of the folder.
-        return cls(**settled(folder, ("model.json", "head.npz"), lambda: read_model(folder, own, numbers)))
+        return cls(**settled(folder, ("model.json", "head.npz"), lambda: read_model(folder, custom, numbers)))
 
 
-def load_model(path: str | os.PathLike[str], *, trial: int | str = "last", own: bool = False) -> Model:
+def load_model(path: str | os.PathLike[str], *, trial: int | str = "last", custom: bool = False) -> Model:
     """Load the model at `path` for `predict`: a model folder, an export for the hub or torch, or a run folder.
 
     In a run folder `trial` selects it: a number, the name of an arm, or "last", which looks at no test sample.
-    `own` allows a custom head, whose module is imported: set it only for a model that you trust.
+    `custom` allows a custom head, whose module is imported: set it only for a model that you trust.
 
     Parameters
     ----------
     path : a model folder, an export for the hub or torch, or a run folder.
     trial : of a run folder: a number, the name of an arm, or "last".
-    own : allow the import of a custom head; only for a model that you trust.
+    custom : allow the import of a custom head; only for a model that you trust.
 
     Returns
     -------
@@ -269,4 +269,4 @@ def load_model(path: str | os.PathLike[str], *, trial: int | str = "last", own: 
     ...     load_model(folder).predict([[3.0, 0.0]]).top(1)
     [[('cat', 0.95)]]
     """
-    return Model.load(path, trial=trial, own=own)
+    return Model.load(path, trial=trial, custom=custom)

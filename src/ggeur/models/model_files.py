@@ -41,7 +41,7 @@ def write_model(folder: Path, params: Params, about: dict[str, Any]) -> None:
         file.write(sealed({"format": FORMAT, **about}))  # dates become text
 
 
-def read_model(folder: Path, own: bool, numbers: bool) -> dict[str, Any]:
+def read_model(folder: Path, custom: bool, numbers: bool) -> dict[str, Any]:
     """Return the fields of the model in `folder`; see `Model.load` for the parameters."""
     exported = is_export(folder)
     try:
@@ -67,10 +67,10 @@ def read_model(folder: Path, own: bool, numbers: bool) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         place = folder / (CONFIG if exported else "model.json")
         raise GgeurError(f"{place} is damaged: {one_line(error)}.", code="file-damaged") from error
-    if is_custom(head) and not own:
+    if is_custom(head) and not custom:
         raise GgeurError(
             f"The model at {folder} has the head '{head}', and to load it is to import that module; "
-            "if you trust it, use Model.load(path, own=True).",
+            "if you trust it, use Model.load(path, custom=True).",
             code="model-custom-untrusted",
         )
     params = None

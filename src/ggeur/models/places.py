@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ggeur.stats.custom import one_line
 from ggeur.stats.errors import GgeurError
-from ggeur.stats.old_names import record_of_before
+from ggeur.stats.old_names import FILES, record_of_before
 from ggeur.stats.storage import unsealed
 from ggeur.stats.validate import check_is
 
@@ -93,7 +93,7 @@ def _trials(run: Path) -> list[dict[str, Any]]:
 
 def trial_folder(run: Path, number: int) -> Path:
     """Return the folder of a trial's model in a run folder; before 0.3 trials were called cells."""
-    before = run / "model" / f"cell-{number:03d}"
+    before = run / "model" / f"{FILES['trial']}-{number:03d}"
     return before if before.is_dir() else run / "model" / f"trial-{number:03d}"
 
 

@@ -1,6 +1,7 @@
 """Files beside a one-shot classifier: every site's statistics, the ledger of its sites, and receipts."""
 
 import json
+import os
 import re
 import time
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from ggeur.federation.stored_statistics import StoredStatistics
 from ggeur.models.transaction import NEXT, PART, Command, clear, close, current, land, pending, settled, temporaries
 from ggeur.stats.custom import one_line
 from ggeur.stats.errors import GgeurError
+from ggeur.stats.old_names import FILES
 from ggeur.stats.site_statistics import COVARIANCES, SiteStatistics
 from ggeur.stats.storage import (
     CannotWrite,
@@ -29,11 +31,10 @@ from ggeur.stats.storage import (
     write_bytes,
 )
 
-SUMS, LEDGER, RECEIPTS = "sums", "ledger.json", "receipts"
+STATISTICS, LEDGER, RECEIPTS = "statistics", "ledger.json", "receipts"
 PAGE = "report.html"
-_BEFORE = "helps.json"  # what 0.2 called it
 HEAD, ABOUT, CARD = "head.npz", "model.json", "card.md"
-WRITTEN = (HEAD, ABOUT, CARD, LEDGER, SUMS)  # by a fit
+WRITTEN = (HEAD, ABOUT, CARD, LEDGER, STATISTICS, FILES[STATISTICS])  # by a fit
 _LONGEST = 200  # bytes of a site's name: a file's may have 255, its ending and a temporary one included
 _SCHEMA = 2  # the first had no facts about encoders
 
@@ -87,11 +88,11 @@ def save_ledger(folder: Path, ledger: Ledger) -> None:
     write_bytes(folder / LEDGER, sealed({"schema": _SCHEMA, "sites": sites, "total": ""}))
 
 
-def save_sums(folder: Path, sums: StoredStatistics) -> None:
+def save_statistics(folder: Path, statistics: StoredStatistics) -> None:
     """Write the statistics of a site to a file with its name; `folder` is the model's."""
-    check_site_name(sums.name)
-    (folder / SUMS).mkdir(parents=True, exist_ok=True)
-    _write(folder / SUMS / f"{sums.name}.npz", sums)
+    check_site_name(statistics.name)
+    (folder / STATISTICS).mkdir(parents=True, exist_ok=True)
+    _write(folder / STATISTICS / f"{statistics.name}.npz", statistics)
 
 
 def check_site_name(name: str) -> None:
@@ -106,17 +107,19 @@ def _is_file_name(name: Any) -> bool:
     return not name.startswith(".") and not any(c in name for c in "/\\\0")
 
 
-def load_sums(folder: Path, entry: Entry) -> StoredStatistics:
+def load_statistics(folder: Path, entry: Entry) -> StoredStatistics:
     """Return the statistics of the site with that `entry`; raise GgeurError where they were changed."""
-    path = current(folder, f"{SUMS}/{entry.name}.npz")
+    path = current(folder, f"{STATISTICS}/{entry.name}.npz")
+    before = current(folder, f"{FILES[STATISTICS]}/{entry.name}.npz")
+    path = before if before.exists() and not path.exists() else path
     names, messages, features = _read(path)
-    sums = StoredStatistics(entry.name, names, entry.kind, messages, features, entry.sequence)
-    if not entry.holds(sums):
+    statistics = StoredStatistics(entry.name, names, entry.kind, messages, features, entry.sequence)
+    if not entry.holds(statistics):
         raise GgeurError(
             f"{path} does not match its hash in the ledger; bring it back, or forget the site.",
             code="statistics-file-changed",
         )
-    return sums
+    return statistics
 
 
 def settle(folder: Path) -> Command | None:
@@ -128,26 +131,35 @@ def settle(folder: Path) -> Command | None:
         clear(folder / PART)
         done = pending(folder)
         if done is not None:
-            for stale in (
-                CONTRIBUTIONS,
-                _BEFORE,
-                PAGE,
-            ):  # it describes the former sites
+            for stale in (CONTRIBUTIONS, FILES[CONTRIBUTIONS], PAGE):  # it describes the former sites
                 (folder / stale).unlink(missing_ok=True)
             land(folder)
+            _move_old_files(folder)
         _sweep(folder, load_ledger(folder))
         close(folder)
     return done
 
 
+def _move_old_files(folder: Path) -> None:
+    """Move the statistics of sites to where they lie since 0.3."""
+    before = folder / FILES[STATISTICS]
+    for path in sorted(before.glob("*.npz")):
+        to = folder / STATISTICS / path.name
+        to.parent.mkdir(exist_ok=True)
+        path.unlink() if to.exists() else os.replace(path, to)
+    with suppress(OSError):  # not there, or a file of the user's is
+        before.rmdir()
+
+
 def _sweep(folder: Path, ledger: Ledger) -> None:
     # Compare files and not names: some file systems change the spelling of accents.
-    known = [folder / SUMS / f"{name}.npz" for name in ledger.names]
+    places = [folder / STATISTICS, folder / FILES[STATISTICS]]
+    known = [place / f"{name}.npz" for place in places for name in ledger.names]
     known = [path for path in known if path.exists()]
-    stray = [path for path, _ in (*temporaries(folder / SUMS), *temporaries(folder / RECEIPTS))]
+    stray = [path for place in (*places, folder / RECEIPTS) for path, _ in temporaries(place)]
     files = (HEAD, ABOUT, CARD, LEDGER, CONTRIBUTIONS, PAGE)
     stray += [path for path, name in temporaries(folder) if name in files]
-    unsure = set((folder / SUMS).glob("*.npz")) - set(known)
+    unsure = {path for place in places for path in place.glob("*.npz")} - set(known)
     stray += [path for path in unsure if not any(path.samefile(one) for one in known)]
     for path in stray:
         path.unlink(missing_ok=True)
@@ -195,13 +207,13 @@ def _number(path: Path) -> int:
     return int(match[1]) if match else 0
 
 
-def _write(path: Path, sums: StoredStatistics) -> None:
-    names, domains = np.array(sums.class_names, np.str_), np.array(list(sums.messages), np.str_)
+def _write(path: Path, statistics: StoredStatistics) -> None:
+    names, domains = np.array(statistics.class_names, np.str_), np.array(list(statistics.messages), np.str_)
     arrays: dict[str, Any] = {"class_names": names, "domains": domains}
-    for i, m in enumerate(sums.messages.values()):
+    for i, m in enumerate(statistics.messages.values()):
         arrays |= {f"count{i}": m.count, f"sum{i}": m.sum, f"second{i}": m.second, f"center{i}": m.center}
-    if sums.features is not None:
-        arrays |= sums.features.arrays
+    if statistics.features is not None:
+        arrays |= statistics.features.arrays
     with write_atomically(path) as file:
         np.savez(file, allow_pickle=False, **arrays)
 

@@ -69,7 +69,7 @@ class SiteOfFiles:
             )
         return replace(self, taken=large)
 
-    def sums(self, kind: Covariance, *, workers: int = 0) -> StoredStatistics:
+    def statistics(self, kind: Covariance, *, workers: int = 0) -> StoredStatistics:
         """Return the statistics of its training samples, by so many `workers` (0: one for each processor)."""
         pieces = self.pieces(test=False)
         return statistics_of_pieces(self.name, pieces, self.class_names, self.domain_names, kind, workers=workers)

@@ -98,7 +98,7 @@ class Site(NamedTuple):
         samples = np.sort(np.concatenate([kept, np.flatnonzero(self.test)]))
         return self._replace(x=self.x[samples], y=self.y[samples], domain=self.domain[samples], test=self.test[samples])
 
-    def sums(self, kind: Covariance, *, workers: int = 0) -> StoredStatistics:
+    def statistics(self, kind: Covariance, *, workers: int = 0) -> StoredStatistics:
         """Return the statistics of its training samples, by so many `workers` (0: one for each processor)."""
         pieces = self.pieces(test=False)
         return statistics_of_pieces(self.name, pieces, self.class_names, self.domain_names, kind, workers=workers)
@@ -185,7 +185,7 @@ class SentSite:
         """Return the same: it has followed its plan."""
         return self
 
-    def sums(self, kind: Covariance, *, workers: int = 0) -> StoredStatistics:
+    def statistics(self, kind: Covariance, *, workers: int = 0) -> StoredStatistics:
         """Return the statistics, which need no `workers`."""
         return self.sent.stored.of_kind(kind)
 

@@ -116,7 +116,7 @@ class Solution:
 
 
 def check_method(method: str, covariance: str) -> None:
-    """GgeurError unless a head of that name can be solved from such sums."""
+    """GgeurError unless a head of that name can be solved from such statistics."""
     check_is("method", method, str, "a method's name")
     if covariance not in COVARIANCES:
         raise GgeurError(
@@ -206,8 +206,8 @@ def solve_sites(
     kind = covariance_to_send(method, parameters, covariance, calibrate=calibrate)
     names = class_names_of([s.class_names for s in sites])
     label = {str(label): label for s in sites for label in s.labels}
-    sums = [s.sums(kind, workers=workers) for s in phased("summarize", sites)]
-    federation = StoredFederation(sums, names, held_samples(sites))
+    statistics = [s.statistics(kind, workers=workers) for s in phased("summarize", sites)]
+    federation = StoredFederation(statistics, names, held_samples(sites))
     solution, found = solve(federation, method, parameters, covariance, seed)
     return SolvedSites(solution, found.params, federation, tuple(label[name] for name in names))
 

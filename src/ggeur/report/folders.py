@@ -37,7 +37,7 @@ class ReportedRun(NamedTuple):
 def read_run(folder: Path) -> ReportedRun:
     """The `folder`'s result and settings; a run that has not finished gives an error that says so."""
     result = Result.load(folder)
-    experiment = Experiment.load(folder / "config.toml", own=False)
+    experiment = Experiment.load(folder / "config.toml", custom=False)
     reading = Reproduction.load(folder)
     title = folder.resolve().name
     if reading is not None:
@@ -112,7 +112,7 @@ def _listed(folder: Path, root: Path) -> ListedFolder:
 
 def _run(folder: Path, name: str) -> ListedFolder:
     if not (folder / "result.json").exists():
-        experiment = Experiment.load(folder / "config.toml", own=False)
+        experiment = Experiment.load(folder / "config.toml", custom=False)
         trials = len(experiment.points) * len(experiment.seeds)
         done = len(finished_numbers(folder / "checkpoint"))
         state = f"{'running' if _locked(folder) else 'stopped'}, {done} of {trials} trials"
@@ -126,7 +126,7 @@ def _run(folder: Path, name: str) -> ListedFolder:
 
 
 def _model(folder: Path, name: str) -> ListedFolder:
-    model = Model.load(folder, own=False, numbers=False)
+    model = Model.load(folder, custom=False, numbers=False)
     method = str(model.algorithm.get("label") or model.algorithm.get("method") or model.head)
     return ListedFolder(name, "model", _date(folder / "model.json"), "fitted", method, model.metrics.get("avg"))
 

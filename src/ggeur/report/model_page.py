@@ -16,7 +16,7 @@ from ggeur.federation.ledger import Entry
 from ggeur.models.card import calibration_words, sentences
 from ggeur.models.joining import Opened
 from ggeur.models.model import Model
-from ggeur.models.site_files import LEDGER, PAGE, RECEIPTS, SUMS, load_sums, read_receipts
+from ggeur.models.site_files import LEDGER, PAGE, RECEIPTS, STATISTICS, load_statistics, read_receipts
 from ggeur.models.solution import Solution
 from ggeur.models.transaction import current, pending
 from ggeur.report.figures import (
@@ -35,6 +35,7 @@ from ggeur.report.figures import (
 )
 from ggeur.report.template import render_page, templates
 from ggeur.stats.errors import GgeurError
+from ggeur.stats.old_names import FILES
 from ggeur.stats.storage import write_bytes
 from ggeur.stats.types import Float, Int
 
@@ -45,7 +46,8 @@ _FILES = (
     ("head.npz", "the numbers of the head", True),
     ("model.json", "classes, encoder, method and hyperparameters, test accuracy", True),
     ("card.md", "the same for people to read", True),
-    (SUMS, "the statistics of every site; keep it where the sites agreed that it may lie", False),
+    (STATISTICS, "the statistics of every site; keep it where the sites agreed that it may lie", False),
+    (FILES[STATISTICS], "the same, where version 0.2 put them", False),
     (LEDGER, "who is in, with salted hashes of what each sent", False),
     (RECEIPTS, "one for each site that joined or left", False),
     (CONTRIBUTIONS, "contributions: figures of every site on its own", False),
@@ -87,8 +89,8 @@ class FittedFolder(NamedTuple):
         return tuple(groups), found
 
 
-def read_model_folder(folder: Path, own: bool = False, known: Mapping[str, Int] | None = None) -> FittedFolder:
-    """Read the `folder`; `own` allows a custom method, whose module is imported.
+def read_model_folder(folder: Path, custom: bool = False, known: Mapping[str, Int] | None = None) -> FittedFolder:
+    """Read the `folder`; `custom` allows a custom method, whose module is imported.
 
     The samples of every class at each site are read from what the sites sent, unless they are `known`.
     """
@@ -98,13 +100,13 @@ def read_model_folder(folder: Path, own: bool = False, known: Mapping[str, Int] 
             "of it without the statistics.",
             code="model-without-ledger",
         )
-    opened = Opened.at(folder, own)
+    opened = Opened.at(folder, custom)
     model, entries = opened.model, opened.ledger.entries
     counts = dict(known or {})
     for entry in () if counts else entries:  # one by one, as the statistics of all sites may not fit into memory
-        sums = load_sums(folder, entry)
-        count = np.sum([m.count for m in sums.messages.values()], axis=0)
-        counts[entry.name] = _by_class(sums.class_names, count, model)
+        statistics = load_statistics(folder, entry)
+        count = np.sum([m.count for m in statistics.messages.values()], axis=0)
+        counts[entry.name] = _by_class(statistics.class_names, count, model)
     receipts = read_receipts(folder)
     contributions = None if pending(folder) else load_contributions(folder)  # of the sites before the change
     return FittedFolder(folder, model, opened.solution, entries, counts, receipts, contributions)
@@ -116,14 +118,14 @@ def _by_class(names: Sequence[str], count: Any, model: Model) -> Int:
 
 
 def write_model_page(
-    folder: Path, out: Path | None = None, *, own: bool = False, counts: Mapping[str, Int] | None = None
+    folder: Path, out: Path | None = None, *, custom: bool = False, counts: Mapping[str, Int] | None = None
 ) -> Path:
     """Write the page of the model in `folder` to `out`, default its report.html, from what lies there; its path.
 
-    `own` allows a custom method, whose module is imported. `counts` are the samples of every class at each site, where
-    they are known, so that no site's statistics are read again.
+    `custom` allows a custom method, whose module is imported. `counts` are the samples of every class at each site,
+    where they are known, so that no site's statistics are read again.
     """
-    found, out = read_model_folder(folder, own, counts), out or folder / PAGE
+    found, out = read_model_folder(folder, custom, counts), out or folder / PAGE
     page = render_page(
         "model.html.j2",
         f"Model {folder.resolve().name}",

@@ -40,6 +40,13 @@ RECORDS = {
     "left_out": "validation",
     "secure_sum": "secure_aggregation",
 }
+# Files and folders of models, runs and sites -> what they were called.
+FILES = {
+    "statistics": "sums",
+    "contributions.json": "helps.json",
+    "trial": "cell",
+    "aggregations.jsonl": "sums.jsonl",
+}
 _LABEL = re.compile(r"^(limit\+gated|limit|gated|text_prior)(?= \(|$)")  # as "limit (scale 2)"
 _METHODS = ("method", "start", "taken", "label")  # keys whose values name a method, or a candidate
 

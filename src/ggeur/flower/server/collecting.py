@@ -35,9 +35,9 @@ class EachSite(NamedTuple):
 
         question = Question("query.sums", {}, {})
         answers = self.roster.ask(self.roster.present, lambda client: question, read, 0)
-        sums = {client.index: found for client, _, found in answers}
+        moments = {client.index: found for client, _, found in answers}
         self.roster.require_enough()
-        return SampleMoments.merge(found for _, found in sorted(sums.items())).units
+        return SampleMoments.merge(found for _, found in sorted(moments.items())).units
 
     def statistics(
         self, agreement: Agreement, wanted: RequestedStatistics, folder: Path, units: Units | None

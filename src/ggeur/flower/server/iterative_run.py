@@ -87,7 +87,7 @@ class IterativeRun(TrialRun):
                 params = random_head(self._setup.head, task, seed, trained=self._trained)
             else:
                 params = to_train(one_shot(federation, start, train.start, task, seed).params)
-        sets = RemoteTrainingSets(roster, round_zero, self._trained, train.batch_size, self._sums)
+        sets = RemoteTrainingSets(roster, round_zero, self._trained, train.batch_size, self._aggregation)
         prepared = sets.prepared(nodes)
         rounds = self._rounds(sets, params, prepared)
         said = {key: np.array(roster.common[key]) for key in ("run", "weights")}
@@ -103,7 +103,7 @@ class IterativeRun(TrialRun):
         kind = largest([a.needs, start and start.needs])
         query = None if kind is None else StatisticsQuery(kind, None if start is None else start.apart)
         end = time.monotonic() + roster.settings.wait
-        agreement = federation.collect(lambda agreement: query, end if self._sums is None else None)
+        agreement = federation.collect(lambda agreement: query, end if self._aggregation is None else None)
         if a.noise is not None:
             roster.journal(
                 "merging", clients=len(roster.known), classes=len(agreement.classes), dimension=agreement.dimension
@@ -128,7 +128,7 @@ class IterativeRun(TrialRun):
                 code="model-frozen-changed",
             )
         roster.bytes_up, roster.bytes_down = (n * len(roster.clients) for n in (trial.bytes_up, trial.bytes_down))
-        sets = RemoteTrainingSets(roster, round_zero, self._trained, self._setup.training.batch_size, self._sums)
+        sets = RemoteTrainingSets(roster, round_zero, self._trained, self._setup.training.batch_size, self._aggregation)
         rounds = self._rounds(sets, kept["params"], kept["prepared"])
         first = rounds.first_state
         template = first._replace(servers=[(first.servers[0], np.int64(0), np.float64(0))])
@@ -161,6 +161,8 @@ class IterativeRun(TrialRun):
     def _rounds(self, sets: RemoteTrainingSets, params: Params, prepared: Tree) -> Rounds:
         """Return the rounds that start from the head `params` and `prepared`, the total of the first messages."""
         start = self._trained.method.init(params, prepared, len(sets.round_zero.trainable))
-        if self._sums is not None:
-            return SecureAggregationRounds(sets, self._setup, self._trained, start, self._tracker.seed, self._sums)
+        if self._aggregation is not None:
+            return SecureAggregationRounds(
+                sets, self._setup, self._trained, start, self._tracker.seed, self._aggregation
+            )
         return Rounds(sets, self._setup, self._trained, start, self._tracker.seed)

@@ -44,8 +44,8 @@ class OneShotRun(TrialRun):
 
     def __init__(self, grid: Grid, folder: RunFolder, journal: Journal, tracker: Tracker) -> None:
         super().__init__(grid, folder, journal, tracker)
-        sums = folder.sums(tracker.number)
-        self._federation = FlowerFederation(self._roster, self._collector, sums, self._setup)
+        statistics = folder.statistics(tracker.number)
+        self._federation = FlowerFederation(self._roster, self._collector, statistics, self._setup)
 
     def run(self) -> Trial:
         """Run from the greetings to the end; what sites sent to an earlier process that stopped is taken as it was
@@ -75,7 +75,7 @@ class OneShotRun(TrialRun):
         if answer.found.selected is not None and isinstance(answer.algorithm, Selection):
             tracker.chose(answer.found.selected, answer.algorithm.candidates)
         trial = self._finish(params, last, units, None if answer.head == tracker.point.train.head else answer.head)
-        shutil.rmtree(self._folder.sums(tracker.number), ignore_errors=True)
+        shutil.rmtree(self._folder.statistics(tracker.number), ignore_errors=True)
         return trial
 
     @property
@@ -91,7 +91,7 @@ class OneShotRun(TrialRun):
         self._roster.closed = False
         self._roster.meet(0)
         waiting = [client for client in self._roster.present if client.index not in last.scores]
-        return [client for client in waiting if self._sums is None or client.index in answer.senders]
+        return [client for client in waiting if self._aggregation is None or client.index in answer.senders]
 
     def _solve(self) -> _Answer:
         """The head of the sites that are there, and of those that are not but have sent their statistics.

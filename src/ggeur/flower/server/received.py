@@ -1,4 +1,4 @@
-"""Sites' statistics at the server: asked for, checked, spooled to disk and merged, whoever answered first.
+"""Sites' statistics at the server: asked for, checked, kept on disk and merged, whoever answered first.
 
 A file of one site's answer is named by what was asked and of which data. So whoever has answered is not asked again:
 not when another site is late, nor in a run that is resumed.
@@ -91,17 +91,17 @@ def collect(
 
     Who sends an impossible one is out of this run, and who sends none is left out.
     """
-    sums = ReceivedStatistics(wanted, {})
+    received = ReceivedStatistics(wanted, {})
 
     def collected(center: Float | None) -> SiteStatistics:
-        nonlocal sums
+        nonlocal received
         question = statistics_question(wanted, units, center)
-        sums = ReceivedStatistics(wanted, _ask(roster, agreement, wanted, question, folder), center)
-        return sums.total()
+        received = ReceivedStatistics(wanted, _ask(roster, agreement, wanted, question, folder), center)
+        return received.total()
 
     if wanted.noisy:  # moments are about zero, and nobody is asked again
         collected(None)
-        return sums
+        return received
     total = about_center(collected)
     if not total.count.any():
         raise GgeurError(
@@ -110,7 +110,7 @@ def collect(
         )
     if note := digits_note(total):
         roster.journal("note", why=note)
-    return sums._replace(merged=total)
+    return received._replace(merged=total)
 
 
 def statistics_question(wanted: RequestedStatistics, units: Units | None, center: Float | None) -> Question:

@@ -24,7 +24,7 @@ from ggeur.stats.types import Tree
 
 
 class SecureAggregationRounds(Rounds):
-    """`Rounds` whose updates are added by the secure aggregation `sums`."""
+    """`Rounds` whose updates are added by the secure `aggregation`."""
 
     def __init__(
         self,
@@ -33,16 +33,16 @@ class SecureAggregationRounds(Rounds):
         trained: Iterative,
         start: tuple[Tree, Tree],
         seed: int,
-        sums: SecureAggregation,
+        aggregation: SecureAggregation,
     ) -> None:
         super().__init__(sets, setup, trained, start, seed)
-        self._sums, self._kind = sums, setup.settings.train.weights
+        self._aggregation, self._kind = aggregation, setup.settings.train.weights
         if len(self._round_zero.trainable) < len(self._round_zero.clients):
             raise GgeurError(
                 "Under secure aggregation every site must have training samples, and one has none.",
                 code="secure-aggregation-site-empty",
             )
-        sums.sites = tuple(client.index for client in self._round_zero.clients)
+        aggregation.sites = tuple(client.index for client in self._round_zero.clients)
 
     def round(self, state: State, number: int) -> ServerRound:
         """Round `number`, begun from `state`."""
@@ -60,7 +60,7 @@ class SecureAggregationRounds(Rounds):
             return self._scores(client, answer, counted)
 
         began, blocks = time.monotonic(), message_blocks(self._like, adds, self._kind)
-        found = self._sums.total(Sum(f"messages of round {number}", "train", blocks, question, read, number))
+        found = self._aggregation.total(Sum(f"messages of round {number}", "train", blocks, question, read, number))
         total, loss = unweighted(found.arrays, self._like, adds, len(ids))
         names: Any = (self._seed, number)
         server = single_client.aggregate_total(self._trained, server, total, ids, self._weights, names)

@@ -28,22 +28,22 @@ TOTAL = -1  # stands for all sites where each would have a number
 
 
 class MaskedStatistics(NamedTuple):
-    """Sites of `roster` add up under masks, by `sums`; their samples are no longer than `radius`."""
+    """Sites of `roster` add up under masks, by `aggregation`; their samples are no longer than `radius`."""
 
     roster: Roster
-    sums: SecureAggregation
+    aggregation: SecureAggregation
     radius: float
 
     def units(self, agreement: Agreement) -> Units:
         """From the total of number, squares and sum of all samples."""
         blocks = sums_blocks(agreement.dimension, self.radius)
-        found = self.sums.total(Sum("samples and their squares", "sums", blocks)).arrays
+        found = self.aggregation.total(Sum("samples and their squares", "sums", blocks)).arrays
         return SampleMoments(float(found["samples"]), found["sum"], float(found["square"])).units
 
     def statistics(
         self, agreement: Agreement, wanted: RequestedStatistics, folder: Path, units: Units | None
     ) -> ReceivedStatistics:
-        """The total of the sites' messages, about zero, as a spool with one file."""
+        """The total of the sites' messages, about zero, as statistics received in one file."""
         holders = self._holders(agreement) if wanted.by_domain else {}
         question = statistics_question(wanted, units, None)
         path = folder / f"total-{file_name(question, agreement, self.roster.known)}"
@@ -52,29 +52,29 @@ class MaskedStatistics(NamedTuple):
         try:
             kept = read_arrays(path)
         except GgeurError:  # not there, or damaged
-            found = self.sums.total(Sum("statistics", "statistics", blocks, lambda client: question)).arrays
-            kept = {**found, "sites": np.array(self.sums.sites)}
+            found = self.aggregation.total(Sum("statistics", "statistics", blocks, lambda client: question)).arrays
+            kept = {**found, "sites": np.array(self.aggregation.sites)}
             folder.mkdir(parents=True, exist_ok=True)
             with write_atomically(path) as file:
                 np.savez(file, allow_pickle=False, **kept)
-        self.sums.sites = sites = tuple(kept["sites"].tolist())
+        self.aggregation.sites = sites = tuple(kept["sites"].tolist())
         parts = wanted.parts(range(len(agreement.domains)))
         last = max(math.ldexp(len(sites), block.exponent - places(len(sites))) for block in blocks)
         samples = {part: _checked(kept, part, wanted, agreement, last) for part in parts}
-        spool = ReceivedStatistics(
+        received = ReceivedStatistics(
             wanted, {TOTAL: File(path, samples)}, sites=sites, holders=holders or {ALL: len(sites)}
         )
         if wanted.noisy:
-            return spool
-        total = spool.total()
+            return received
+        total = received.total()
         if not total.count.any():
             raise GgeurError("The federation has no training samples at all.", code="training-samples-missing")
         _check_digits(total, last)
-        return spool._replace(merged=total)
+        return received._replace(merged=total)
 
     def _holders(self, agreement: Agreement) -> dict[int, int]:
         """How many sites have samples of each domain; a GgeurError where they are too few to hide each other."""
-        among = [c for c in self.roster.known if self.sums.sites is None or c.index in self.sums.sites]
+        among = [c for c in self.roster.known if self.aggregation.sites is None or c.index in self.aggregation.sites]
         held = np.sum([agreement.groups(client).any(axis=1) for client in among], axis=0)
         for name, many in zip(agreement.domains, held.tolist(), strict=True):
             if 0 < many < FEWEST:

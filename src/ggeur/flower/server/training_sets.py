@@ -21,7 +21,7 @@ from ggeur.stats.types import Tree
 class RemoteTrainingSets:
     """The training sets of the sites of `roster`, laid out by `round_zero` for `trained` with batches of `batch`.
 
-    `sums`, if given, adds first messages by secure aggregation.
+    `aggregation`, if given, adds first messages by secure aggregation.
     """
 
     def __init__(
@@ -30,9 +30,9 @@ class RemoteTrainingSets:
         round_zero: RoundZero,
         trained: Iterative,
         batch: int,
-        sums: SecureAggregation | None = None,
+        aggregation: SecureAggregation | None = None,
     ) -> None:
-        self._sums = sums
+        self._aggregation = aggregation
         self.roster, self.round_zero, self._method = roster, round_zero, trained.method
         agreement = round_zero.agreement
         self._zero = single_client.zero_preparation(trained, batch, agreement.dimension, len(agreement.classes))
@@ -62,7 +62,7 @@ class RemoteTrainingSets:
                 f"it made {answer.facts.get('samples')} samples of what should be {samples}",
                 code="message-training-set-size",
             )
-        if self._sums is not None:
+        if self._aggregation is not None:
             return samples, ()
         message = arrays_to_tree(answer.arrays, answer.facts.get("prepared", ""))
         if samples:
@@ -72,13 +72,13 @@ class RemoteTrainingSets:
     def prepared(self, nodes: int) -> Tree:
         """Return the total of the first messages as the method defines it, with zeros for nodes that sent none."""
         first = self.make(0)
-        if self._sums is not None:
-            return self._under_masks(self._sums) if self._method.prepares else {}
+        if self._aggregation is not None:
+            return self._under_masks(self._aggregation) if self._method.prepares else {}
         each = [first.get(k, self._zero) for k in range(nodes)]
         return add_prepared(self._method, jax.tree.map(lambda *leaves: np.stack(leaves), *each))
 
-    def _under_masks(self, sums: SecureAggregation) -> Tree:
+    def _under_masks(self, aggregation: SecureAggregation) -> Tree:
         adds = self._method.prepared_adds
         blocks = message_blocks(self._zero, adds, "equal")
-        total = sums.total(Sum("first messages", "prepare", blocks))
+        total = aggregation.total(Sum("first messages", "prepare", blocks))
         return unweighted(total.arrays, self._zero, adds, len(self.round_zero.clients))[0]

@@ -40,11 +40,11 @@ class TrialRun:
         }
         self._roster = Roster(grid, tracker.point.federate, journal, common)
         self._collector: Collector = EachSite(self._roster)
-        self._sums: SecureAggregation | None = None
+        self._aggregation: SecureAggregation | None = None
         privacy = tracker.point.privacy
         if privacy.secure_aggregation:
-            self._sums = SecureAggregation(self._roster, folder.sums(tracker.number) / "attempt.json")
-            self._collector = MaskedStatistics(self._roster, self._sums, privacy.radius or 0.0)
+            self._aggregation = SecureAggregation(self._roster, folder.statistics(tracker.number) / "attempt.json")
+            self._collector = MaskedStatistics(self._roster, self._aggregation, privacy.radius or 0.0)
 
     def _note_traffic(self) -> None:
         """Note the bytes up and down per site."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ggeur.flower.site.opening import messages, row_sums, rows_of
+from ggeur.flower.site.opening import messages, rows_of, sample_sums
 from ggeur.flower.site.request import Facts, Request
 from ggeur.flower.wire.blocks import (
     message_blocks,
@@ -95,7 +95,7 @@ def _check_domains(request: Request, holders: Holders) -> None:
 
 def _sums(request: Request, holders: Holders) -> Addend:
     """Number, squares and sum of its samples."""
-    found, radius = row_sums(request), request.point.privacy.radius
+    found, radius = sample_sums(request), request.point.privacy.radius
     if radius is None:
         raise GgeurError("secure aggregation of samples need [privacy] radius", code="site-radius-missing")
     arrays = {"samples": np.asarray(found.samples), "square": np.asarray(found.square), "sum": found.sum}
@@ -116,10 +116,10 @@ def _train(request: Request, holders: Holders) -> Addend:
 def _prepare(request: Request, holders: Holders) -> Addend:
     """Return the message of its method before round 1."""
     from ggeur.engine import single_client
-    from ggeur.flower.site.local_round import kept_lane, setup_of
+    from ggeur.flower.site.local_round import setup_of, stored_client
 
     setup = setup_of(request)
-    message = single_client.prepare_client(kept_lane(request), setup.trained, request.point.train.batch_size)
+    message = single_client.prepare_client(stored_client(request), setup.trained, request.point.train.batch_size)
     adds = setup.trained.method.prepared_adds
     return {}, message_blocks(message, adds, "equal"), weighted(message, adds, 1.0, 0.0)
 

@@ -1,4 +1,4 @@
-"""A site's log of opened secure aggregations, `sums.jsonl`, kept beyond the end of a run.
+"""A site's log of opened secure aggregations, `aggregations.jsonl`, kept beyond the end of a run.
 
 A site that has shown its seed joins no other attempt at that total. It also joins no total that would, with those
 before, reveal what one or two sites have added. Sites are named by their keys, as numbers change between runs.
@@ -15,7 +15,9 @@ from typing import Any
 from ggeur.privacy.secure_aggregation import FEWEST
 from ggeur.privacy.secure_aggregation.keys import Attempt, KnownSites
 from ggeur.stats.errors import GgeurError
+from ggeur.stats.old_names import FILES
 
+_FILE = "aggregations.jsonl"
 Breakdown = Mapping[str, Sequence[int]]  # by domain, the sites that have samples of it, where totals are by domain
 
 
@@ -23,8 +25,9 @@ class AggregationLog:
     """The log of the site with the number `own`, in its folder `root`; `known` is its roster."""
 
     def __init__(self, root: Path, known: KnownSites, own: int) -> None:
-        self._path, self._known = root / "sums.jsonl", known
-        lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
+        self._path, self._known = root / _FILE, known
+        paths = [path for path in (root / FILES[_FILE], self._path) if path.exists()]  # that of 0.2 counts as well
+        lines = [line for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
         try:
             every: list[dict[str, Any]] = [json.loads(line) for line in lines]
         except ValueError as error:

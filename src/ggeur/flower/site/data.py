@@ -48,7 +48,7 @@ class SiteData:
         self._imports = config.get("custom-methods") is True
         self.root = Path(str(config.get("store") or cache_folder() / "federate"))
         self.secure = "roster" in config  # it then sends masked statistics only
-        self.terms = SitePolicy.of(config)
+        self.policy = SitePolicy.of(config)
 
     @property
     def key(self) -> Path:
@@ -80,7 +80,7 @@ class SiteData:
 
         Statistics of the same samples, clipped or grouped in many ways, would reveal each sample.
         """
-        if not (self.secure or self.terms.min_count):
+        if not (self.secure or self.policy.min_count):
             return
         path = self.root / "asked.json"
         try:
@@ -150,7 +150,7 @@ class SiteData:
         if name is not None and table.n_domains < 2:
             table = replace(table, domain_names=(str(name),))
         p = point.privacy
-        if table.test is None and (not p.release.exact or p.secure_aggregation or self.terms != SitePolicy()):
+        if table.test is None and (not p.release.exact or p.secure_aggregation or self.policy != SitePolicy()):
             table = replace(table, test=self._held_out(table))
         return table.split(seed)
 

@@ -23,7 +23,7 @@ def first_message(request: Request, samples: int) -> Reply:
     message: Tree = ()
     if samples:
         message = single_client.prepare_client(
-            kept_lane(request), setup_of(request).trained, request.point.train.batch_size
+            stored_client(request), setup_of(request).trained, request.point.train.batch_size
         )
     arrays, shape = tree_to_arrays(message)
     return {"samples": samples, "prepared": shape}, arrays
@@ -53,7 +53,7 @@ def _task(request: Request) -> Task:
     return Task(base.shape[1], classes, encoder=encoder, clip=request.site.clip)
 
 
-def kept_lane(request: Request) -> Any:
+def stored_client(request: Request) -> Any:
     """Return this site as a training client, from its files."""
     from ggeur.engine.single_client import SingleClient
 
@@ -88,7 +88,7 @@ def trained(request: Request) -> tuple[Any, dict[str, list[int]], AugmentedSet]:
     from ggeur.engine.aggregation import frozen, shown
 
     facts, store, broadcast = request.facts, request.store, request.point.train.broadcast
-    mine = kept_lane(request)  # before anything is kept: where the set is lost, so is its folder
+    mine = stored_client(request)  # before anything is kept: where the set is lost, so is its folder
     if "constant" in facts:
         store.put_tree("constant", _tree(request, "constant"))
     sent, setup = {**_tree(request, "sent"), **store.tree("constant")}, setup_of(request)

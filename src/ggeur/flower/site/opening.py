@@ -58,10 +58,10 @@ def hello(request: Request) -> Reply:
 def sums(request: Request) -> Reply:
     """Number, sum and squares of this site's training samples, of which the federation's units are found."""
     request.exact()
-    return {}, {"sums": row_sums(request).pack()}
+    return {}, {"sums": sample_sums(request).pack()}
 
 
-def row_sums(request: Request) -> SampleMoments:
+def sample_sums(request: Request) -> SampleMoments:
     """Return the sums of this site's training samples, in the units they are stored in."""
     table = request.table()
     return SampleMoments.of(table.x[~test_samples(table)])

@@ -43,7 +43,7 @@ def _release(request: Request, wanted: RequestedStatistics, samples: tuple[NDArr
             "this site sends its statistics under a privacy mechanism once, and this would be a second time",
             code="policy-second-message",
         )
-    request.site.terms.afford(request.site.root, request.point.privacy)
+    request.site.policy.afford(request.site.root, request.point.privacy)
     x, y, domains = samples
     clients, arrays = request.point.federate.sites or 1, Arrays()
     for part in wanted.parts(sorted(set(domains.tolist()))):

@@ -40,7 +40,7 @@ class Request:
                 "this site was started with a roster, and answers under [privacy] secure_aggregation alone",
                 code="policy-secure-aggregation-required",
             )
-        site.terms.check(p.privacy)
+        site.policy.check(p.privacy)
         if self.release.exact:
             site.always("radius", p.privacy.radius)
             site.always("projection", p.privacy.projection)

@@ -13,7 +13,7 @@ def score(request: Request) -> Reply:
     from ggeur.heads import resolve
 
     said = b"".join(name.encode() + array.tobytes() for name, array in sorted(request.arrays.items()))
-    request.site.terms.score(request.site.root, request.store.identity, hashlib.sha256(said).hexdigest())
+    request.site.policy.score(request.site.root, request.store.identity, hashlib.sha256(said).hexdigest())
     table, head = request.table(), resolve(request.site.allowed(str(request.facts["kind"]), "head"))
     test = test_samples(table)
     params = arrays_to_tree(request.arrays, request.facts["head"], "head")

@@ -75,7 +75,7 @@ def masked(request: Request) -> Reply:
         log, noisy = AggregationLog(request.site.root, known, request.site.client), not privacy.release.exact
         log.check(attempt, joined=True, once=noisy, apart=apart)
         if noisy:
-            request.site.terms.afford(request.site.root, privacy)
+            request.site.policy.afford(request.site.root, privacy)
         facts, blocks, arrays = addend(request, holders)
         vector = encode(arrays, blocks, len(attempt.sites))
         mask(vector, request.site.client, kept.own, attempt, announced, question)
@@ -111,7 +111,7 @@ def seed(request: Request) -> Reply:
         log.check(attempt, joined=True, once=noisy, apart=kept.apart)
         if not log.has(attempt):
             if noisy:
-                site.terms.afford(site.root, privacy)
+                site.policy.afford(site.root, privacy)
                 note_spending(site.root, request.store.identity, privacy)
             log.add(attempt, kept.apart)
     return {"seed": kept.own.seed}, {}

@@ -102,7 +102,7 @@ class SitePolicy(NamedTuple):
 def spending(root: Path) -> ExitStack:
     """Lock the site's ledgers, so that no other process writes between a check and its record."""
     root.mkdir(parents=True, exist_ok=True)
-    return lock_file(root / ".books", "this site is answering another request under its budget; ask it again")
+    return lock_file(root / ".ledgers", "this site is answering another request under its budget; ask it again")
 
 
 def note_spending(root: Path, message: str, asked: Privacy) -> None:

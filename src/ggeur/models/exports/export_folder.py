@@ -117,11 +117,11 @@ def _config(model: Model) -> dict[str, Any]:
     }
 
 
-def write_without_statistics(folder: Path, out: Path, *, own: bool = False) -> None:
+def write_without_statistics(folder: Path, out: Path, *, custom: bool = False) -> None:
     """Write the model in `folder` to `out`, which must be new or empty: the classifier, model.json and card.md.
 
     These files are written from the loaded model, and nothing else is copied: no statistics of a site or of all, no
-    ledger with their hashes, no receipts and no page. `own` allows a custom head.
+    ledger with their hashes, no receipts and no page. `custom` allows a custom head.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise GgeurError(f"{out} is a file or is not empty; name a new folder with --out.", code="folder-taken")
@@ -129,7 +129,7 @@ def write_without_statistics(folder: Path, out: Path, *, own: bool = False) -> N
     def read() -> tuple[Model, Ledger | None, Sequence[Mapping[str, Any]]]:
         listed = current(folder, LEDGER).exists()
         ledger = load_ledger(folder, sealed_too=True) if listed else None
-        return Model.load(folder, own=own), ledger, read_receipts(folder)
+        return Model.load(folder, custom=custom), ledger, read_receipts(folder)
 
     model, ledger, receipts = settled(folder, (ABOUT, HEAD, LEDGER), read)  # all from before or all from after a change
     text = model_card(model) if ledger is None else card(model, ledger, receipts, statistics=False)
