@@ -87,6 +87,8 @@ def test_features_give_away_the_only_class_of_a_site_and_no_other(tmp_path):
     assert recovered[1] == recovered[0] | {(0, 0): 8}
     assert all(f.found in ("span", "membership") for f in kernel.of("server") if f.client == 1)
     assert all(f.found == "not sent" for f in kernel.of("other client"))
+    tables = audit(point(tmp_path / "t.npz", method="safle"), 0).of("server")
+    assert any(f.found == "membership" for f in tables)
 
 
 def test_another_client_reads_a_single_row_off_a_prototype(path):

@@ -42,7 +42,7 @@ class FeatureObserver:
     def recovered(self, k: int, c: int, group: Group) -> Float | None:
         """Return the samples of class `c` at client `k`, whose `group` is known, where they are found; else None."""
         s = self.message(k)
-        if s.count[c] <= 0:
+        if s.count[c] <= 0 or self.asked.map.kind != "kernel":  # tables have steps, which descent cannot follow
             return None
         return unturned_rows(group, group.n * (s.sum[c] / s.count[c] + s.center), self.asked.map)
 
