@@ -29,13 +29,14 @@ EXTRAS = {
     "docs": ("material", "markdown", "yaml", "nbclient", "nbformat", "ipykernel"),
 }
 
-# Doctests, by the module or room whose import needs more than the core.
+# What is collected for its doctests alone, by the module or room whose import needs more than the core.
 DOCTESTS = {
     PACKAGE / "encoders" / "huggingface.py": "hf",
     PACKAGE / "encoders" / "onnx.py": "onnx",
     PACKAGE / "flower": "flower",
     PACKAGE / "models" / "exports" / "torch_module.py": "hf",
     PACKAGE / "serve": "serve",
+    Path(__file__).parent / "tests" / "helpers" / "door_place.py": "flower",
 }
 
 # Read by the libraries when they are imported, so set before any test is. All workers, and the commands that tests

@@ -116,7 +116,13 @@ def test_a_table_that_is_written_again_is_read_again(build_table, tmp_path):
     assert len(TrialData().table(data)) == 80 < len(first)
 
 
-@pytest.mark.parametrize("data", [{"dataset": "imagenet-22k"}, {"dataset": "mini-digits", "encoder": "vgg"}])
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"dataset": "imagenet-22k"},
+        pytest.param({"dataset": "mini-digits", "encoder": "vgg"}, marks=pytest.mark.needs("hf")),
+    ],
+)
 def test_an_unknown_dataset_or_encoder_is_named_with_what_there_is(data):
     with pytest.raises(GgeurError, match="imagenet-22k.*mini-digits|builtin"):
         load_table(settings({"data": data}).data)
