@@ -91,8 +91,17 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector):
     """Import nothing whose extra is missing, neither for its tests nor for its doctests."""
     collectors = yield
     if file_path.suffix == ".py" and missing(extras_of_file(file_path)):
-        return [NotImported.from_parent(parent, path=file_path)]
+        asked_for = "not slow" not in parent.config.getoption("markexpr") or not is_slow(file_path)
+        return [NotImported.from_parent(parent, path=file_path)] if asked_for else []
     return collectors
+
+
+def is_slow(path: Path) -> bool:
+    """Whether a whole file is slow, by its `pytestmark`, so that it is not missed where slow tests are left out."""
+    assigned = [node for node in ast.parse(path.read_bytes()).body if isinstance(node, ast.Assign)]
+    return any(
+        "pytestmark" in map(ast.unparse, n.targets) and "pytest.mark.slow" in ast.unparse(n.value) for n in assigned
+    )
 
 
 def asks_for(extra: str):
